@@ -1,16 +1,15 @@
-//! Do the guarantees fit the nodes?
+//! Whether the guarantees fit the nodes.
 //!
-//! A class needs throughput × service time slot-seconds per second (Blanquer et al., *Quorum*, NSDI
-//! 2005, Sec. 3.2: expected cost × rate); a pool has the sum of its nodes' capacities. Where a figure
-//! is not given the report says so instead of guessing. Pools that share machines are also looked at
-//! together, each machine counted once.
+//! A class needs throughput × service time slot-seconds per second (Blanquer et al., *Quorum*, NSDI 2005, Sec. 3.2:
+//! expected cost × rate), and a pool has the sum of its nodes' capacities. If a number is not given, the report says
+//! so instead of guessing. Pools that share machines are also checked together, with each machine counted once.
 //!
-//! Where the policy has a page table and its discipline goes by it, slots are no measure: requests for one resource do
-//! not stand in the way of those for another. What every route takes is known then, and nobody knows the mix in which
-//! they will be asked for. So two rates are told: up to the one guarantees fit even if all ask for the dearest route,
-//! and above the other they fit in no mix. (In no mix a resource is asked for less than by the route that takes least
-//! of it, nor all resources together less than by the route that takes least in all. Both are bounds; the best of all
-//! mixes may be a little dearer.)
+//! If the policy has a page table and a discipline that uses it, slots are not the measure, because requests
+//! for one resource do not compete with requests for another. The cost of every route is then known, but the
+//! mix of requested routes is not. So the report gives two rates: guarantees up to the first fit even if all
+//! requests are for the most expensive route, and guarantees above the second fit in no mix. (No mix uses
+//! less of a resource than the route that uses least of it, nor less of all resources together than the route
+//! that uses least in total. Both are bounds, so the cheapest possible mix may be slightly more expensive.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,41 +23,41 @@ use crate::site::{PageTable, Site};
 /// Whether the guarantees of a policy fit its nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feasibility {
-    /// Every pool, and after them every set of pools that share machines.
+    /// Every pool, followed by every set of pools that share machines.
     pub pools: Vec<PoolDemand>,
 }
 
-/// What is asked of a pool and what it has, in slot-seconds per second.
+/// Demand and capacity of a pool, in slot-seconds per second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolDemand {
-    /// Its name; several joined with ` + ` if they share machines.
+    /// Name of the pool, or several names joined with ` + ` if the pools share machines.
     pub pool: String,
-    /// The known part of what is asked.
+    /// The known part of the demand.
     pub demanded: f64,
-    /// What its machines have; `None` if that is unknown of one of them.
+    /// Capacity of its machines. `None` if one of them has an unknown capacity.
     pub capacity: Option<f64>,
-    /// Machines whose capacity is not given.
+    /// Machines without a given capacity.
     pub unknown_machines: Vec<String>,
     /// Classes with a throughput, in the order of the policy.
     pub classes: Vec<ClassDemand>,
-    /// Templates with a throughput: how much each of their live classes asks.
+    /// Templates with a throughput: the demand of each of their live classes.
     pub templates: Vec<ClassDemand>,
-    /// How much fits by the page table, where that counts and slots do not.
+    /// Rates that fit by the page table, if that is the measure and slots are not.
     pub routes: Option<RouteBounds>,
 }
 
-/// How many requests a second fit a pool by the page table, if all are of its routes.
+/// Requests per second that fit a pool by the page table, if all requests are for its routes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteBounds {
-    /// What is guaranteed, in requests per second.
+    /// Guaranteed requests per second.
     pub guaranteed: f64,
-    /// So many fit whatever routes they are of.
+    /// Requests per second that fit in any mix of routes.
     pub always: f64,
-    /// More than this fit in no mix of routes. Infinite if nothing is known of any route yet.
+    /// Requests per second above which no mix of routes fits. Infinite while no route is known.
     pub most: f64,
 }
 
-/// What one class asks.
+/// The demand of one class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassDemand {
     /// Index into the policy's classes or templates.
@@ -67,15 +66,15 @@ pub struct ClassDemand {
     pub name: String,
     /// Guaranteed requests per second.
     pub throughput: f64,
-    /// Slot-seconds per second; `None` if its service time is not given.
+    /// Slot-seconds per second. `None` if its service time is not given.
     pub demand: Option<f64>,
-    /// Slot-seconds per second that the classes before it ask.
+    /// Slot-seconds per second that the classes before it need.
     pub before: f64,
-    /// Requests per second that the classes before it are guaranteed.
+    /// Requests per second guaranteed to the classes before it.
     pub guaranteed_before: f64,
 }
 
-/// Looks at every pool of `site`.
+/// Checks every pool of `site`.
 #[must_use]
 pub fn feasibility(site: &Site) -> Feasibility {
     let policy = &site.policy;
@@ -118,7 +117,7 @@ pub fn feasibility(site: &Site) -> Feasibility {
     Feasibility { pools }
 }
 
-/// What the machines of some pools have of every resource, in node-seconds per second.
+/// Returns the capacity of the machines of some pools for every resource, in node-seconds per second.
 fn nodes(policy: &Policy, pools: &BTreeSet<usize>) -> f64 {
     let mut machines: BTreeMap<&str, f64> = BTreeMap::new();
     for node in policy.nodes.iter().filter(|node| pools.contains(&node.pool)) {
@@ -128,21 +127,21 @@ fn nodes(policy: &Policy, pools: &BTreeSet<usize>) -> f64 {
     machines.values().sum()
 }
 
-/// How much of the routes fits so many nodes.
+/// Returns the rates of requests for the routes that fit on `nodes` nodes.
 fn route_bounds(table: &PageTable, nodes: f64, guaranteed: f64) -> RouteBounds {
     let shares: Vec<[f64; RESOURCE_NAMES.len()]> = table.routes.iter().map(|route| route.demand.shares()).collect();
     let least = |of: &dyn Fn(&[f64; RESOURCE_NAMES.len()]) -> f64| shares.iter().map(of).reduce(f64::min);
     let each = (0..RESOURCE_NAMES.len()).map(|resource| least(&|shares| shares[resource]));
-    // Resources that no route takes anything of make no room for the others.
+    // A resource that no route uses does not add capacity for the others.
     let used = (0..RESOURCE_NAMES.len()).filter(|r| shares.iter().any(|shares| shares[*r] > 0.0)).count();
     let all = least(&|shares| shares.iter().sum::<f64>() / used.max(1) as f64);
     let cheapest = each.chain([all]).flatten().fold(0.0, f64::max);
     let dearest = shares.iter().flatten().copied().reduce(f64::max);
-    // With `learned` alone there are no routes yet: nothing is known.
+    // With `learned` alone there are no routes yet, so nothing is known.
     RouteBounds { guaranteed, always: dearest.map_or(0.0, |share| nodes / share), most: nodes / cheapest }
 }
 
-/// The pools in sets that share machines.
+/// Returns the sets of pools that share machines.
 fn sharing(site: &Site) -> Vec<BTreeSet<usize>> {
     let mut pools_of: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     for node in &site.policy.nodes {
@@ -159,7 +158,7 @@ fn sharing(site: &Site) -> Vec<BTreeSet<usize>> {
 }
 
 impl Feasibility {
-    /// `Some(false)` if something does not fit, `Some(true)` if all is known and fits.
+    /// Returns `Some(false)` if something does not fit, `Some(true)` if everything is known and fits.
     #[must_use]
     pub fn fits(&self) -> Option<bool> {
         if self.pools.iter().any(|pool| pool.fits() == Some(false)) {
@@ -170,12 +169,12 @@ impl Feasibility {
 }
 
 impl PoolDemand {
-    /// Is nothing known of what is asked?
+    /// Whether nothing is known of the demand.
     fn is_unknown(&self) -> bool {
         self.demanded == 0.0 && self.classes.iter().any(|class| class.demand.is_none())
     }
 
-    /// What is asked, for people: `0.4`, `at least 0.4` or `an unknown number`.
+    /// Formats the demand: `0.4`, `at least 0.4` or `an unknown number`.
     fn asked(&self) -> String {
         let some = self.classes.iter().any(|class| class.demand.is_none());
         match (self.is_unknown(), some) {
@@ -185,7 +184,7 @@ impl PoolDemand {
         }
     }
 
-    /// `Some(false)` if the known part alone does not fit, `Some(true)` if all is known and fits.
+    /// Returns `Some(false)` if the known part alone does not fit, `Some(true)` if everything is known and fits.
     #[must_use]
     pub fn fits(&self) -> Option<bool> {
         if let Some(routes) = self.routes {
@@ -202,7 +201,8 @@ impl PoolDemand {
         }
     }
 
-    /// Why `class` does not fit after the classes before it; `None` if it fits or that is unknown.
+    /// Returns the reason why `class` does not fit after the classes before it, or `None` if it fits or that
+    /// is unknown.
     #[must_use]
     pub fn overflow(&self, class: &ClassDemand) -> Option<String> {
         if let Some(RouteBounds { most, .. }) = self.routes {
@@ -239,13 +239,13 @@ impl PoolDemand {
     }
 }
 
-/// Is it more? A billionth is rounding, not demand.
+/// Whether `demand` exceeds `capacity`. A billionth counts as rounding.
 fn exceeds(demand: f64, capacity: f64) -> bool {
     demand > capacity * (1.0 + 1e-9)
 }
 
 impl fmt::Display for RouteBounds {
-    /// What fits, without a line feed.
+    /// Formats the rates, without a line feed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (guaranteed, always, most) = (self.guaranteed, self.always, self.most);
         write!(f, "guarantees are {}/s; ", number_text(guaranteed))?;
@@ -267,7 +267,7 @@ impl fmt::Display for RouteBounds {
 }
 
 impl fmt::Display for Feasibility {
-    /// Lines for people, each ended by a line feed.
+    /// Formats lines for the operator, each ended by a line feed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for pool in &self.pools {
             write!(f, "{pool}")?;
@@ -294,7 +294,7 @@ impl fmt::Display for PoolDemand {
             return Ok(());
         }
         match self.capacity {
-            // Of nothing that is known no share can be told.
+            // Without a known demand there is no share to report.
             Some(capacity) if self.is_unknown() => {
                 let capacity = number_text(capacity);
                 writeln!(f, "pool {name}: guarantees need {asked} of the {capacity} slot-seconds/s")?;

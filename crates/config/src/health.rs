@@ -1,24 +1,24 @@
-//! When health checks take a node out and bring it back: the rule of `fall` and `rise`, for every driver.
+//! The rule of `fall` and `rise` by which health checks take a node out and bring it back, for every driver.
 
 use crate::site::HealthCheck;
 
-/// Counts answers until they make a difference.
+/// Counts answers until they change the state of a node.
 #[derive(Clone, Debug, Default)]
 pub struct HealthVerdict {
-    /// `None` until the first difference: the engine takes a new node for up.
+    /// `None` until the first change, because the engine assumes that a new node is up.
     up: Option<bool>,
     run: u32,
     last: bool,
 }
 
 impl HealthVerdict {
-    /// One more answer. `Some` when the node has changed sides: is it up?
+    /// Adds an answer. Returns whether the node is up, if its state has changed.
     #[must_use]
     pub fn hear(&mut self, healthy: bool, check: &HealthCheck) -> Option<bool> {
         self.run = if self.last == healthy { self.run.saturating_add(1) } else { 1 };
         self.last = healthy;
         let needed = if healthy { check.rise } else { check.fall };
-        // A first good answer counts at once: an earlier node of that name may have been down.
+        // A first good answer counts at once, because an earlier node of that name may have been down.
         let enough = self.run >= needed || (self.up.is_none() && healthy);
         if !enough || self.up == Some(healthy) {
             return None;

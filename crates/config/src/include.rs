@@ -1,6 +1,6 @@
-//! Files that a file names: their trees are put in place of their paths.
+//! Files that another file names: their trees replace their paths.
 //!
-//! So what is wrong in them is found with everything else, and reported with their names and places.
+//! So their errors are found together with all others, and reported with the names and places in those files.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -10,8 +10,10 @@ use weirgate_spanned_yaml::read::included;
 use weirgate_spanned_yaml::tree::{Entry, Node, Value};
 
 use crate::load::PAGE_TABLE;
+/// Reads the file at `path`, relative to `folder`. `what` names the kind of file in messages, and in the path
+/// of the field at `place`. Errors are reported.
 
-/// The policy with its page table's file in place, if it names one: `page_table: FILE` becomes
+/// Returns the policy with its page table's file inserted, if it names one: `page_table: FILE` becomes
 /// `page_table: { file: … }`.
 pub fn with_page_table(policy: &Node, folder: &Path, nodes: &mut usize, problems: &mut Problems) -> Option<Rc<Node>> {
     let Value::Map(entries) = &policy.value else { return None };

@@ -30,29 +30,29 @@ pub(crate) const PAGE_TABLE: Kind = Kind {
     too_deep: "a page table needs six at most",
 };
 
-/// A policy that can run.
+/// A valid policy.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What the gateway runs.
+    /// The site that the gateway runs.
     pub site: Site,
-    /// What the operator should know all the same, in the order of the file.
+    /// Warnings for the operator, in the order of the file.
     pub warnings: Vec<Problem>,
 }
 
 impl Loaded {
-    /// The warnings as lines for people: `file:line:column: warning: …`.
+    /// Formats the warnings as lines: `file:line:column: warning: …`.
     #[must_use]
     pub fn warning_lines(&self, file: &str) -> Vec<String> {
         warning_lines(&self.warnings, file)
     }
 }
 
-/// Reads the policy in `text`. `name` is what errors call the file, and files that it names are looked for in its
-/// folder; `env_token` says whether `WEIRGATE_ADMIN_TOKEN` holds a token for the admin listener.
+/// Formats warnings as lines.
+/// Reads the policy in `text`. `name` is the file's name in errors, and its folder is the one that paths in the
+/// policy start from. `env_token` says whether `WEIRGATE_ADMIN_TOKEN` holds a token for the admin listener.
 ///
 /// # Errors
-/// Everything that is wrong with it. After a YAML syntax error nothing can be read, so that comes
-/// alone.
+/// Returns all errors in it. After a YAML syntax error nothing can be read, so that error is reported alone.
 pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
     let mut problems = Problems::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -65,7 +65,7 @@ pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
     let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes), elsewhere);
     let resolved = tree.and_then(|tree| {
         let file = PolicyFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
-        // A large policy's tree is as large as all the rest.
+        // The tree of a large policy takes as much memory as everything else.
         drop(tree);
         resolve(&file, env_token, &mut cx)
     });
@@ -80,10 +80,10 @@ pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
     }
 }
 
-/// Reads the page table in `text`, as `weirgate probe` writes it. `name` is what errors call the file.
+/// Reads the page table in `text`, as `weirgate probe` writes it. `name` is the file's name in errors.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Returns all errors in it.
 pub fn load_page_table(name: &str, text: &str) -> Result<PageTable, Errors> {
     let mut problems = Problems::default();
     let tree = tree::parse(text.strip_prefix('\u{feff}').unwrap_or(text), PAGE_TABLE, SourceId::FILE, &mut problems);
@@ -103,15 +103,16 @@ pub fn load_page_table(name: &str, text: &str) -> Result<PageTable, Errors> {
 /// Reads the policy in `bytes`, which must be UTF-8.
 ///
 /// # Errors
-/// As [`load`], and the place of the first byte that is not UTF-8.
+/// Returns the errors of [`load`], and the place of the first byte that is not UTF-8.
 pub fn load_bytes(name: &str, bytes: &[u8], env_token: bool) -> Result<Loaded, Errors> {
     load(name, sound_text(name, bytes)?, env_token)
 }
 
+/// Returns the text in `bytes`.
 /// Reads the policy file at `path`, at most 16 MiB of it.
 ///
 /// # Errors
-/// As [`load_bytes`], and what the system says if it cannot be read.
+/// Returns the errors of [`load_bytes`], and the system's error if the file cannot be read.
 pub fn load_file(path: &Path, env_token: bool) -> Result<Loaded, Errors> {
     let name = path.display().to_string();
     match read_bounded(path) {
@@ -120,7 +121,10 @@ pub fn load_file(path: &Path, env_token: bool) -> Result<Loaded, Errors> {
     }
 }
 
-/// Warns at every class that does not fit its pool any more, or may find no worker in time.
+/// Reads the file at `path`, at most one byte more than allowed, which distinguishes a file that is too long
+/// from one that just fits.
+/// Returns an error about the file as a whole.
+/// Warns about every class that does not fit its pool, or that may find no worker in time.
 pub fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
     let report = feasibility(&resolved.site);
     for pool in &report.pools {

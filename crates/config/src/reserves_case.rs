@@ -1,39 +1,39 @@
 //! Cases for the optimiser of Cluster Reserves: the JSON that `weirgate reserves solve` reads.
 //!
-//! A case has the letters of the paper (Sec. 3), in percent: `D` per class, `u` and, if `sink` is not there, `r` per
-//! node and class; `up` per node (all, by default) and a `name`. `N` and `S` are checked if they are there, and
-//! whatever else is there is skipped. A file is one case, a list of cases, or an object with a list `cases`.
+//! A case has the symbols of the paper (Sec. 3), in percent: `D` per class, `u` and, if `sink` is missing, `r`
+//! per node and class, `up` per node (all nodes, by default) and a `name`. `N` and `S` are checked if they are
+//! present, and other fields are skipped. A file is one case, a list of cases, or an object with a list `cases`.
 //!
-//! A case that makes no sense is reported with its name and the place in it; the others are read all the same. Python
-//! writes `NaN` and `Infinity`, which are no JSON: they are read, so that what is wrong can be said with its place.
+//! An invalid case is reported with its name and the place in it, and the others are still read. Python writes
+//! `NaN` and `Infinity`, which are not valid JSON. They are read, so that the error can be reported with its place.
 
 use serde_json::{Map, Value};
 
-/// Longest file that is read: a thousand nodes with fifty classes take two megabytes.
+/// Longest file that is read. A thousand nodes with fifty classes take two megabytes.
 pub const MAX_CASE_BYTES: usize = 64 * 1024 * 1024;
 
 /// One case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservesCase {
-    /// Per class what it is promised, in percent of the cluster.
+    /// For each class its guaranteed share, in percent of the cluster.
     pub desired: Vec<f64>,
-    /// Per node whether it is up.
+    /// For each node whether it is up.
     pub up: Vec<bool>,
-    /// Per node and class the share in force, in percent of the node, if it was given.
+    /// For each node and class the share in force, in percent of the node, if given.
     pub allocation: Option<Vec<Vec<f64>>>,
-    /// Per node and class the use, in percent of the node.
+    /// For each node and class the use, in percent of the node.
     pub usage: Vec<Vec<f64>>,
-    /// Per node and class whether it could use more, if it was given.
+    /// For each node and class whether it could use more, if given.
     pub sink: Option<Vec<Vec<bool>>>,
 }
 
-/// Its name, and the case or what is wrong with it.
+/// The name of a case, and the case or its error.
 pub type NamedReservesCase = (String, Result<ReservesCase, String>);
 
-/// Reads a file.
+/// Reads a file of cases.
 ///
 /// # Errors
-/// It is no JSON, or holds no cases; after line and column.
+/// Returns an error if it is not JSON or has no cases. The message begins with line and column.
 pub fn parse_reserves_cases(bytes: &[u8]) -> Result<Vec<NamedReservesCase>, String> {
     if bytes.len() > MAX_CASE_BYTES {
         return Err(format!("1:1: the file has {} bytes; at most {MAX_CASE_BYTES} are read", bytes.len()));
@@ -53,15 +53,15 @@ pub fn parse_reserves_cases(bytes: &[u8]) -> Result<Vec<NamedReservesCase>, Stri
     Ok(cases.into_iter().enumerate().map(|(index, case)| named(index, &case)).collect())
 }
 
-/// Figures that are no JSON, outside texts, as texts.
+/// Quotes numbers that are not valid JSON, except within texts.
 fn with_quoted_figures(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (index, part) in text.split('"').enumerate() {
         if index > 0 {
             out.push('"');
         }
-        // Every other part is a text. A text with an escaped quote puts the rest out of step, and then only a file with
-        // such figures is hurt.
+        // Every second part is a text. An escaped quote in a text shifts the parts, which only affects files
+        // with such numbers.
         if index % 2 == 0 {
             out += &part.replace("-Infinity", "\"-inf\"").replace("Infinity", "\"inf\"").replace("NaN", "\"NaN\"");
         } else {
@@ -92,7 +92,7 @@ fn parse_case(case: &Map<String, Value>) -> Result<ReservesCase, String> {
     }
     let up = given("up").map(|value| list("up", value, flag)).transpose()?.unwrap_or_else(|| vec![true; nodes]);
     for (key, wanted) in [("N", up.iter().filter(|up| **up).count()), ("S", classes)] {
-        // Some count all nodes, some those that are up.
+        // `N` counts either all nodes or only those that are up.
         let counts = |found: f64| found == wanted as f64 || key == "N" && found == nodes as f64;
         if let Some(value) = given(key)
             && !value.as_f64().is_some_and(counts)
@@ -134,7 +134,7 @@ fn list<T>(place: &str, value: &Value, entry: Entry<T>) -> Result<Vec<T>, String
         .collect()
 }
 
-/// Reads an entry, or says what is wrong with it.
+/// Reads an entry, or returns its error.
 type Entry<T> = fn(&Value) -> Result<T, String>;
 
 fn figure(value: &Value) -> Result<f64, String> {

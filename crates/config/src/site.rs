@@ -1,8 +1,7 @@
-//! The resolved policy file: what the gateway runs.
+//! The resolved policy file, which the gateway runs.
 //!
-//! A [`Site`] has every default filled in, every name bound to an index and every pattern compiled.
-//! It is made from the typed file (`crate::file`) in one place (`crate::resolve`) and never from YAML
-//! directly.
+//! A [`Site`] has every default filled in, every name bound to an index and every pattern compiled. It is
+//! made from the typed file (`crate::file`) in one place (`crate::resolve`) and never from YAML directly.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,102 +11,102 @@ use ipnet::IpNet;
 use weirgate_engine as engine;
 use weirgate_reserves::Cluster;
 
-/// Everything that one gateway process needs, and what a manager and its agents need. A policy with `reserves` alone
-/// has no listeners, pools and classes: there is no gateway to run.
+/// All settings of one gateway process, and those of a manager and its agents. A policy with only `reserves`
+/// has no listeners, pools and classes, and then there is no gateway to run.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Where clients connect.
+    /// Addresses where clients connect.
     pub listeners: Vec<Listener>,
-    /// Peers whose `Forwarded` and `X-Forwarded-*` are believed.
+    /// Peers from which `Forwarded` and `X-Forwarded-*` are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// What the engine needs: pools, nodes, classes, templates, discipline.
+    /// Settings of the engine: pools, nodes, classes, templates, discipline.
     pub policy: engine::Policy,
-    /// Classification rules in order; the first match wins. The last one always matches.
+    /// Classification rules in order. The first match wins, and the last rule always matches.
     pub rules: Vec<Rule>,
-    /// Per class what the gateway itself needs; same order as `policy.classes`.
+    /// The gateway's settings for each class, in the order of `policy.classes`.
     pub classes: Vec<ClassSite>,
-    /// The same for templates; same order as `policy.templates`.
+    /// The gateway's settings for each template, in the order of `policy.templates`.
     pub templates: Vec<ClassSite>,
-    /// Per pool what the gateway itself needs; same order as `policy.pools`.
+    /// The gateway's settings for each pool, in the order of `policy.pools`.
     pub pools: Vec<PoolSite>,
-    /// Per node its address; same order as `policy.nodes`.
+    /// The address of each node, in the order of `policy.nodes`.
     pub nodes: Vec<NodeSite>,
-    /// Bounds on what clients may send and on buffers.
+    /// Limits on client input and on buffers.
     pub limits: Limits,
-    /// Time limits towards clients.
+    /// Timeouts towards clients.
     pub timeouts: ClientTimeouts,
-    /// The admin listener; `None` switches it off.
+    /// The admin listener. `None` switches it off.
     pub admin: Option<Admin>,
-    /// The access log; `None` switches it off.
+    /// The access log. `None` switches it off.
     pub access_log: Option<AccessLog>,
-    /// How long a drain waits for requests inside.
+    /// How long a drain waits for requests in flight.
     pub drain_deadline: Duration,
-    /// Threads that serve requests; `None` is one per core.
+    /// Number of threads that serve requests. `None` means one per core.
     pub threads: Option<usize>,
-    /// Cluster Reserves: what the manager and the agents do.
+    /// Cluster Reserves: settings of the manager and the agents.
     pub reserves: Option<Reserves>,
-    /// What requests take of the nodes' resources; then `policy.resources` are [`weirgate_wire::RESOURCE_NAMES`].
+    /// Costs of requests as shares of the nodes' resources. If given, `policy.resources` are [`RESOURCE_NAMES`].
     pub page_table: Option<PageTable>,
 }
 
-/// What requests take of the nodes' resources.
+/// Costs of requests as shares of the nodes' resources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageTable {
-    /// Costs are refined from what the nodes use.
+    /// Whether costs are refined from the measured use of the nodes.
     pub learned: bool,
-    /// What 100 % of each of [`weirgate_wire::RESOURCE_NAMES`] is per second, in the units in which agents count; `None` is what they
-    /// say.
+    /// The quantities per second that equal 100 % of each of [`RESOURCE_NAMES`], in the units in which agents
+    /// count. `None` means those that the agents report.
     pub capacity: [Option<f64>; 3],
-    /// Routes in the order of their patterns; without any, all are learned.
+    /// Routes in the order of their patterns. Without any, all are learned.
     pub routes: Vec<Route>,
-    /// When and where it was measured, as its file says.
+    /// When the table was measured, as its file says.
     pub probed: Option<String>,
-    /// See `probed`.
+    /// Where the table was measured, as its file says.
     pub server: Option<String>,
 }
 
-/// A route, and what a request for it takes.
+/// A route, and the cost of a request for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Path and parameters, as `/album/*` or `/item.php?id=*`.
+    /// Pattern of path and parameters, such as `/album/*` or `/item.php?id=*`.
     pub pattern: weirgate_pages::Pattern,
-    /// What it takes.
+    /// Cost of a request.
     pub demand: engine::Demand,
-    /// How sure that is, 0 to 1, where it was measured.
+    /// Confidence of the measurement, 0 to 1, if it was measured.
     pub confidence: Option<f64>,
-    /// From how many requests it was measured.
+    /// Number of requests measured.
     pub samples: Option<u32>,
-    /// When it was measured, if it says so itself.
+    /// When the route was measured, if it has its own time.
     pub probed: Option<String>,
 }
 
 /// An address that clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Where.
+    /// Address and port.
     pub address: SocketAddr,
 }
 
 /// One classification rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// What a request must look like.
+    /// Condition on a request.
     pub matches: Match,
-    /// Where it goes then.
+    /// The class or template that it selects.
     pub target: Target,
 }
 
-/// What a rule leads to.
+/// Class or template that a rule selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A class of the policy.
     Class(engine::ClassId),
-    /// A class made from a template, keyed by a value of the request. A request without the value
-    /// does not match the rule.
+    /// A class made from a template, keyed by a value of the request. A request without the value does not
+    /// match the rule.
     Template(engine::TemplateId, Key),
 }
 
-/// Which value of a request keys a template.
+/// The value of a request that keys a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
     /// The value of a header.
@@ -119,15 +118,15 @@ pub enum Key {
 /// A condition on a request.
 #[derive(Clone, Debug)]
 pub enum Match {
-    /// Always.
+    /// Always holds.
     Any,
-    /// Every one holds.
+    /// Every one of these holds.
     All(Vec<Match>),
-    /// At least one holds.
+    /// At least one of these holds.
     Either(Vec<Match>),
-    /// It does not hold.
+    /// This does not hold.
     Not(Box<Match>),
-    /// The host without port, lower case; `*.example.com` matches every name below it.
+    /// The host without its port, in lower case. `*.example.com` matches every name below it.
     Host(HostPattern),
     /// The canonical path.
     Path(PathPattern),
@@ -157,9 +156,9 @@ pub enum HostPattern {
 /// How a path is compared.
 #[derive(Clone, Debug)]
 pub enum PathPattern {
-    /// Exactly.
+    /// Exactly this path.
     Exact(String),
-    /// On segment borders: `/mail` matches `/mail` and `/mail/x`, not `/mailbox`.
+    /// This path and everything below it: `/mail` matches `/mail` and `/mail/x`, not `/mailbox`.
     Prefix(String),
     /// A regular expression over the whole path.
     Pattern(Pattern),
@@ -168,11 +167,11 @@ pub enum PathPattern {
 /// How a value is compared.
 #[derive(Clone, Debug)]
 pub enum ValuePattern {
-    /// It is there, whatever it is.
+    /// The value is present.
     Present,
-    /// Exactly.
+    /// Exactly this value.
     Exact(String),
-    /// It starts with this.
+    /// The value starts with this text.
     Prefix(String),
     /// A regular expression over the whole value.
     Pattern(Pattern),
@@ -181,132 +180,133 @@ pub enum ValuePattern {
 /// A compiled linear-time regular expression with its text.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// As written.
+    /// The expression as written.
     pub text: String,
-    /// Anchored at both ends.
+    /// The compiled expression, anchored at both ends.
     pub regex: regex_automata::meta::Regex,
 }
 
-/// What the gateway needs to know of a class.
+/// The gateway's settings for a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassSite {
-    /// How it answers what it sheds.
+    /// The reply to shed requests.
     pub shed: ShedReply,
-    /// Time limits towards the nodes.
+    /// Timeouts towards the nodes.
     pub timeouts: NodeTimeouts,
 }
 
-/// The answer to a shed request. `Retry-After` and `Proxy-Status` are added.
+/// The reply to a shed request. `Retry-After` and `Proxy-Status` are added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShedReply {
     /// 503 or 429.
     pub status: u16,
-    /// The body's media type.
+    /// Media type of the body.
     pub content_type: String,
     /// The body.
     pub body: String,
 }
 
-/// Time limits towards the nodes of a class.
+/// A class's timeouts towards the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeTimeouts {
-    /// To connect.
+    /// Time to connect.
     pub connect: Duration,
-    /// From the last byte of the request to the first of the response.
+    /// Time from the last byte of the request to the first byte of the reply.
     pub first_byte: Duration,
-    /// Between two reads of a body, from either side.
+    /// Time between two reads of a body, from either side.
     pub body_progress: Duration,
-    /// From release to the last byte from the node.
+    /// Time from release to the node's last byte.
     pub total: Duration,
 }
 
-/// Time limits towards clients.
+/// Timeouts towards clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientTimeouts {
-    /// From the first byte of a request head to its last.
+    /// Time from the first byte of a request head to its last.
     pub header: Duration,
-    /// Between two requests of one connection.
+    /// Time between two requests on one connection.
     pub idle: Duration,
 }
 
-/// Bounds on what clients may send and on buffers.
+/// Limits on client input and on buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most connections at once; more wait in the kernel's backlog.
+    /// Maximum number of connections at once. Further connections wait in the kernel's backlog.
     pub connections: usize,
-    /// Most bytes of a request head (431).
+    /// Maximum size of a request head in bytes. A larger one is answered with 431.
     pub head_bytes: usize,
-    /// Most headers (431).
+    /// Maximum number of headers. More are answered with 431.
     pub headers: usize,
-    /// Most bytes of a request body (413); `None` is no limit.
+    /// Maximum size of a request body in bytes. A larger one is answered with 413. `None` means no limit.
     pub body_bytes: Option<u64>,
-    /// Response bytes buffered per request for a slow client.
+    /// Bytes of one reply that are buffered for a slow client.
     pub buffer_per_request: usize,
-    /// Response bytes buffered for all slow clients.
+    /// Bytes of all replies that are buffered for slow clients.
     pub buffer_total: usize,
-    /// Resident bytes of the process: from 90 % on nothing is accepted, from 95 % on nothing is admitted;
-    /// `None` is no bound.
+    /// Limit of the resident memory of the process, in bytes. From 90 % of it no connection is accepted, from
+    /// 95 % no request is admitted. `None` means no limit.
     pub memory: Option<u64>,
 }
 
-/// What the gateway needs to know of a pool.
+/// The gateway's settings for a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSite {
-    /// Active health checks; `None` switches them off.
+    /// Active health checks. `None` switches them off.
     pub health: Option<HealthCheck>,
-    /// How the nodes' own counts are learned; `None` is not at all.
+    /// How the nodes' own counts are learned. `None` means that they are not.
     pub collector: Option<Collector>,
-    /// What of a request its dispatch takes for the target; `None` if it does not look at it.
+    /// The parts of a request that identify its document for the pool's dispatch. `None` if dispatch does not
+    /// use it.
     pub target: Option<TargetOf>,
-    /// Idle connections kept per node and thread.
+    /// Maximum number of idle connections kept per node and thread.
     pub idle_connections: usize,
     /// How long an idle connection is kept.
     pub idle_timeout: Duration,
 }
 
-/// What of a request names what it asks for.
+/// The parts of a request that identify the requested document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetOf {
     /// Host and canonical path.
     Path,
-    /// Both, and the query.
+    /// Host, canonical path and query.
     Query,
 }
 
 /// An active health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// What is requested with GET; any status from 200 to 399 is healthy.
+    /// Path requested with GET. Any status from 200 to 399 is healthy.
     pub path: String,
-    /// The `Host` header; `None` is the node's address.
+    /// The `Host` header. `None` means the node's address.
     pub host: Option<String>,
-    /// Between two checks of a node.
+    /// Time between two checks of a node.
     pub interval: Duration,
-    /// A check that takes longer has failed.
+    /// Timeout of a check, after which it has failed.
     pub timeout: Duration,
-    /// Failures in a row that take a node out.
+    /// Consecutive failures that take a node out.
     pub fall: u32,
-    /// Successes in a row that bring it back.
+    /// Consecutive successes that bring a node back.
     pub rise: u32,
 }
 
-/// How a node's agent is asked for its report.
+/// How a node's agent is queried for its report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// What is requested with GET; the answer is a [`weirgate_wire::Report`].
+    /// Path requested with GET. The reply is a [`crate::Report`].
     pub path: String,
-    /// The agent's port on the node's host; `None` is the node's own.
+    /// The agent's port on the node's host. `None` means the node's own port.
     pub port: Option<u16>,
-    /// Between two questions.
+    /// Time between two queries.
     pub every: Duration,
-    /// A report that takes longer is missed.
+    /// Timeout of a report, after which it is missed.
     pub timeout: Duration,
-    /// File with the token that is sent along.
+    /// File with the token that is sent with each query.
     pub token_file: Option<PathBuf>,
 }
 
 impl Collector {
-    /// Where the agent of the node at `node` is: `host:port`.
+    /// Returns the address of the agent of the node at `node`: `host:port`.
     #[must_use]
     pub fn at(&self, node: &str) -> String {
         match (self.port, node.rsplit_once(':')) {
@@ -316,26 +316,26 @@ impl Collector {
     }
 }
 
-/// Where a node is.
+/// Address of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSite {
-    /// `host:port`, resolved when it connects.
+    /// `host:port`, resolved on each connection.
     pub address: String,
 }
 
 /// The admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
-    /// Where.
+    /// Address and port, or Unix socket.
     pub address: AdminAddress,
-    /// File with the bearer token (at least 128 bits as hex or base64); `None` is no token, allowed on
-    /// loopback and Unix sockets only. `WEIRGATE_ADMIN_TOKEN` in the environment serves as well.
+    /// File with the bearer token (at least 128 bits as hex or base64). `None` means no token, which is allowed
+    /// on loopback and Unix sockets only. `WEIRGATE_ADMIN_TOKEN` in the environment can be used instead.
     pub token_file: Option<PathBuf>,
-    /// Names that `Host` may have besides the listener's own address and `localhost`.
+    /// Values of `Host` that are accepted in addition to the listener's own address and `localhost`.
     pub hosts: Vec<String>,
 }
 
-/// Where the admin listener is.
+/// Address of the admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminAddress {
     /// A TCP address.
@@ -347,22 +347,23 @@ pub enum AdminAddress {
 /// The access log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessLog {
-    /// Where; `None` is standard output.
+    /// The file to append to. `None` means standard output.
     pub file: Option<PathBuf>,
-    /// Share of served requests that are logged, 0 to 1. Sheds and errors are always logged.
+    /// Share of served requests that are logged, 0 to 1. Shed requests and errors are always logged.
     pub sample: f64,
 }
 
 /// Cluster Reserves: guaranteed shares of the nodes' CPUs for classes of work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reserves {
-    /// Where agents connect to the manager.
+    /// Address where agents connect to the manager.
     pub listen: SocketAddr,
-    /// The manager's page and metrics; `None` switches them off.
+    /// Address of the manager for the agents: `host:port`, resolved when they connect.
+    /// The manager's page and metrics. `None` switches them off.
     pub admin: Option<Admin>,
-    /// Time between two periodic runs; `None` if shares are found anew on demand alone.
+    /// Time between two periodic runs. `None` if shares are computed only on demand.
     pub every: Option<Duration>,
-    /// Whether shares are found anew when a node asks for it.
+    /// Whether shares are computed again when a node asks for it.
     pub on_demand: bool,
     /// The nodes and the classes, as the manager and the agents know them.
     pub cluster: Cluster,

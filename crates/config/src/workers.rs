@@ -1,12 +1,12 @@
-//! Workers of a pool: whether they suffice for the guarantees, and whether any is left beside long requests.
+//! Workers of a pool: whether they suffice for the guarantees, and whether long requests leave any free.
 //!
-//! A server works on as many requests at once as it has workers, which a policy states as `max_outstanding` of its
-//! nodes. A request that takes longer than another class may wait holds its worker for all of that time. So if long
-//! requests hold all workers of a pool, nothing can keep the limits of its other classes meanwhile (control of load can
-//! only leave surplus out, and not what long classes are guaranteed).
+//! A server works on as many requests at once as it has workers, which a policy states as `max_outstanding`
+//! of its nodes. A request that takes longer than another class may wait holds its worker for all of that
+//! time. So while long requests hold all workers of a pool, nothing can keep the limits of its other classes
+//! (load control can only hold back surplus, not the guaranteed requests of long classes).
 //!
-//! Source: Little's law for the workers that long requests hold. Where a figure is not stated nothing is said: of a
-//! pool without `max_outstanding` of each node, and of classes without a `service_time`.
+//! Source: Little's law for the workers that long requests hold. There is no warning without the necessary
+//! numbers: for a pool without `max_outstanding` of each node, and for classes without a `service_time`.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use weirgate_engine::{Class, Policy};
 use weirgate_spanned_yaml::errors::listed;
 use weirgate_spanned_yaml::unit::{number_text, span_text};
 
-/// Workers that a class may hold, in multiples of what it holds on average: what the default discipline lets a class
-/// have in flight whatever the others need.
+/// Number of workers that a class may hold, in multiples of its average: the default discipline lets a class
+/// have this many requests in flight whatever the others need.
 const PART: f64 = 1.5;
 
-/// A class that has too few workers, or may find none within its limit.
+/// A class that has too few workers, or that may find none within its limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ShortOfWorkers {
     /// Index into the policy's classes.
     pub(crate) class: usize,
-    /// What is wrong.
+    /// Description of the problem.
     pub(crate) what: String,
 }
 
-/// Looks at every class with a guaranteed throughput.
+/// Checks every class with a guaranteed throughput.
 pub(crate) fn short_of_workers(policy: &Policy) -> Vec<ShortOfWorkers> {
     let all = || policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
     let mut found = Vec::new();
@@ -54,25 +54,25 @@ pub(crate) fn short_of_workers(policy: &Policy) -> Vec<ShortOfWorkers> {
     found
 }
 
-/// How long a request of the class may wait: its limit less its service time, as far as that is stated.
+/// Returns how long a request of the class may wait: its limit minus its service time, if declared.
 fn slack(class: &Class) -> Option<Duration> {
     class.guarantee.throughput?;
     let limit = class.guarantee.response_time?.limit;
     Some(limit.saturating_sub(class.service_time.unwrap_or_default()))
 }
 
-/// Requests that the nodes of a pool work on at once, if each of them says so.
+/// Returns the number of requests that the nodes of a pool work on at once, if each of them declares it.
 fn workers(policy: &Policy, pool: usize) -> Option<u32> {
     let nodes = policy.nodes.iter().filter(|node| node.pool == pool);
     nodes.map(|node| node.max_outstanding).try_fold(0u32, |sum, most| Some(sum.saturating_add(most?)))
 }
 
-/// Whether a request of the class holds its worker for longer than that.
+/// Whether a request of the class holds its worker for longer than `slack`.
 fn is_longer(class: &Class, slack: Duration) -> bool {
     class.service_time.is_some_and(|time| time > slack)
 }
 
-/// Workers that its guarantee needs on average, as far as its service time is stated (Little's law).
+/// Returns the average number of workers that its guarantee needs, if its service time is declared (Little's law).
 fn needed(class: &Class) -> f64 {
     let time = class.service_time.map_or(0.0, |time| time.as_secs_f64());
     class.guarantee.throughput.map_or(0.0, |rate| rate * time)
@@ -107,7 +107,7 @@ fn none_left(policy: &Policy, class: &Class, slack: Duration, workers: u32, long
 mod tests {
     use crate::load;
 
-    /// Warnings of a policy whose one node has so many workers.
+    /// Returns the warnings for a policy with one node of this many workers.
     fn warnings(workers: u32, classes: &str) -> Vec<String> {
         let nodes = format!("nodes: [{{ address: \"a:1\", max_outstanding: {workers} }}]");
         let text = format!("listen: 127.0.0.1:80\nupstreams: {{ web: {{ {nodes} }} }}\nclasses:\n{classes}");
@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn long_requests_that_are_guaranteed_need_workers_of_their_own() {
         let gold = class("gold", "20ms", "throughput: 5/s, response_time: { p95: 200ms }");
-        // 0.5/s × 4 s are two workers on average, and half more at times. Beside gold two do not even suffice on
-        // average.
+        // 0.5/s × 4 s are two workers on average, and half more at times. With gold, two do not even suffice
+        // on average.
         let long = class("reports", "4s", "throughput: 0.5/s");
         for (workers, warned) in [(2, 2), (3, 1), (4, 0)] {
             assert_eq!(warnings(workers, &(gold.clone() + &long + REST)).len(), warned, "{workers} workers");

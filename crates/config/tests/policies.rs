@@ -1,6 +1,6 @@
 //! Every policy under `policies/` loads, and every one under `policies/broken/` fails with exactly the
-//! messages beside it. `UPDATE_GOLDEN=1 cargo test -p weirgate-config` rewrites those messages; read the
-//! difference before you keep it.
+//! messages in the file next to it. `UPDATE_GOLDEN=1 cargo test -p weirgate-config` rewrites those messages.
+//! Read the difference before you keep it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn policies() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies")
 }
 
-/// The files of `folder` with the extension `yaml`, sorted.
+/// Returns the files of `folder` with the extension `yaml`, sorted.
 fn yaml(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a folder can be listed").path()).collect();

@@ -1,4 +1,4 @@
-//! No text makes the loader panic, however it is broken, and whatever it says is bounded and placed.
+//! No text makes the loader panic, however broken it is, and all errors are limited in number and have a place.
 
 use proptest::prelude::*;
 use weirgate_config::{Errors, feasibility, load, load_bytes};
@@ -9,7 +9,7 @@ const SOUND: &[&str] = &[
     include_str!("../../../policies/broken/several-errors.yaml"),
 ];
 
-/// Pieces that YAML and the format give a meaning to.
+/// Pieces with a meaning in YAML or in the format.
 const PIECES: &[&str] = &[
     ":", ": ", "- ", "\n", "\n  ", "{", "}", "[", "]", "&a ", "*a", "<<: *a", "!t ", "|", ">", "'", "\"", "#", "\t",
     "~", "%", "---\n", "? ", "listen", "classes", "match", "host", "any", "not", "p95", "800/s", "0", "-1", "1e9",

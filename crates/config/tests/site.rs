@@ -1,4 +1,4 @@
-//! What a policy file comes to: names bound, defaults filled in, warnings with their places.
+//! The site that a policy file resolves to: names bound, defaults filled in, warnings with their places.
 
 use std::time::Duration;
 

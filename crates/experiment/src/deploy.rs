@@ -1,10 +1,10 @@
-//! The policy of an experiment as a file of its own: what a real gateway is started with.
+//! The policy of an experiment as a policy file of its own, with which a real gateway is started.
 //!
-//! An experiment's nodes have made-up addresses and its policy may lack `listen`. Here the policy gets the
-//! addresses at which nodes, clients and admin really are; all else stays as it is written, so that the
-//! policy resolves to the same classes, guarantees and discipline (a test holds it to that). Nodes keep
-//! their names and machines; those that they had from their addresses lose the colon, which no name may have.
-//! Collectors ask the nodes themselves, which report on their own ports.
+//! An experiment's nodes have invented addresses, and its policy may lack `listen`. Here the policy gets the
+//! real addresses of nodes, clients and admin listener. Everything else stays as it is written, so that the
+//! policy resolves to the same classes, guarantees and discipline, which a test checks. Nodes keep their
+//! names and machines. A name taken from an address loses its colon, which no name may have. Collectors query
+//! the nodes themselves, which report on their own ports.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,33 +17,34 @@ use weirgate_spanned_yaml::tree::{Entry, Node, Value};
 
 use crate::load::{LoadedExperiment, Written, load_with_policies};
 
-/// Where the parts of a policy really are.
+/// Real addresses of the parts of a policy.
 #[derive(Clone, Debug)]
 pub struct Deployment {
-    /// Where clients connect.
+    /// Address where clients connect.
     pub listen: SocketAddr,
-    /// Where the admin API listens: `IP:PORT` or `unix:/path`.
+    /// Address of the admin API: `IP:PORT` or `unix:/path`.
     pub admin: String,
-    /// Threads that serve requests.
+    /// Number of threads that serve requests.
     pub threads: usize,
-    /// The nodes, in the order of the policy, with their real addresses. There may be more or fewer of them than in
+    /// The nodes with their real addresses, in the order of the policy. Their number may differ from that in
     /// the file.
     pub nodes: Vec<(engine::Node, SocketAddr)>,
 }
 
-/// The policies of an experiment as policy files.
+/// The policies of an experiment, as policy files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deployed {
-    /// The one that is in force at first.
+    /// The policy that is in force at first.
     pub first: String,
-    /// Those of [`crate::Experiment::reloads`], in their order, with the first one's discipline.
+    /// The policies of [`crate::Experiment::reloads`] in their order, with the discipline of the first one.
     pub reloads: Vec<String>,
 }
 
-/// The policies of the experiment in the file at `path`, with `overrides` in it, as policy files for `deployment`.
+/// Returns the policies of the experiment in the file at `path`, with `overrides` applied, as policy files
+/// for `deployment`.
 ///
 /// # Errors
-/// As [`crate::load_experiment_file`].
+/// Returns the errors of [`crate::load_experiment_file`].
 pub fn deployed_policies(path: &Path, overrides: &[Override], deployment: &Deployment) -> Result<Deployed, Errors> {
     let (LoadedExperiment { experiment, .. }, Written { first, others }) = load_with_policies(path, overrides)?;
     let text = |policy: &Node| {
@@ -57,7 +58,7 @@ pub fn deployed_policies(path: &Path, overrides: &[Override], deployment: &Deplo
     Ok(Deployed { first: text(&first), reloads })
 }
 
-/// A policy's tree with the discipline of another one.
+/// Returns a policy's tree with the discipline of another policy.
 fn with_discipline_of(first: &Node, policy: &Node) -> Node {
     let Value::Map(entries) = &policy.value else { return Node::new(policy.place, Value::Null) };
     let mut entries: Vec<Entry> = entries.iter().filter(|entry| &*entry.key != "discipline").cloned().collect();
@@ -67,7 +68,7 @@ fn with_discipline_of(first: &Node, policy: &Node) -> Node {
     Node::new(policy.place, Value::Map(entries))
 }
 
-/// The policy's tree at its real addresses.
+/// Returns the policy's tree with the real addresses.
 fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> Node {
     let place = policy.place;
     let Value::Map(entries) = &policy.value else { return Node::new(place, Value::Null) };
@@ -89,7 +90,7 @@ fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> N
             if let Some(collector) = fields.iter_mut().find(|entry| &*entry.key == "collector")
                 && let Value::Map(written) = &collector.node.value
             {
-                // Emulated nodes report on their own ports, at the usual path, to everybody.
+                // Emulated nodes report on their own ports at the usual path, without a token.
                 let mut written = written.clone();
                 written.retain(|entry| !["path", "token_file"].contains(&&*entry.key));
                 set(&mut written, place, "port", "node");
@@ -102,7 +103,7 @@ fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> N
     Node::new(place, Value::Map(entries))
 }
 
-/// A node at its real address.
+/// Returns a node with its real address.
 fn described(node: &engine::Node, address: &SocketAddr, place: Place) -> Node {
     let mut fields = Vec::new();
     set(&mut fields, place, "address", &address.to_string());
@@ -118,19 +119,19 @@ fn described(node: &engine::Node, address: &SocketAddr, place: Place) -> Node {
     Node::new(place, Value::Map(fields))
 }
 
-/// A name made of what may be an address: `n1:80` becomes `n1-80`.
+/// Turns a possible address into a name: `n1:80` becomes `n1-80`.
 fn name(address: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let text: String = address.chars().map(|c| if fits(c) { c } else { '-' }).collect();
     text.trim_start_matches(['-', '_', '.']).to_owned()
 }
 
-/// `entries` with the text `value` in the field `key`.
+/// Sets the field `key` of `entries` to the text `value`.
 fn set(entries: &mut Vec<Entry>, place: Place, key: &str, value: &str) {
     put(entries, place, key, Node::new(place, Value::Text(value.into())));
 }
 
-/// `entries` with `node` in the field `key`.
+/// Sets the field `key` of `entries` to `node`.
 fn put(entries: &mut Vec<Entry>, place: Place, key: &str, node: Node) {
     let node = Rc::new(node);
     match entries.iter_mut().find(|entry| &*entry.key == key) {
@@ -139,6 +140,12 @@ fn put(entries: &mut Vec<Entry>, place: Place, key: &str, node: Node) {
     }
 }
 
+/// Maximum number of scalars in a collection that is printed on one line, which is enough for a node.
+/// Prints `node` as YAML on lines of its own, indented by `indent` spaces.
+/// Prints the value of a key or list item, on the same line if it is short.
+/// Formats `node` on one line.
+/// Formats a text so that YAML reads it back as the same text.
+// JSON strings are valid double-quoted YAML strings.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +157,7 @@ mod tests {
         entries.filter(|path| path.extension().is_some_and(|ending| ending == "yaml")).collect()
     }
 
-    /// Every experiment's policy, deployed, resolves to the same engine policy and rules at the new addresses.
+    /// Every experiment's policy, once deployed, resolves to the same engine policy and rules at the new addresses.
     #[test]
     fn a_deployed_policy_means_the_same() {
         let files = experiments();

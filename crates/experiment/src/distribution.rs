@@ -1,9 +1,10 @@
-//! Distributions of times and of counts, with a longest or largest where they would have none.
+//! Distributions of times and of counts, all with an upper bound.
 //!
 //! The heavy-tailed ones are those of SURGE (Barford and Crovella, *Generating Representative Web Workloads*,
-//! SIGMETRICS 1998): log-normal bodies with a Pareto tail, and Pareto counts of embedded objects. The number of pages
-//! of a visit is inverse Gaussian, the law of surfing of Huberman, Pirolli, Pitkow and Lukose (*Science* 280, 1998).
-//! Departure: everything is cut off, as no run may take for ever and no client ask without end.
+//! SIGMETRICS 1998): log-normal bodies with a Pareto tail, and Pareto counts of embedded objects. The number
+//! of pages in a visit is inverse Gaussian, the law of surfing of Huberman, Pirolli, Pitkow and Lukose
+//! (*Science* 280, 1998). Departure: larger values are cut to the upper bound, because no run may last for
+//! ever and no client may ask without end.
 
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use crate::normal;
 /// A distribution of times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Always the same.
+    /// A constant.
     Fixed(Duration),
     /// Exponential.
     Exponential {
         /// Mean.
         mean: Duration,
     },
-    /// A mixture of two exponentials, cut off at `most`.
+    /// A mixture of two exponentials, cut to `most`.
     HyperExponential {
         /// Probability of the first.
         p: f64,
@@ -27,27 +28,27 @@ pub enum Distribution {
         first: Duration,
         /// Mean of the second.
         second: Duration,
-        /// Longest.
+        /// Longest time.
         most: Duration,
     },
-    /// Pareto, cut off at `most`: longer than t with probability (`least` / t)^`shape`.
+    /// Pareto, cut to `most`: a time exceeds t with probability (`least` / t)^`shape`.
     Pareto {
         /// α, > 0.
         shape: f64,
-        /// Shortest.
+        /// Shortest time.
         least: Duration,
-        /// Longest, not less than `least`.
+        /// Longest time, not less than `least`.
         most: Duration,
     },
-    /// Log-normal, or a log-normal body with a Pareto tail, cut off at `most`.
+    /// Log-normal, or a log-normal body with a Pareto tail, cut to `most`.
     LogNormal {
         /// e^µ.
         median: Duration,
         /// σ, > 0.
         sigma: f64,
-        /// Where the body ends and the tail begins; without one the body goes up to `most`.
+        /// The tail, which begins where the body ends. Without a tail the body extends to `most`.
         tail: Option<Tail>,
-        /// Longest.
+        /// Longest time.
         most: Duration,
     },
 }
@@ -59,22 +60,22 @@ pub struct Tail {
     pub share: f64,
     /// α of its Pareto distribution, > 0.
     pub shape: f64,
-    /// Its shortest; everything of the body is shorter.
+    /// Shortest time of the tail. All times of the body are shorter.
     pub from: Duration,
 }
 
 /// A distribution of whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Counts {
-    /// Always the same.
+    /// A constant.
     Fixed(u32),
     /// Pareto, rounded down.
     Pareto {
         /// α, > 0.
         shape: f64,
-        /// Smallest, at least 1.
+        /// Smallest number, at least 1.
         least: u32,
-        /// Largest.
+        /// Largest number.
         most: u32,
     },
     /// Inverse Gaussian, rounded, at least 1.
@@ -83,13 +84,13 @@ pub enum Counts {
         mean: f64,
         /// λ, > 0.
         shape: f64,
-        /// Largest.
+        /// Largest number.
         most: u32,
     },
 }
 
 impl Distribution {
-    /// Its mean in seconds, cut off as it is.
+    /// Returns the mean in seconds, with the cut taken into account.
     #[must_use]
     pub fn mean(&self) -> f64 {
         match *self {
@@ -125,7 +126,8 @@ impl Distribution {
 }
 
 impl Counts {
-    /// Its mean; of the drawn ones that before rounding, which is near enough to say how much is to be expected.
+    /// Returns the mean. For random counts it is the mean before rounding, which is accurate enough to
+    /// estimate load.
     #[must_use]
     pub fn mean(&self) -> f64 {
         match *self {
@@ -135,7 +137,7 @@ impl Counts {
         }
     }
 
-    /// The largest.
+    /// Returns the largest number.
     #[must_use]
     pub fn most(&self) -> u32 {
         match *self {
@@ -143,7 +145,7 @@ impl Counts {
         }
     }
 
-    /// The number that two draws from 0 to 1, 1 excluded, give.
+    /// Returns the number for two draws from 0 to 1, 1 excluded.
     #[must_use]
     pub fn at(&self, branch: f64, level: f64) -> u32 {
         match *self {
@@ -154,7 +156,8 @@ impl Counts {
             }
             Counts::InverseGaussian { mean, shape, most } => {
                 // Michael, Schucany and Haas, *Generating Random Variates Using Transformations with Multiple
-                // Roots* (The American Statistician 30, 1976). The smaller root as a quotient, which never cancels.
+                // Roots* (The American Statistician 30, 1976). The smaller root is computed as a quotient,
+                // which avoids cancellation.
                 let y = mean * normal::quantile(level).powi(2);
                 let root = (y * (4.0 * shape + y)).sqrt();
                 let small = mean * (2.0 * shape) / (2.0 * shape + y + root);
@@ -165,9 +168,9 @@ impl Counts {
     }
 }
 
-/// E[min(X, m)] of a Pareto X from `least` on.
+/// Returns E[min(X, m)] of a Pareto X that starts at `least`.
 fn pareto_mean(shape: f64, least: f64, most: f64) -> f64 {
-    // least + ∫ P(X > t) dt from least to most. As the shape comes near 1 the integral becomes a logarithm.
+    // least + ∫ P(X > t) dt from least to most. As the shape approaches 1 the integral becomes a logarithm.
     let (steps, off) = ((most / least).ln(), 1.0 - shape);
     let integral = if (off * steps).abs() < 1e-6 { steps } else { ((off * steps).exp() - 1.0) / off };
     least + least * integral
@@ -181,7 +184,7 @@ mod tests {
         assert!((ours / theirs - 1.0).abs() < within, "{ours} is not near {theirs}");
     }
 
-    /// The mean of what a grid of draws gives.
+    /// Returns the mean over a grid of draws.
     fn of_grid(at: impl Fn(f64, f64) -> f64) -> f64 {
         let n = 1000;
         let point = |i: u32| (f64::from(i) + 0.5) / f64::from(n);

@@ -1,7 +1,7 @@
 //! An experiment file, from its text to the experiment.
 //!
-//! The policy may be in the file or in one of its own; then that file's tree is put in its place. Overrides change
-//! the tree before anything is decoded.
+//! The policy may be in the file or in one of its own, and then that file's tree is inserted. Overrides
+//! change the tree before anything is decoded.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -32,41 +32,41 @@ pub fn under_discipline(discipline: &str) -> Override {
     Override::new("policy.discipline", discipline)
 }
 
-/// An experiment that can run.
+/// A valid experiment.
 #[derive(Clone, Debug)]
 pub struct LoadedExperiment {
-    /// What is run.
+    /// The experiment.
     pub experiment: Experiment,
-    /// What one should know all the same, in the order of the file.
+    /// Warnings, in the order of the file.
     pub warnings: Vec<Problem>,
 }
 
 impl LoadedExperiment {
-    /// The warnings as lines for people: `file:line:column: warning: …`.
+    /// Formats the warnings as lines: `file:line:column: warning: …`.
     #[must_use]
     pub fn warning_lines(&self, file: &str) -> Vec<String> {
         warning_lines(&self.warnings, file)
     }
 }
 
-/// The trees of an experiment's policies, with `overrides` and what an experiment's policy may leave out.
+/// The trees of an experiment's policies, with `overrides` applied and missing parts filled in.
 pub(crate) struct Written {
-    /// That of the policy under test.
+    /// The policy under test.
     pub(crate) first: Rc<Node>,
-    /// Those of [`Experiment::reloads`], in their order.
+    /// The policies of [`Experiment::reloads`], in their order.
     pub(crate) others: Vec<Rc<Node>>,
 }
 
-/// Reads the experiment file at `path`, at most 16 MiB of it, with `overrides` in it.
+/// Reads the experiment file at `path`, at most 16 MiB of it, with `overrides` applied.
 ///
 /// # Errors
-/// As [`load_experiment`], what the system says if it cannot be read, and the place of the first byte that is not
-/// UTF-8.
+/// Returns the errors of [`load_experiment`], the system's error if the file cannot be read, and the place of
+/// the first byte that is not UTF-8.
 pub fn load_experiment_file(path: &Path, overrides: &[Override]) -> Result<LoadedExperiment, Errors> {
     load_with_policies(path, overrides).map(|(loaded, _)| loaded)
 }
 
-/// The experiment in the file at `path`, and its policies as they are written.
+/// Returns the experiment in the file at `path`, and its policies as they are written.
 pub(crate) fn load_with_policies(path: &Path, overrides: &[Override]) -> Result<(LoadedExperiment, Written), Errors> {
     let name = path.display().to_string();
     let bytes = read_bounded(path).map_err(|error| unreadable(&name, format!("cannot be read: {error}"), ""))?;
@@ -77,8 +77,8 @@ pub(crate) fn load_with_policies(path: &Path, overrides: &[Override]) -> Result<
 /// Fields at the top of an experiment that no policy has.
 const FIELDS: [&str; 3] = ["machines", "traffic", "phases"];
 
-/// Is `text` meant as an experiment: has its top a field that only experiments have? Sound it need not be, but for
-/// its YAML.
+/// Whether `text` is meant as an experiment: its top level has a field that only experiments have. Beyond its
+/// YAML it need not be valid.
 #[must_use]
 pub fn is_experiment(text: &str) -> bool {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -87,13 +87,13 @@ pub fn is_experiment(text: &str) -> bool {
     entries.iter().any(|entry| FIELDS.contains(&&*entry.key))
 }
 
-/// Reads the experiment in `text`. `name` is what errors call the file; without folder and extension it is the
-/// experiment's name. Paths in the experiment are looked for in `base_dir`. `overrides` are put in one after the other,
-/// those of the whole policy first.
+/// Reads the experiment in `text`. `name` is the file's name in errors, and without folder and extension it
+/// is the experiment's name. Paths in the experiment start from `base_dir`. `overrides` are applied one after
+/// the other, those of the whole policy first.
 ///
 /// # Errors
-/// Everything that is wrong with it, also in its policy file and in `overrides`. After a YAML syntax error nothing
-/// can be read, so that comes alone.
+/// Returns all errors in it, in its policy file and in `overrides`. After a YAML syntax error nothing can be
+/// read, so that error is reported alone.
 pub fn load_experiment(
     name: &str,
     text: &str,
@@ -143,7 +143,7 @@ fn load(
     }
 }
 
-/// The policies of an experiment as they are written.
+/// Returns the policies of an experiment as they are written.
 fn written(root: &Node, file: &ExperimentFile) -> Option<Written> {
     let list = root.field("faults").map(|faults| &faults.value);
     let nodes: &[Rc<Node>] = if let Some(Value::List(items)) = list { items } else { &[] };
@@ -158,8 +158,9 @@ fn written(root: &Node, file: &ExperimentFile) -> Option<Written> {
     Some(Written { first, others: others.into_iter().map(|(_, policy)| policy).collect() })
 }
 
-/// The tree with its policy file in place, overridden, and with what an experiment's policy may leave out; the name of
-/// its discipline, if that is one of the experiment's own `disciplines`.
+/// Returns the tree with its policy file inserted, overrides applied, and the parts filled in that an
+/// experiment's policy may leave out. Also returns the name of its discipline, if that is one of the
+/// experiment's own `disciplines`.
 fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Problems) -> (Tree, Option<Rc<str>>) {
     let Tree { mut root, mut nodes } = tree;
     let (whole, parts): (Vec<_>, Vec<_>) = overrides.iter().partition(|o| o.replaces("policy"));
@@ -182,13 +183,13 @@ fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Pr
     (Tree { root, nodes }, variant.map(|(name, _)| name))
 }
 
-/// The name that the policy gives its discipline and what it means, if `disciplines` has it.
+/// Returns the name of the policy's discipline and its definition, if `disciplines` has it.
 fn variant(root: &Node) -> Option<(Rc<str>, Rc<Node>)> {
     let Value::Text(name) = &root.field("policy")?.field("discipline")?.value else { return None };
     Some((Rc::clone(name), Rc::clone(root.field("disciplines")?.field(name)?)))
 }
 
-/// A map with another value of a field that it has.
+/// Returns a map with another value of an existing field.
 fn with_field(map: &Node, key: &str, value: &Rc<Node>) -> Option<Rc<Node>> {
     let Value::Map(entries) = &map.value else { return None };
     let mut entries = entries.clone();
@@ -196,7 +197,7 @@ fn with_field(map: &Node, key: &str, value: &Rc<Node>) -> Option<Rc<Node>> {
     Some(Rc::new(Node::new(map.place, Value::Map(entries))))
 }
 
-/// The tree with all its policies changed, also those that faults load.
+/// Returns the tree with all its policies changed, including those that faults load.
 fn with_policies(root: &Rc<Node>, mut change: impl FnMut(&Node) -> Option<Rc<Node>>) -> Rc<Node> {
     let root = with_policy(root, &mut change);
     let Some(faults) = root.field("faults") else { return root };
@@ -209,7 +210,7 @@ fn with_policies(root: &Rc<Node>, mut change: impl FnMut(&Node) -> Option<Rc<Nod
     with_field(&root, "faults", &faults).unwrap_or(root)
 }
 
-/// The tree with another policy, if `change` makes one.
+/// Returns the tree with another policy, if `change` makes one.
 fn with_policy(root: &Rc<Node>, change: impl FnOnce(&Node) -> Option<Rc<Node>>) -> Rc<Node> {
     let Value::Map(entries) = &root.value else { return Rc::clone(root) };
     let Some(at) = entries.iter().position(|entry| &*entry.key == "policy") else { return Rc::clone(root) };
@@ -219,18 +220,18 @@ fn with_policy(root: &Rc<Node>, change: impl FnOnce(&Node) -> Option<Rc<Node>>) 
     Rc::new(Node::new(root.place, Value::Map(entries)))
 }
 
-/// The header by which requests of an experiment find a class without a `match`.
+/// The header that selects a class without a `match` in an experiment.
 const CLASS_HEADER: &str = "x-class";
 
-/// The policy with what an experiment may leave out: where clients connect, and how a class other than the last
-/// recognises its requests. `None` if nothing is missing.
+/// Fills in the parts of a policy that an experiment may leave out: the listener, and the conditions of every
+/// class but the last. Returns `None` if nothing is missing.
 fn completed(policy: &Node, nodes: &mut usize) -> Option<Rc<Node>> {
     let Value::Map(entries) = &policy.value else { return None };
     let mut entries = entries.clone();
     let has = |entries: &[Entry], key: &str| entries.iter().any(|entry| &*entry.key == key);
     let entry = |key: &str, node: Node| Entry { key: key.into(), key_place: policy.place, node: Rc::new(node) };
     if !has(&entries, "listen") {
-        // A port of the system's choice: nothing in an experiment is meant for others.
+        // The system chooses the port, because no other program needs to know it in an experiment.
         entries.push(entry("listen", Node::new(policy.place, Value::Text("127.0.0.1:0".into()))));
         *nodes += 1;
     }

@@ -1,10 +1,10 @@
-//! The standard normal distribution, both ways.
+//! The standard normal distribution: shares and quantiles.
 //!
-//! The quantile is P. J. Acklam's rational approximation (2003), with a relative error below 1.2·10⁻⁹; the share comes
-//! from the Chebyshev fit of the complementary error function in *Numerical Recipes* (Press et al., Sec. 6.2), with a
-//! relative error below 1.2·10⁻⁷. Both are far finer than any figure that is made from them.
+//! The quantile is P. J. Acklam's rational approximation (2003), with a relative error below 1.2·10⁻⁹. The
+//! share uses the Chebyshev fit of the complementary error function in *Numerical Recipes* (Press et al., Sec.
+//! 6.2), with a relative error below 1.2·10⁻⁷. Both are far more precise than any number derived from them.
 
-/// The share of the distribution below `z`.
+/// Returns the share of the distribution below `z`.
 #[must_use]
 pub fn share_below(z: f64) -> f64 {
     const FIT: [f64; 10] = [
@@ -26,8 +26,8 @@ pub fn share_below(z: f64) -> f64 {
     if x >= 0.0 { erfc / 2.0 } else { 1.0 - erfc / 2.0 }
 }
 
-/// The point below which lies `share` of the distribution. A share of 0 or less is taken for the smallest above 0, one
-/// of 1 or more for the largest below 1, so that the result is finite.
+/// Returns the point below which `share` of the distribution lies. A share of 0 or less counts as the
+/// smallest above 0, and one of 1 or more as the largest below 1, so that the result is finite.
 #[must_use]
 pub fn quantile(share: f64) -> f64 {
     const A: [f64; 6] = [
@@ -56,7 +56,7 @@ pub fn quantile(share: f64) -> f64 {
     ];
     const D: [f64; 5] =
         [1.0, 3.754_408_661_907_416, 2.445_134_137_142_996, 0.322_467_129_070_039_8, 0.007_784_695_709_041_462];
-    /// Below this share, and above 1 minus it, another fit holds.
+    /// Below this share, and above 1 minus it, another fit applies.
     const EDGE: f64 = 0.024_25;
     let p = share.clamp(f64::MIN_POSITIVE, 1.0 - f64::EPSILON / 2.0);
     let outer = |p: f64| {
@@ -73,7 +73,7 @@ pub fn quantile(share: f64) -> f64 {
     }
 }
 
-/// Coefficients from the constant one on.
+/// Evaluates a polynomial with `coefficients` from the constant one on.
 fn polynomial(coefficients: &[f64], x: f64) -> f64 {
     coefficients.iter().rev().fold(0.0, |sum, coefficient| sum * x + coefficient)
 }

@@ -1,6 +1,6 @@
-//! Every experiment under `experiments/` and `experiments/everyday/` loads, and every one under `experiments/broken/`
-//! fails with exactly the messages beside it. `UPDATE_GOLDEN=1 cargo test -p weirgate-config` rewrites those messages;
-//! read the difference before you keep it.
+//! Every experiment under `experiments/` and `experiments/everyday/` loads, and every one under
+//! `experiments/broken/` fails with exactly the messages in the file next to it.
+//! `UPDATE_GOLDEN=1 cargo test -p weirgate-config` rewrites those messages. Read the difference before you keep it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use weirgate_experiment::{
 };
 use weirgate_spanned_yaml::overrides::Override;
 
-/// From this crate's folder, in which tests run: so messages that tell a path are the same everywhere.
+/// Relative to this crate's folder, in which tests run, so that messages with a path are the same on every machine.
 const EXPERIMENTS: &str = "../../experiments";
 
-/// The files of `folder` with the extension `yaml`, sorted.
+/// Returns the files of `folder` with the extension `yaml`, sorted.
 fn yaml(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a folder can be listed").path()).collect();
@@ -25,7 +25,7 @@ fn yaml(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The published experiments and our own ones, and those of everyday life.
+/// Returns the published and our own experiments, and the everyday ones.
 fn experiments() -> Vec<PathBuf> {
     let folder = Path::new(EXPERIMENTS);
     let (files, everyday) = (yaml(folder), yaml(&folder.join("everyday")));
@@ -42,7 +42,7 @@ fn load(name: &str, overrides: &[&str]) -> LoadedExperiment {
     load_experiment_file(&path, &set(overrides)).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// What is said about `quorum-fig9` with `overrides`.
+/// Returns the errors of `quorum-fig9` with `overrides`.
 fn refused(overrides: &[&str]) -> String {
     let path = Path::new(EXPERIMENTS).join("quorum-fig9.yaml");
     match load_experiment_file(&path, &set(overrides)) {
@@ -63,7 +63,7 @@ fn fixed(micros: u64) -> Distribution {
     Distribution::Fixed(Duration::from_micros(micros))
 }
 
-/// The rate of stream `index`, which is Poisson.
+/// Returns the rate of stream `index`, which is Poisson.
 fn rate(experiment: &Experiment, index: usize) -> &Profile {
     match &experiment.traffic[index].source {
         Source::Open { rate, arrivals: weirgate_experiment::Arrivals::Poisson } => rate,
@@ -71,12 +71,12 @@ fn rate(experiment: &Experiment, index: usize) -> &Profile {
     }
 }
 
-/// Name, end, and whether it is judged, of every phase.
+/// Returns name, end in seconds and `judged` of every phase.
 fn phases(experiment: &Experiment) -> Vec<(&str, u64, bool)> {
     experiment.phases.iter().map(|p| (p.name.as_str(), p.until.as_secs(), p.judged)).collect()
 }
 
-/// Floor and limit in ms of every class, with the statistic.
+/// Returns floor, statistic and limit in milliseconds of every class.
 fn guarantees(experiment: &Experiment) -> Vec<(&str, f64, String, u128)> {
     experiment
         .site
@@ -101,7 +101,7 @@ fn every_experiment_loads() {
         assert!(fs::read_to_string(&path).unwrap().starts_with("# "), "{name} does not begin with what it shows");
         let warnings = loaded.warning_lines("it");
         if name == "quorum-table3" {
-            // The published guarantees exceed the published cluster by a hundredth.
+            // The published guarantees exceed the published cluster by one per cent.
             assert!(matches!(warnings.as_slice(), [one] if one.contains("class C does not fit")), "{warnings:?}");
         } else {
             assert_eq!(warnings, Vec::<String>::new(), "{name}");
@@ -110,7 +110,7 @@ fn every_experiment_loads() {
     }
 }
 
-/// Per resource (CPU, disk, link) the means of a demand, in seconds.
+/// Returns the mean costs per resource (CPU, disk, link), in seconds.
 fn means(demand: &weirgate_experiment::DemandFrom) -> [f64; 3] {
     [demand.cpu.mean(), demand.disk.mean(), demand.link.mean()]
 }
@@ -119,7 +119,7 @@ fn means(demand: &weirgate_experiment::DemandFrom) -> [f64; 3] {
 fn what_is_asked_within_the_guarantees_fits_the_machines() {
     for path in experiments() {
         let experiment = load_experiment_file(&path, &[]).unwrap_or_else(|errors| panic!("{errors}")).experiment;
-        // In this one it is not meant to.
+        // This experiment is meant to be infeasible.
         if experiment.name == "quorum-infeasible" {
             continue;
         }
@@ -136,11 +136,11 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                 let has = [servers * f64::from(machine.cpus) * speed, servers, servers];
                 left.iter_mut().zip(has).for_each(|(left, has)| *left += has);
             }
-            // Per class what it asks for: requests per second, slowest node aside, and work.
+            // For each class: requests per second, requests in flight (rate × mean time at full speed), and work.
             let mut asked = vec![(0.0, 0.0, [0.0; 3]); experiment.site.policy.classes.len()];
             for traffic in &experiment.traffic {
                 let TrafficClass::Class(class) = traffic.class else { panic!("no templates yet") };
-                // Best effort is owed nothing.
+                // Best effort has no guarantee.
                 if experiment.site.policy.classes[class].guarantee.throughput.is_none() {
                     continue;
                 }
@@ -157,7 +157,7 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                 }
                 let rate = match &traffic.source {
                     Source::Open { rate, .. } => rate.at(at),
-                    // No user has more than one request at a time.
+                    // A user has at most one request at a time.
                     Source::Users { users, think } => users.at(at) / (think.mean() + mean),
                     Source::Objects { page, count, .. } => {
                         let Source::Open { rate, .. } = &experiment.traffic[*page].source else { panic!("no clients") };
@@ -175,7 +175,7 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                 *inside += rate * mean;
                 work.iter_mut().zip(takes).for_each(|(sum, mean)| *sum += rate * mean);
             }
-            // The streams of a class share its guarantee as they ask.
+            // The streams of a class share its guarantee in proportion to their rates.
             let mut owed = [0.0; 3];
             for ((rate, inside, work), class) in asked.into_iter().zip(&experiment.site.policy.classes) {
                 let Some(floor) = class.guarantee.throughput.filter(|_| rate > 0.0) else { continue };
@@ -183,8 +183,8 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                 let part = (floor * agreed.min(1.0) / rate).min(1.0);
                 owed.iter_mut().zip(work).for_each(|(owed, work)| *owed += work * part);
             }
-            // The fullest is the CPU of mqos-guarantees with 96.6 %, but for Fig. 11: as published, what is asked of
-            // the six nodes that are left, 900/s and 500/s, is just what they serve.
+            // The highest utilisation is 96.6 % of the CPU in mqos-guarantees, except in Fig. 11: there, as
+            // published, the demand on the six remaining nodes, 900/s and 500/s, is exactly what they serve.
             let most = if experiment.name == "quorum-fig11" { 1.0 } else { 0.97 };
             let fits = owed.iter().zip(left).all(|(owed, left)| *owed < most * left || *owed == 0.0);
             assert!(fits, "{} {}: {owed:?} of {left:?}", experiment.name, phase.name);
@@ -250,8 +250,8 @@ fn classes_declare_what_their_requests_take() {
         let experiment = load_experiment_file(&path, &[]).unwrap_or_else(|errors| panic!("{errors}")).experiment;
         for (index, class) in experiment.site.policy.classes.iter().enumerate() {
             let Some(declared) = class.service_time else { continue };
-            // Its streams as often as they send when the experiment begins; how often users do follows from what they
-            // wait.
+            // Its streams are weighted by their rates at the start of the experiment. The rate of users
+            // follows from their waits.
             let (mut sum, mut all) = (0.0, 0.0);
             for traffic in experiment.traffic.iter().filter(|traffic| traffic.class == TrafficClass::Class(index)) {
                 let demand = &traffic.demand[0];
@@ -263,7 +263,7 @@ fn classes_declare_what_their_requests_take() {
                         Source::Open { rate, .. } => rate.at(Duration::ZERO) * count.mean(),
                         _ => panic!("objects of pages that nobody asks for"),
                     },
-                    // What files take depends on what is in memory.
+                    // The cost of files depends on the content of the cache.
                     Source::Trace(_) | Source::Part { .. } => continue,
                 };
                 if traffic.documents.is_none() {
@@ -271,7 +271,7 @@ fn classes_declare_what_their_requests_take() {
                 }
             }
             let (declared, actual) = (declared.as_secs_f64(), if all > 0.0 { sum / all } else { continue });
-            // People write two digits.
+            // Declared times have two significant digits.
             let off = (declared / actual - 1.0).abs();
             assert!(off < 0.02, "{} of {}: declares {declared} s and takes {actual}", class.name, experiment.name);
         }
@@ -394,8 +394,8 @@ fn overrides_change_what_they_name() {
 
 #[test]
 fn the_experiments_of_mqos_have_the_papers_shape() {
-    // Feng and Lin: 600 outstanding clients, three classes 6:3:1, pages of three tendencies; the design: 50 to 55 % of
-    // the clients CPU-heavy.
+    // Feng and Lin: 600 outstanding clients, three classes 6:3:1, pages of three tendencies. The design: 50
+    // to 55 % of the clients CPU-heavy.
     let names = ["mqos-utilisation", "mqos-throughput", "mqos-sharing", "mqos-latency", "mqos-cluster"];
     for name in names {
         let experiment = load(name, &[]).experiment;
@@ -420,7 +420,7 @@ fn the_experiments_of_mqos_have_the_papers_shape() {
             assert!((total(from) - expected).abs() < 1.0, "{name}: {} clients from {from:?} on", total(from));
         }
         assert_eq!(expected.len(), experiment.phases.len(), "{name}");
-        // What the page table says of a page is what a request for it takes.
+        // The page table's cost of a page equals the cost of a request for it.
         let routes = &experiment.site.page_table.as_ref().expect("a page table").routes;
         for traffic in &experiment.traffic {
             let path = traffic.request.path.as_deref().expect("a path").split('?').next();
@@ -440,7 +440,7 @@ fn the_experiments_of_mqos_have_the_papers_shape() {
         let Source::Users { users, .. } = &throughput.traffic[0].source else { panic!("no clients") };
         assert!((users.at(phase.until - seconds(1)) - 2.0 * share).abs() < 1e-9, "{share} % of 200");
     }
-    // 300 requests a second in all under mQoS, 260 under one resource.
+    // 300 requests a second in total under mQoS, 260 under one resource.
     let published = load("mqos-utilisation", &[]).experiment.published;
     let total = |name: &str| {
         published
@@ -502,7 +502,7 @@ fn an_override_reaches_into_a_policy_file_and_may_replace_it() {
     let names: Vec<&str> = policy.classes.iter().map(|c| c.name.as_str()).collect();
     assert_eq!(names, ["A", "B", "C", "other"]);
     assert_eq!(policy.classes[0].service_time, Some(Duration::from_millis(5)));
-    // Silent classes are told with their place in the policy file.
+    // Classes without traffic are reported with their place in the policy file.
     let warnings = loaded.warning_lines("quorum-fig9.yaml");
     let place = "../../experiments/../policies/three-services.yaml:24:5: classes[0]: warning: nothing in `traffic`";
     assert!(warnings.len() == 3 && warnings[0].starts_with(place), "{warnings:#?}");
@@ -545,7 +545,7 @@ fn a_wrong_override_says_so_by_its_path() {
     ] {
         assert_eq!(refused(&[given]), said, "{given}");
     }
-    // Errors of the file and of several overrides come together.
+    // Errors of the file and of several overrides are reported together.
     let all = refused(&["traffic.A.rate=800", "traffic.B.demand=8"]);
     assert_eq!(all.lines().count(), 2, "{all}");
 }

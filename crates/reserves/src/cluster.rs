@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 pub struct Cluster {
     /// Where agents find the manager: `host:port`, resolved when they connect.
     pub manager: String,
-    /// 1 to 1000 nodes with different names.
+    /// The nodes, 1 to 1000 with different names.
     pub nodes: Vec<ClusterNode>,
-    /// 1 to 100 classes with different names. Their shares sum to 100 at most.
+    /// The classes, 1 to 100 with different names. Their shares sum to 100 at most.
     pub classes: Vec<ClusterClass>,
     /// File with the token of the nodes that have none of their own. `None` is no token, allowed on loopback only.
     pub token: Option<PathBuf>,
@@ -20,7 +20,7 @@ pub struct Cluster {
 pub struct ClusterNode {
     /// Its name.
     pub name: String,
-    /// File with a token of its own.
+    /// File with the token of this node alone.
     pub token: Option<PathBuf>,
 }
 
@@ -29,24 +29,25 @@ pub struct ClusterNode {
 pub struct ClusterClass {
     /// Its name.
     pub name: String,
-    /// What it is promised, in percent of the cluster.
+    /// Its guaranteed share, in percent of the cluster.
     pub share: f64,
-    /// Its cgroup on each node, from the root of the hierarchy; `*` stands for anything within a name.
+    /// Its cgroup on each node, as a path from the root of the hierarchy. `*` stands for any characters
+    /// within a name.
     pub cgroup: String,
-    /// Whether the agent makes the cgroup if it is not there. Then the path has no `*`.
+    /// Whether the agent creates the cgroup if it does not exist. Then the path has no `*`.
     pub create: bool,
-    /// Indices of the nodes that have it, ascending; `None` is all of them.
+    /// Indices of the nodes that have it, ascending. `None` means all of them.
     pub nodes: Option<Vec<usize>>,
 }
 
 impl Cluster {
-    /// The file with the token of node `node`: its own, else that of all. `None` is no token.
+    /// Returns the file with the token of node `node`: its own, else the common one. `None` means no token.
     #[must_use]
     pub fn token_of(&self, node: usize) -> Option<&Path> {
         self.nodes.get(node).and_then(|node| node.token.as_deref()).or(self.token.as_deref())
     }
 
-    /// The index of the node called `name`.
+    /// Returns the index of the node called `name`.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)

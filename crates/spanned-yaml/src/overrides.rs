@@ -1,6 +1,6 @@
-//! `--set path=value`: a value put into the tree of an experiment before it is decoded.
+//! `--set path=value`: a value inserted into the tree of an experiment before it is decoded.
 //!
-//! So the value means what it would mean in the file, and everything that is checked there is checked here.
+//! So the value has the same meaning as in the file, and is checked in the same way.
 
 use std::fmt;
 use std::rc::Rc;
@@ -17,12 +17,11 @@ const VALUE: Kind = Kind {
     too_deep: "write it into the file",
 };
 
-/// A part of an experiment and the value that replaces it, as in `traffic.A.rate=800/s`.
+/// A part of an experiment and the value that replaces it, such as `traffic.A.rate=800/s`.
 ///
-/// A step of the path is a key, a number (items of a list count from 0), `*` for every item of a list, or
-/// what an item says of itself in `name`, `class`, `machine` or `address`. A step that has a dot or a bracket is
-/// written in quotation marks: `nodes."10.0.0.1:80".capacity`. The value is YAML in one line; `null` removes
-/// the part.
+/// A step of the path is a key, a number (items of a list count from 0), `*` for every item of a list, or the
+/// `name`, `class`, `machine` or `address` of an item. A step that contains a dot or a bracket is written in
+/// quotation marks: `nodes."10.0.0.1:80".capacity`. The value is YAML on one line, and `null` removes the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     path: String,
@@ -30,12 +29,12 @@ pub struct Override {
     value: String,
 }
 
-/// Why a text is no [`Override`].
+/// The reason why a text is not a valid [`Override`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidOverride(Complaint);
 
 impl fmt::Display for InvalidOverride {
-    /// `what; mend`.
+    /// Formats as `what; mend`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.0.what, self.0.mend)
     }
@@ -64,32 +63,32 @@ impl FromStr for Override {
 }
 
 impl Override {
-    /// Puts `value` at `path`, whose steps are plain keys with dots between them.
+    /// Returns the override that selects another discipline: `policy.discipline=D`.
     #[must_use]
     pub fn new(path: &str, value: &str) -> Override {
         let steps = path.split('.').map(str::to_owned).collect();
         Override { path: path.to_owned(), steps, value: value.to_owned() }
     }
 
-    /// The path as it was written.
+    /// Returns the path as it was written.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The value as it was written.
+    /// Returns the value as it was written.
     #[must_use]
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// Does it replace the whole of the field `key` at the top.
+    /// Whether it replaces the whole top-level field `key`.
     pub fn replaces(&self, key: &str) -> bool {
         matches!(self.steps.as_slice(), [only] if only == key)
     }
 
-    /// Puts the value into the tree below `root`. What is wrong is reported as `--set path`; `None` then.
-    /// `nodes` grows by the nodes of the value.
+    /// Inserts the value into the tree below `root`. Errors are reported as `--set path`, and the result is
+    /// then `None`. `nodes` grows by the nodes of the value.
     pub fn apply(&self, root: &Rc<Node>, nodes: &mut usize, problems: &mut Problems) -> Option<Rc<Node>> {
         let source = problems.add_source(Source::Override(format!("--set {}", self.path)));
         let place = Place { source, line: 1, column: 1 };
@@ -125,7 +124,8 @@ fn split_at_sign(text: &str) -> Option<(&str, &str)> {
     Some((&text[..at], &text[at + 1..]))
 }
 
-/// The steps of `classes[0].name`, `classes.0.name` or `nodes."a.b:80".weight`; `None` if it is no path.
+/// Returns the steps of `classes[0].name`, `classes.0.name` or `nodes."a.b:80".weight`, or `None` if it is
+/// not a path.
 fn steps(path: &str) -> Option<Vec<String>> {
     let mut steps = vec![String::new()];
     let (mut quoted, mut bracket) = (false, false);
@@ -156,10 +156,10 @@ fn steps(path: &str) -> Option<Vec<String>> {
     (!quoted && !bracket && steps.iter().all(|step| !step.is_empty())).then_some(steps)
 }
 
-/// Fields by which an item of a list is known.
+/// Fields that identify an item of a list.
 const NAMING: &[&str] = &["name", "class", "machine", "address"];
 
-/// `node` with `value` at `steps` below it; without a value, without what is there.
+/// Returns `node` with `value` at `steps` below it. Without a value, the part there is removed.
 fn set(node: &Rc<Node>, steps: &[String], value: Option<&Rc<Node>>, place: Place) -> Result<Rc<Node>, Complaint> {
     let Some((step, rest)) = steps.split_first() else {
         return Ok(value.map_or_else(|| Rc::new(Node::new(place, Value::Null)), Rc::clone));
@@ -210,7 +210,7 @@ fn set(node: &Rc<Node>, steps: &[String], value: Option<&Rc<Node>>, place: Place
     Ok(Rc::new(Node::new(node.place, changed)))
 }
 
-/// Maps in maps down to `value`.
+/// Returns nested maps down to `value`.
 fn created(steps: &[String], value: Option<&Rc<Node>>, place: Place) -> Result<Rc<Node>, Complaint> {
     let Some(value) = value else {
         return Err(Complaint::new("there is nothing to remove", "check the path"));
@@ -221,7 +221,7 @@ fn created(steps: &[String], value: Option<&Rc<Node>>, place: Place) -> Result<R
     }))
 }
 
-/// The items of a list that `step` names, by index.
+/// Returns the indices of the list items that `step` names.
 fn chosen(items: &[Rc<Node>], step: &str) -> Result<Vec<usize>, Complaint> {
     if step == "*" {
         return Ok((0..items.len()).collect());
@@ -257,7 +257,7 @@ fn chosen(items: &[Rc<Node>], step: &str) -> Result<Vec<usize>, Complaint> {
     }
 }
 
-/// What an item says it is.
+/// Returns the name of an item.
 fn name_of(item: &Node) -> Option<&str> {
     match &item.value {
         Value::Map(entries) => NAMING.iter().find_map(|&field| {

@@ -1,15 +1,15 @@
 //! YAML text as a tree in which every node knows its place.
 //!
-//! Source: YAML 1.2.2 (<https://yaml.org/spec/1.2.2/>), events by `granit-parser`. Departures, because
-//! a policy is reviewed by people and may come from a program that cannot be trusted:
+//! Source: YAML 1.2.2 (<https://yaml.org/spec/1.2.2/>), events by `granit-parser`. There are some departures,
+//! because a policy is reviewed by people and may come from an untrusted program:
 //!
-//! - a scalar is its text; what it means is decided by the field it stands in, so that `off`, `1e3`,
-//!   `012` or a version number never turn into something else;
-//! - a key may occur once in a map, and only words are keys;
-//! - one document, no tags, no directives;
-//! - anchors, aliases and merge keys (`<<`) work, but an alias is shared, not copied, and merged fields
-//!   are counted;
-//! - text, depth and merges are bounded.
+//! - a scalar is its text, and the field decides its meaning, so that `off`, `1e3`, `012` or a version
+//!   number are never converted to something else
+//! - a key may occur only once in a map, and only words are keys
+//! - there is one document, without tags and directives
+//! - anchors, aliases and merge keys (`<<`) work, but an alias is shared, not copied, and merged fields are
+//!   counted
+//! - text, depth and merges are limited
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -18,38 +18,38 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 
 use crate::errors::{Place, Problem, Problems, SourceId, key_name, quoted};
 
-/// Most bytes of a policy file: room for 100,000 classes of 160 bytes each.
+/// Maximum size of a policy file in bytes: room for 100,000 classes of 160 bytes each.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// Most levels of nesting; the deepest sensible policy has twelve. Decoding recurses this far.
+/// Maximum levels of nesting. The deepest sensible policy has twelve. Decoding recurses to this depth.
 const MAX_DEPTH: usize = 64;
 
-/// Most fields that merge keys may add, a million: past any sensible file, far below what hurts.
+/// The hint about deeper nesting.
+/// Maximum number of fields that merge keys may add, a million: more than any sensible file has, and harmless.
 const MAX_MERGED: usize = 1 << 20;
 
 /// A part of the file.
 #[derive(Debug)]
 pub struct Node {
-    /// Its position.
     pub place: Place,
-    /// Levels below and including it.
+    /// Number of levels from this node down, itself included.
     height: usize,
     /// Its content.
     pub value: Value,
 }
 
-/// What a node is.
+/// The value of a node.
 #[derive(Debug)]
 pub enum Value {
-    /// Nothing, `~` or `null`.
+    /// Empty, `~` or `null`.
     Null,
-    /// Something that was reported already.
+    /// A value that was already reported as invalid.
     Wrong,
     /// Any other scalar.
     Text(Rc<str>),
     /// A sequence.
     List(Vec<Rc<Node>>),
-    /// A mapping, in the order of the file; no key twice.
+    /// A mapping, in the order of the file. No key occurs twice.
     Map(Vec<Entry>),
 }
 
@@ -65,7 +65,7 @@ pub struct Entry {
 }
 
 impl Node {
-    /// A node made of others.
+    /// Creates a node from its parts.
     pub fn new(place: Place, value: Value) -> Node {
         let below = match &value {
             Value::List(items) => items.iter().map(|item| item.height).max(),
@@ -75,18 +75,18 @@ impl Node {
         Node { place, height: 1 + below.unwrap_or(0), value }
     }
 
-    /// What the field `key` holds, if this is a map that has it.
+    /// Returns the value of the field `key`, if this is a map that has it.
     pub fn field(&self, key: &str) -> Option<&Rc<Node>> {
         let Value::Map(entries) = &self.value else { return None };
         entries.iter().find(|entry| &*entry.key == key).map(|entry| &entry.node)
     }
 
-    /// Is it nested deeper than a file may be.
+    /// Whether it is nested deeper than a file may be.
     pub fn too_deep(&self) -> bool {
         self.height > MAX_DEPTH
     }
 
-    /// A node that the file does not have: a default, written in JSON (a text, a number or `{}`).
+    /// Creates a node that is not in the file: a default, written in JSON (a text, a number or `{}`).
     pub fn assumed(json: &str, place: Place) -> Node {
         let value = match json.strip_prefix('"').and_then(|j| j.strip_suffix('"')) {
             None if json == "{}" => Value::Map(Vec::new()),
@@ -100,18 +100,17 @@ impl Node {
 /// A file as a tree.
 #[derive(Debug)]
 pub struct Tree {
-    /// Its outermost node.
     pub root: Rc<Node>,
-    /// How many nodes the file has, aliases not counted.
+    /// Number of nodes in the file, aliases not counted.
     pub nodes: usize,
 }
 
-/// What a text is, for messages about it as a whole.
+/// The kind of a text, for messages about it as a whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// What it is called, with its article.
+    /// Its name, with the article.
     pub name: &'static str,
-    /// Its least content, as a hint for an empty file.
+    /// The hint about its minimum content, for an empty file.
     pub least: &'static str,
     /// The hint for a file that is too long.
     pub too_long: &'static str,
@@ -119,8 +118,8 @@ pub struct Kind {
     pub too_deep: &'static str,
 }
 
-/// Reads the tree of `text`, which is of `kind` and known as `source`. What can be skipped is reported and skipped;
-/// `None` if nothing is left to decode.
+/// Parses `text`, which is of `kind` and known as `source`. Parts that can be skipped are reported and
+/// skipped. Returns `None` if nothing is left to decode.
 pub fn parse(text: &str, kind: Kind, source: SourceId, problems: &mut Problems) -> Option<Tree> {
     let start = Place { source, line: 1, column: 1 };
     if text.len() > MAX_BYTES {
@@ -167,12 +166,12 @@ struct Key {
     role: Role,
 }
 
-/// What is done with a key's value.
+/// Use of a key's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Field,
     Merge,
-    /// The key is wrong and reported; its value is dropped.
+    /// The key is invalid and reported, and its value is dropped.
     Dropped,
 }
 
@@ -205,13 +204,13 @@ impl<'p> Builder<'p> {
         self.place(span.start.line(), span.start.col())
     }
 
-    /// `granit-parser` counts lines from 1 and columns from 0.
+    /// Converts a position. `granit-parser` counts lines from 1 and columns from 0.
     fn place(&self, line: usize, column: usize) -> Place {
         let clip = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).max(1);
         Place { source: self.source, line: clip(line), column: clip(column + 1) }
     }
 
-    /// Takes one event; `None` ends the reading after a report.
+    /// Processes one event. `None` ends the reading after a report.
     fn event(&mut self, event: Event<'_>, span: &Span) -> Option<()> {
         self.nodes += usize::from(event.is_node());
         let place = self.place_of(span);
@@ -273,7 +272,7 @@ impl<'p> Builder<'p> {
         self.problems.add(Problem { path, ..at(Some(place), what, mend) });
     }
 
-    /// The path of what is being read.
+    /// Returns the path of the part being read.
     fn path(&self) -> String {
         let mut path = String::new();
         for frame in &self.frames {
@@ -294,7 +293,7 @@ impl<'p> Builder<'p> {
         None
     }
 
-    /// Puts nothing where an alias that leads nowhere stands, without a second report about it.
+    /// Inserts an empty value in place of an alias without an anchor, without a second report about it.
     fn stand_in(&mut self, place: Place) {
         if self.takes_key() {
             let _ = self.key(Rc::from(""), place, false, false);
@@ -306,7 +305,7 @@ impl<'p> Builder<'p> {
         }
     }
 
-    /// Is the next node a key.
+    /// Whether the next node is a key.
     fn takes_key(&self) -> bool {
         matches!(self.frames.last(), Some(Frame { open: Open::Map { key: None, .. }, .. }))
     }
@@ -322,7 +321,7 @@ impl<'p> Builder<'p> {
         Some(())
     }
 
-    /// A list or map in place of a key: it is read and dropped, and so is its value.
+    /// Reads and drops a list or map in place of a key, and its value.
     fn bad_key(&mut self, place: Place) {
         self.report(place, "a key must be a word", "write `word: value`; a `{` or `[` that opens a text needs quotes");
     }
@@ -365,7 +364,7 @@ impl<'p> Builder<'p> {
         self.node(Rc::new(Node { place: frame.place, height, value }), frame.anchor);
     }
 
-    /// Adds the fields of `source`, a map or a list of maps, that are not there yet.
+    /// Adds the fields of `source`, a map or a list of maps, that do not exist yet.
     fn merge(&mut self, source: &Rc<Node>, entries: &mut Vec<Entry>, places: &mut BTreeMap<Rc<str>, Place>) {
         match &source.value {
             Value::Map(fields) => {
@@ -381,7 +380,7 @@ impl<'p> Builder<'p> {
                     }
                 }
             }
-            // A list in a list is refused below, so this recurses once.
+            // A list in a list is refused below, so this recurses only once.
             Value::List(sources) if !sources.iter().any(|s| matches!(s.value, Value::List(_))) => {
                 for one in sources {
                     self.merge(one, entries, places);
@@ -391,7 +390,7 @@ impl<'p> Builder<'p> {
         }
     }
 
-    /// Puts a complete node where it belongs.
+    /// Adds a complete node to the open list or map.
     fn node(&mut self, node: Rc<Node>, anchor: usize) {
         if anchor > 0 {
             self.anchors.insert(anchor, Rc::clone(&node));
@@ -419,7 +418,7 @@ fn at(place: Option<Place>, what: &str, mend: &str) -> Problem {
     Problem { source: None, place, path: String::new(), what: what.to_owned(), mend: mend.to_owned() }
 }
 
-/// A syntax error in words that say what to do.
+/// Describes a syntax error, with a hint.
 fn explain(error: &ScanError, kind: Kind) -> (String, &'static str) {
     match error.kind() {
         ErrorKind::TabNotAllowed

@@ -1,26 +1,27 @@
-//! Figures as people write them: durations, rates, shares, bytes, counts, names.
+//! Quantities as people write them: durations, rates, shares, bytes, counts, names.
 //!
-//! A figure with a dimension carries its unit, because `400` means seconds to one reader and
-//! milliseconds to the next. Shares are `0.34` or `34%`. Nothing here accepts `inf`, `nan` or an exponent.
+//! A quantity with a dimension carries its unit, because `400` means seconds to one reader and milliseconds
+//! to another. Shares are `0.34` or `34%`. Nothing here accepts `inf` or `nan`, and only a number without a
+//! unit may have an exponent.
 
 use std::time::Duration;
 
 use crate::decode::FromText;
 use crate::errors::{Complaint, quoted};
 
-/// A duration, more than zero.
+/// A duration of more than zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
-/// A duration, or an instant from the start of a run; zero or more.
+/// A duration, or an instant from the start of a run, of zero or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub Duration);
 
-/// Events per second, zero or more.
+/// Events per second, of zero or more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency(pub f64);
 
-/// Requests per second, more than zero.
+/// Requests per second, of more than zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(pub f64);
 
@@ -44,15 +45,15 @@ pub struct Whole(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Amount(pub f64);
 
-/// How fast a machine is, as a multiple of a nominal one: a number of zero or more.
+/// The speed of a machine as a multiple of a nominal one: a number of zero or more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed(pub f64);
 
-/// A name of the operator's choice: a label of metrics and logs, so it is short and plain.
+/// A name chosen by the operator. It is a label of metrics and logs, so it is short and plain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(pub String);
 
-/// Yes or no.
+/// A choice of yes or no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer(pub bool);
 
@@ -60,16 +61,17 @@ pub struct Answer(pub bool);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(pub String);
 
-/// Longest name: fits a column of a terminal.
+/// Longest name, which fits a column of a terminal.
 const MAX_NAME: usize = 64;
 
-/// Longest duration, a year. More is a typing error.
+/// Longest duration, a year. A longer one is a typing error.
 const MAX_SPAN_S: f64 = 366.0 * 86_400.0;
 
-/// Largest figure of any kind: past it 64-bit floats skip whole numbers that matter to no gateway.
+/// Largest number of any kind. No gateway needs larger ones, and far larger ones are not exact as 64-bit floats.
 const MAX_NUMBER: f64 = 1e12;
 
-/// The length of `text` if it is an exponent such as `e-4`, as plain numbers of YAML and JSON may have; else 0.
+/// Returns the length of `text` if it is an exponent such as `e-4`, which plain numbers of YAML and JSON may
+/// have, else 0.
 fn exponent(text: &str) -> usize {
     let Some(rest) = text.strip_prefix(['e', 'E']) else { return 0 };
     let digits = rest.strip_prefix(['+', '-']).unwrap_or(rest);
@@ -123,7 +125,7 @@ impl FromText for Moment {
         if seconds > MAX_SPAN_S {
             return Err(Complaint::new(format!("{} is longer than a year", quoted(text)), "write a shorter time"));
         }
-        // Rounded to the nanosecond: 0.1 ms has no exact binary form.
+        // Rounded to the nanosecond, because 0.1 ms has no exact binary form.
         Ok(Moment(Duration::from_nanos((seconds * 1e9).round() as u64)))
     }
 }
@@ -198,10 +200,10 @@ impl FromText for Share {
 }
 
 impl Bytes {
-    /// The bytes of a unit.
+    /// Returns the number of bytes in a unit.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if it is not a unit of size.
     pub fn factor(unit: &str) -> Result<f64, Complaint> {
         match unit {
             "B" => Ok(1.0),
@@ -322,7 +324,7 @@ impl FromText for Text {
     }
 }
 
-/// The JSON Schema of types that are written as text, or as a number where that is enough.
+/// The JSON Schema of types that are written as text, or as a number if that is sufficient.
 #[macro_export]
 macro_rules! text_schema {
     ($($Name:ident: $schema:tt;)+) => {
@@ -356,7 +358,7 @@ text_schema! {
     Text: { "type": ["string", "number", "boolean"] };
 }
 
-/// A duration for people: `41 ms`, `1.5 s`, `5 min`.
+/// Formats a duration for messages: `41 ms`, `1.5 s`, `5 min`.
 pub fn span_text(span: Duration) -> String {
     let seconds = span.as_secs_f64();
     let (number, unit) = match seconds {
@@ -368,7 +370,7 @@ pub fn span_text(span: Duration) -> String {
     format!("{} {unit}", number_text(number))
 }
 
-/// A number with three significant digits, or all before the dot.
+/// Formats a number with three significant digits, or all digits before the decimal point.
 pub fn number_text(number: f64) -> String {
     let digits = match number.abs() {
         n if n >= 99.95 => 0,

@@ -1,8 +1,8 @@
-//! What the admin listener says as JSON, in base units: seconds, bytes, per second, shares from 0 to 1.
+//! The JSON of the admin listener, in base units: seconds, bytes, per second, shares from 0 to 1.
 //!
-//! Made from the engine's snapshots. Numbers keep their unit in their name. Texts that come from
-//! clients (the keys of templates) are shown as UTF-8 with odd bytes replaced and control characters
-//! escaped, and cut, so that a page of classes stays small and cannot steer a terminal.
+//! It is made from the engine's snapshots. Field names include the unit. Texts that come from clients (the
+//! keys of templates) are shown as UTF-8 with invalid bytes replaced and control characters escaped, and are
+//! cut, so that a page of classes stays small and cannot control a terminal.
 
 mod groups;
 mod pages;
@@ -18,7 +18,7 @@ pub use groups::{Contention, ContentionState, Group, Moved, Surplus};
 pub use pages::{PageTable, Route};
 pub use resources::{Resource, Rounds, by_name};
 
-/// Most characters of a template's key that are shown.
+/// Maximum number of characters shown of a template's key.
 const MAX_KEY_CHARS: usize = 128;
 
 /// The engine as a whole.
@@ -28,94 +28,95 @@ pub struct Snapshot {
     pub now_seconds: f64,
     /// The discipline's name.
     pub discipline: String,
-    /// Stage release: requests that may be inside; absent without a limit.
+    /// Release stage: maximum number of requests in flight. Absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// Requests inside.
+    /// Number of requests in flight.
     pub outstanding: u32,
-    /// Stage queue: requests waiting.
+    /// Queue stage: number of waiting requests.
     pub waiting: u32,
-    /// Stage control: why the window moved last.
+    /// Control stage: the window's last move, with its reason.
     pub moved: Moved,
-    /// Every window: one per group of nodes that serve the same pools, or one for all.
+    /// All windows: one per group of nodes that serve the same pools, or one for all nodes.
     pub groups: Vec<Group>,
-    /// Live classes.
+    /// Number of live classes.
     pub classes: u32,
-    /// Stage dispatch: every node.
+    /// Dispatch stage: all nodes.
     pub nodes: Vec<Node>,
-    /// Stage dispatch: pools whose nodes are divided over sets of services.
+    /// Dispatch stage: pools with nodes partitioned over service sets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
-    /// Stage dispatch: pools whose requests go where their targets are (`lard`).
+    /// Dispatch stage: pools that send requests to the node with their document (`lard`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub localities: Vec<Locality>,
-    /// Stage release: what is left of the nodes' resources, where that decides.
+    /// Release stage: available shares of the nodes' resources, if release depends on them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
-    /// Stage release: the rounds in which they are shared, under `mdrr`.
+    /// Release stage: the rounds in which resources are shared, under `mdrr`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Rounds>,
-    /// Stage queue: waiting requests by tag, where the discipline has tags.
+    /// Queue stage: waiting requests by priority (`tag`), if the discipline has priorities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
-    /// Slot-seconds per second that the guarantees need, as far as service times are known; absent if none is.
+    /// Slot-seconds per second that the guarantees need, as far as service times are known. Absent if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demanded_capacity: Option<f64>,
-    /// Slot-seconds per second of the usable nodes; absent if unknown of one of them.
+    /// Slot-seconds per second of the usable nodes. Absent if the capacity of one of them is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usable_capacity: Option<f64>,
 }
 
-/// A tag of waiting requests.
+/// A priority of waiting requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tag {
     /// Its name.
     pub name: String,
-    /// Requests that wait with it.
+    /// Number of waiting requests of this priority.
     pub waiting: u32,
 }
 
-/// A pool whose nodes are divided over sets of services.
+/// A pool with nodes partitioned over service sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Partition {
     /// The pool's name.
     pub pool: String,
-    /// Nodes that have changed their set since the start, or since a new policy came with other sets.
+    /// Number of times that a node changed its set since the start, or since a new policy changed the sets.
     pub moves: u64,
     /// Its sets.
     pub sets: Vec<Set>,
 }
 
-/// A pool whose requests go where their targets are. Counts are since the start; a retry counts as a request.
+/// A pool that sends requests to the node with their document. Counts are since the start, and a retry counts
+/// as a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Locality {
     /// The pool's name.
     pub pool: String,
-    /// Targets that are mapped to a node now.
+    /// Number of documents that are mapped to a node now.
     pub targets: u32,
-    /// Most that may be.
+    /// Maximum number of mapped documents.
     pub most: u32,
-    /// Requests that went where their target was mapped.
+    /// Requests sent to the node that their document was mapped to.
     pub hits: u64,
-    /// Requests whose target was mapped to another usable node, and is mapped anew.
+    /// Requests for a document that was mapped to another usable node, and is now mapped again.
     pub moves: u64,
-    /// Requests whose target was not mapped.
+    /// Requests for a document that was not mapped.
     pub new: u64,
 }
 
-/// A set of services and its part of the nodes.
+/// A service set and its part of the nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Set {
     /// `top_static`, `top_dynamic`, `normal_static` or `normal_dynamic`.
     pub name: String,
-    /// Its usable nodes.
+    /// Number of its usable nodes.
     pub nodes: u32,
-    /// Their CPUs.
+    /// CPUs of these nodes.
     pub cpus: f64,
-    /// Their load per CPU, in static requests inside.
+    /// Load of these nodes per CPU, in static requests in flight.
     pub load: f64,
-    /// CPUs that were asked for in the last period, refused requests included; before the first, what its size was
-    /// taken from.
+    /// CPUs demanded in the last period, refused requests included. Before the end of the first period, the
+    /// demand that the set's size was derived from.
     pub demand: f64,
 }
 
@@ -126,130 +127,133 @@ pub struct Node {
     pub name: String,
     /// Its pool.
     pub pool: String,
-    /// May it get requests.
+    /// Whether it may get requests, and if not, the reason.
     pub state: NodeState,
     /// Seconds since the gateway's start at which its ejection ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ejected_until_seconds: Option<f64>,
-    /// Requests inside it.
+    /// Number of its requests in flight.
     pub outstanding: u32,
-    /// Requests that it finished.
+    /// Number of requests that it finished.
     pub served: u64,
-    /// Failures.
+    /// Number of failures.
     pub failed: u64,
-    /// Slot-seconds per second; absent if unknown.
+    /// Slot-seconds per second. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<f64>,
-    /// What its collector said; absent if it is not asked.
+    /// Last report of its collector. Absent if the node has no collector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collector: Option<Collector>,
-    /// Requests inside per CPU, a dynamic one as many static ones as it costs; with reports, as its collector counted.
+    /// Requests in flight per CPU. A dynamic request counts as the number of static ones that it costs. With
+    /// `load: reports`, as counted by the collector.
     pub load: f64,
-    /// The set of services that it serves; absent if its pool is not divided.
+    /// The service set that it serves. Absent if its pool is not partitioned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
-    /// What is left of each resource, as a share of what it has; absent where all of it is.
+    /// Available share of each resource. Absent if all resources are fully available.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub available: BTreeMap<String, f64>,
 }
 
-/// What a node's collector said last.
+/// The last report of a node's collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Collector {
-    /// Requests that the node is working on; absent before the first report.
+    /// Requests that the node is working on. Absent before the first report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Active>,
-    /// Seconds since that report came; absent before the first.
+    /// Age of that report in seconds. Absent before the first report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<f64>,
-    /// So many reports have been missed in a row that the last one says little.
+    /// Whether so many consecutive reports were missed that the last one is no longer reliable.
     pub stale: bool,
-    /// Reports missed since the gateway has asked this node.
+    /// Number of reports missed since the gateway began to query this node.
     pub failures: u64,
 }
 
-/// May a node get requests.
+/// Whether a node may get requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// Yes.
+    /// It may get requests.
     Up,
-    /// No: its health checks fail.
+    /// It gets none, because its health checks fail.
     Down,
-    /// No: it is being drained.
+    /// It gets none, because it is being drained.
     Draining,
-    /// No: it failed too often in a row.
+    /// It gets none, because it failed too often in a row.
     Ejected,
 }
 
 /// One class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Class {
-    /// Its number, for as long as the gateway runs.
+    /// Its number, which is constant while the gateway runs.
     pub class: u32,
     /// Its name, or its template's.
     pub name: String,
-    /// The key it was made for; absent for classes that the policy names, and for overflow classes, which
-    /// carry their template's name and the counts of classes that made room.
+    /// The key it was made for. Absent for classes that the policy names, and for overflow classes, which
+    /// have their template's name and the counts of removed classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What it is promised.
+    /// Its guarantee.
     pub guarantee: Guarantee,
-    /// Stage classify: requests since the start.
+    /// Classify stage: number of requests since the start.
     pub offered: u64,
-    /// Stage observe: requests that a node finished.
+    /// Observe stage: number of requests that a node finished.
     pub served: u64,
-    /// Failures; each attempt counts.
+    /// Number of failed attempts.
     pub failed: u64,
-    /// Left or cut off by the client.
+    /// Number of requests that the client abandoned or aborted.
     pub cancelled: u64,
-    /// Turned away, by reason. Every reason is there.
+    /// Number of requests turned away, by reason. Every reason is listed.
     pub shed: BTreeMap<String, u64>,
-    /// Retries.
+    /// Number of retries.
     pub retried: u64,
-    /// Stage queue: waiting now.
+    /// Queue stage: number of requests waiting now.
     pub waiting: u32,
-    /// Inside now.
+    /// Number of requests in flight now.
     pub outstanding: u32,
-    /// Stage release: its share of the window if every class with a claim used it.
+    /// Release stage: its share of the window if every class with a claim used it.
     pub share: f64,
-    /// Stage classify: arrivals whose route the page table does not know.
+    /// Classify stage: number of arrivals with a route that is not in the page table.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown_routes: u64,
-    /// What its answered requests took of each resource since the start, by the page table; absent without one.
+    /// Cost of its answered requests for each resource since the start, by the page table. Absent without a
+    /// page table.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used_node_seconds: BTreeMap<String, f64>,
-    /// Stage release: what it may still take of each resource in this round, under `mdrr`.
+    /// Release stage: its remaining credit for each resource in this round, under `mdrr`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credit_node_seconds: BTreeMap<String, f64>,
-    /// Stage release: what it has left of its guaranteed rate, in requests. With a whole one its next request is owed;
-    /// below one it is surplus. Absent where the discipline does not count it.
+    /// Release stage: its unused guaranteed rate, in requests. With one or more, its next request is owed,
+    /// else it is surplus. Absent if the discipline does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
-    /// Stage release: owed requests that it may have inside whatever the window says; absent where load control does
-    /// not say so, or not yet.
+    /// Release stage: number of owed requests that it may have in flight whatever the window. Absent if load
+    /// control does not set it, or not yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowance: Option<f64>,
-    /// Estimate of release to last byte; absent while there is none.
+    /// Estimated time from release to last byte. Absent while there is no estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_time_seconds: Option<f64>,
-    /// Agreed or learned time on an unloaded node; absent while unknown.
+    /// Declared or learned service time on an unloaded node. Absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_time_seconds: Option<f64>,
-    /// Its response-time limit is impossible by itself: shorter than its service time. Absent if it is not.
+    /// Whether its response-time limit is impossible by itself, because it is shorter than the service time.
+    /// Absent if it is not.
     #[serde(default, skip_serializing_if = "is_false")]
     pub limit_impossible: bool,
-    /// What it got over the sliding window.
+    /// Results over the sliding window.
     pub achieved: Achieved,
 }
 
-/// What a class is promised; nothing is best effort.
+/// The guarantee of a class. An empty one means best effort.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Guarantee {
-    /// Least throughput.
+    /// Minimum throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_per_second: Option<f64>,
-    /// Largest response time.
+    /// Maximum response time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time: Option<Statistic>,
 }
@@ -259,22 +263,22 @@ pub struct Guarantee {
 pub struct Statistic {
     /// `avg`, `p95`, `p99.9`.
     pub statistic: String,
-    /// Its value or limit.
+    /// Value or limit.
     pub seconds: f64,
 }
 
-/// What a class got over the sliding window.
+/// Results of a class over the sliding window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Achieved {
-    /// Length of the window; shorter after a start.
+    /// Length of the window. It is shorter after a start.
     pub window_seconds: f64,
-    /// Arrivals.
+    /// Arrival rate.
     pub offered_per_second: f64,
-    /// Completions.
+    /// Rate of completions.
     pub served_per_second: f64,
-    /// Sheds.
+    /// Rate of shed requests.
     pub shed_per_second: f64,
-    /// Mean response time; like the others absent without completions.
+    /// Mean response time. Absent without completions, like the other times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_seconds: Option<f64>,
     /// Median response time.
@@ -289,10 +293,11 @@ pub struct Achieved {
     /// The guaranteed statistic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited: Option<Statistic>,
-    /// Throughput guarantee held: 99 % of what arrived within the guaranteed rate is served; absent without one.
+    /// Whether the throughput guarantee held: 99 % of the arrivals within the guaranteed rate were served.
+    /// Absent without such a guarantee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_held: Option<bool>,
-    /// Response-time guarantee held; absent without one or without completions.
+    /// Whether the response-time guarantee held. Absent without such a guarantee or without completions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_held: Option<bool>,
 }
@@ -307,7 +312,12 @@ fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// The key of a template's class for people: UTF-8 where it is, control characters escaped, cut.
+/// Converts `snapshot` to its JSON form. `class_name` returns a class's name for the reason of the
+/// window's last move.
+// The engine does not know it, so the driver adds it.
+// The engine reports 1 for resources that it does not track.
+/// Formats the key of a template's class: as UTF-8 where it is valid, with control characters escaped, cut to
+/// length.
 #[must_use]
 pub fn key_text(key: &[u8]) -> String {
     let mut text = String::new();

@@ -1,11 +1,13 @@
-//! Sealed lines between an agent and the manager of Cluster Reserves: who speaks is proven, what is said is unchanged.
+//! Sealed lines between an agent and the manager of Cluster Reserves: both sides are authenticated, and
+//! messages cannot be changed.
 //!
-//! Whoever can speak for a node decides what others get, so both sides prove in the first three lines that they have
-//! the node's token, which itself is never sent: an HMAC-SHA256 (RFC 2104) over the role, a nonce of either side and
-//! the node's name. Every later line is `<hex MAC> <JSON>`, the MAC over its direction, its number from 0 on and the
-//! JSON, with a key made from the token, both nonces and the name. So a line cannot be changed, repeated, left out,
-//! sent back or put into another connection or another node's mouth. It can be read: shares and use are no secret.
-//! Without a token, which both sides only allow on loopback, MACs are empty and lines are bare JSON.
+//! A peer that can impersonate a node influences the shares of other nodes. So both sides prove in the first
+//! three lines that they have the node's token, which is never sent itself: an HMAC-SHA256 (RFC 2104) over
+//! the role, a nonce from each side and the node's name. Every later line is `<hex MAC> <JSON>`. The MAC
+//! covers its direction, its number from 0 on and the JSON, with a key derived from the token, both nonces
+//! and the name. So a line cannot be changed, repeated, left out, sent back, or moved to another connection
+//! or another node. It can be read, because shares and use are not secret. Without a token, which both sides
+//! only allow on loopback, MACs are empty and lines are bare JSON.
 //!
 //! ```text
 //! agent                                  manager
@@ -15,8 +17,8 @@
 //! Report …                          ↔    Shares …
 //! ```
 //!
-//! Sans-IO: lines come and go as bytes, random bytes are passed in. `reserves_wire` has the messages. [`Lines`] cuts a
-//! stream into lines and bounds them.
+//! Sans-IO: lines are passed in and out as bytes, and random bytes are passed in. `reserves_wire` has the
+//! messages. [`Lines`] splits a stream into lines and limits their length.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -28,10 +30,11 @@ use sha2::Sha256;
 use crate::reserves_wire::{FromAgent, FromManager, MAX_LINE, WIRE_VERSION};
 use crate::token::Token;
 
-/// 16 random bytes, fresh for every connection: two alike in a thousand years of connections are unlikely.
+/// 16 random bytes, fresh for every connection. Two equal ones are unlikely in a thousand years of
+/// connections.
 pub type Nonce = [u8; 16];
 
-/// Most characters of what a stranger wrote that go into an error.
+/// Maximum number of characters of untrusted text that go into an error.
 const MAX_QUOTED: usize = 200;
 
 /// An agent's side of an established connection.
@@ -40,7 +43,7 @@ pub type AgentLink = Link<FromAgent, FromManager>;
 /// The manager's side of an established connection.
 pub type ManagerLink = Link<FromManager, FromAgent>;
 
-/// One side of an established connection: seals what it sends, opens what it receives.
+/// One side of an established connection. It seals sent lines and opens received ones.
 pub struct Link<Sent, Received> {
     key: Option<Key>,
     sends: Direction,
@@ -50,16 +53,16 @@ pub struct Link<Sent, Received> {
     messages: PhantomData<fn(Sent) -> Received>,
 }
 
-/// Why a connection cannot go on.
+/// Error after which a connection cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkError {
-    /// The line is not what belongs here.
+    /// The line is not of the expected kind.
     Malformed(String),
     /// The other side does not have the token, or the line was changed, repeated or lost.
     Unproven(&'static str),
-    /// The other side speaks another version.
+    /// The other side uses another version.
     Version(u32),
-    /// The manager refuses, and why.
+    /// The manager refuses, for this reason.
     Refused(String),
     /// A line is longer than [`MAX_LINE`].
     TooLong,
@@ -84,7 +87,7 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-/// Which way a line goes. Part of what is sealed, so that no line can be sent back.
+/// Direction of a line. It is part of the sealed data, so that no line can be sent back.
 #[derive(Clone, Copy)]
 enum Direction {
     ToManager = b'a' as isize,
@@ -95,17 +98,17 @@ enum Direction {
 type Key = [u8; 32];
 
 fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
-    // HMAC takes keys of every length.
+    // HMAC accepts keys of any length.
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes every key");
     for part in parts {
-        // Lengths keep ("ab", "c") and ("a", "bc") apart. A line is far shorter than 4 GiB.
+        // The lengths distinguish ("ab", "c") from ("a", "bc"). A line is far shorter than 4 GiB.
         mac.update(&(part.len() as u64).to_be_bytes());
         mac.update(part);
     }
     mac
 }
 
-/// What both sides know of a connection before either has proven anything.
+/// The data of a connection that both sides know before either is authenticated.
 struct Opening {
     token: Option<Vec<u8>>,
     node: String,
@@ -119,7 +122,7 @@ impl Opening {
         Some(mac(token, &[purpose.as_bytes(), &self.agent, &self.manager, self.node.as_bytes()]))
     }
 
-    /// In hex; empty without a token.
+    /// Returns the proof in hex, or an empty text without a token.
     fn proof(&self, role: &str) -> String {
         self.mac(role).map_or(String::new(), |mac| hex(&mac.finalize().into_bytes()))
     }
@@ -143,22 +146,22 @@ impl Opening {
     }
 }
 
-/// An agent that has said who it is and waits for the manager's challenge.
+/// An agent that has sent its greeting and waits for the manager's challenge.
 pub struct Greeted(Opening);
 
 /// A manager that has sent its challenge and waits for the agent's proof.
 pub struct Challenged(Opening);
 
-/// An agent's first line, as the manager reads it. Nothing of it is proven.
+/// An agent's first line, as the manager reads it. Nothing in it is authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// The name of the node that the agent claims to be.
+    /// The name of the node that the agent claims to run on.
     pub node: String,
     nonce: Nonce,
 }
 
 impl AgentLink {
-    /// Opens a connection as the agent of `node`. Gives the line to send first.
+    /// Opens a connection as the agent of `node`. Also returns the first line to send.
     #[must_use]
     pub fn agent(token: Option<&Token>, node: &str, nonce: Nonce) -> (Greeted, String) {
         let token = token.map(|token| token.key().to_vec());
@@ -168,10 +171,10 @@ impl AgentLink {
 }
 
 impl Greeted {
-    /// Reads the manager's challenge. Gives the connection and the line that makes it one.
+    /// Reads the manager's challenge. Returns the connection, and the line to send to complete it.
     ///
     /// # Errors
-    /// The manager refuses or does not have the token.
+    /// Returns an error if the manager refuses or does not have the token.
     pub fn challenged(self, line: &[u8]) -> Result<(AgentLink, String), LinkError> {
         let Greeted(mut opening) = self;
         match read(line)? {
@@ -191,7 +194,7 @@ impl ManagerLink {
     /// Reads an agent's first line.
     ///
     /// # Errors
-    /// It is no greeting, or of another version.
+    /// Returns an error if it is not a greeting, or of another version.
     pub fn greeting(line: &[u8]) -> Result<Greeting, LinkError> {
         match read(line)? {
             FromAgent::Hello { version: WIRE_VERSION, node, nonce } => {
@@ -202,7 +205,8 @@ impl ManagerLink {
         }
     }
 
-    /// The answer to an agent that greeted, with the token of the node that it names. Gives the line to send.
+    /// Answers an agent's greeting, with the token of the node that it names. Also returns the line to
+    /// send.
     #[must_use]
     pub fn manager(token: Option<&Token>, greeting: &Greeting, nonce: Nonce) -> (Challenged, String) {
         let token = token.map(|token| token.key().to_vec());
@@ -211,7 +215,7 @@ impl ManagerLink {
         (Challenged(opening), plain(&challenge))
     }
 
-    /// The line that refuses an agent which has not proven anything yet.
+    /// Returns the line that refuses an agent that is not authenticated yet.
     #[must_use]
     pub fn refusal(why: &str) -> String {
         plain(&FromManager::Refused { why: why.to_owned() })
@@ -219,10 +223,10 @@ impl ManagerLink {
 }
 
 impl Challenged {
-    /// Reads the agent's proof. Gives the connection.
+    /// Reads the agent's proof. Returns the connection.
     ///
     /// # Errors
-    /// The agent does not have the token.
+    /// Returns an error if the agent does not have the token.
     pub fn proven(self, line: &[u8]) -> Result<ManagerLink, LinkError> {
         let FromAgent::Proof { mac } = read(line)? else {
             return Err(LinkError::Malformed("the second line is no proof".into()));
@@ -233,7 +237,8 @@ impl Challenged {
 }
 
 impl<Sent: Serialize, Received: DeserializeOwned> Link<Sent, Received> {
-    /// The line, with its end, that says `message`. Lines must be sent in the order in which they were sealed.
+    /// Returns the sealed line for `message`, with its line end. Lines must be sent in the order in which
+    /// they were sealed.
     #[must_use]
     pub fn seal(&mut self, message: &Sent) -> String {
         let line = plain(message);
@@ -244,10 +249,10 @@ impl<Sent: Serialize, Received: DeserializeOwned> Link<Sent, Received> {
         format!("{} {json}\n", hex(&mac.finalize().into_bytes()))
     }
 
-    /// What a line, without its end, says. After an error the connection is of no use.
+    /// Returns the message in a line without its line end. After an error the connection is unusable.
     ///
     /// # Errors
-    /// The line is not the next of the other side, or not a message.
+    /// Returns an error if the line is not the other side's next one, or not a message.
     pub fn open(&mut self, line: &[u8]) -> Result<Received, LinkError> {
         let Some(key) = &self.key else { return read(line) };
         let unproven = LinkError::Unproven("a line is not sealed as it should be: it was changed, repeated or lost");
@@ -262,7 +267,7 @@ impl<Sent: Serialize, Received: DeserializeOwned> Link<Sent, Received> {
 }
 
 impl<Sent, Received> fmt::Debug for Link<Sent, Received> {
-    /// Without the key.
+    /// Formats the link without its key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sealed = self.key.is_some();
         f.debug_struct("Link").field("sealed", &sealed).field("sent", &self.sent).finish_non_exhaustive()
@@ -281,18 +286,18 @@ impl fmt::Debug for Challenged {
     }
 }
 
-/// Cuts a stream of bytes into lines of at most [`MAX_LINE`] bytes.
+/// Splits a stream of bytes into lines of at most [`MAX_LINE`] bytes.
 #[derive(Debug, Default)]
 pub struct Lines {
     bytes: Vec<u8>,
-    /// Bytes that were given out.
+    /// Number of bytes already returned.
     taken: usize,
-    /// Bytes that were searched for an end of line.
+    /// Number of bytes already searched for a line end.
     searched: usize,
 }
 
 impl Lines {
-    /// Adds what was read.
+    /// Adds bytes that were read.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.searched -= self.taken;
@@ -300,10 +305,10 @@ impl Lines {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next line without its end, if all of it is there.
+    /// Returns the next line without its line end, if it is complete.
     ///
     /// # Errors
-    /// The line is too long; nothing more can be read from this stream.
+    /// Returns an error if the line is too long. Nothing more can be read from this stream.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, LinkError> {
         let end = self.bytes[self.searched..].iter().position(|&b| b == b'\n').map(|at| self.searched + at);
         let length = end.map_or(self.bytes.len(), |end| end + 1) - self.taken;
@@ -320,9 +325,9 @@ impl Lines {
     }
 }
 
-/// A message as a line with its end.
+/// Formats a message as a line with its line end.
 fn plain<T: Serialize>(message: &T) -> String {
-    // The messages are structs, numbers and texts: JSON can say all of them.
+    // The messages consist of structs, numbers and texts, which JSON can represent.
     let mut line = serde_json::to_string(message).expect("messages are JSON");
     line.push('\n');
     line
@@ -337,7 +342,7 @@ fn no_nonce() -> LinkError {
     LinkError::Malformed("a nonce is not 16 bytes in hex".into())
 }
 
-/// Cut, and without what could steer a terminal.
+/// Cuts a text and removes characters that could control a terminal.
 fn quoted(text: &str) -> String {
     text.chars()
         .take(MAX_QUOTED)
@@ -353,7 +358,7 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Exactly `N` bytes of lower-case hex.
+/// Decodes exactly `N` bytes of lower-case hex.
 fn unhex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let digit = |b: u8| match b {
         b'0'..=b'9' => Some(b - b'0'),

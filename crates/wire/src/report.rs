@@ -1,59 +1,60 @@
-//! What a node's agent says of the node: the JSON that a collector asks for.
+//! Report of a node's agent about the node: the JSON that a collector requests.
 //!
-//! Source: Andreolini et al., "QoS-aware switching policies for a locally distributed Web system", Sec. 2: each
-//! server counts its active HTTP connections, static and dynamic pages apart. Departures: the paper does not print
-//! its format, ours is versioned JSON over HTTP; fields that are unknown here are skipped, so that an agent may say
-//! more than this gateway reads; and the counts are of requests, not of connections,
-//! because a connection that only waits for its next request is no load.
+//! Source: Andreolini et al., "QoS-aware switching policies for a locally distributed Web system", Sec. 2:
+//! each server counts its active HTTP connections, with static and dynamic pages counted separately.
+//! Departures: the paper does not print its format, and ours is versioned JSON over HTTP. Unknown fields are
+//! skipped, so that an agent may report more than this gateway reads. The counts are of requests, not of
+//! connections, because a connection that only waits for its next request is no load.
 //!
-//! Beside the counts an agent may say what has been used of the node's resources (Feng and Lin's mQoS, Sec. 3.1: the
-//! resource monitor of the prober). These are counters since whenever, in any unit: whoever asks twice knows what was
-//! used in between, however long that was, and a report that is lost loses nothing.
+//! In addition to the counts, an agent may report the used amount of the node's resources (Feng and Lin's
+//! mQoS, Sec. 3.1: the resource monitor of the prober). These are counters with any start and in any unit:
+//! two reports give the use between them, however far apart they are, and a lost report loses nothing.
 //!
-//! A report comes from another machine: it is bounded, every figure in it is checked, and an error names the field.
+//! A report comes from another machine: its size is limited, every number in it is checked, and an error
+//! names the field.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The version that is written and read. It grows when a field changes its meaning, not when one is added.
+/// The version that is written and read. It increases when a field changes its meaning, not when one is added.
 pub const REPORT_VERSION: u32 = 1;
 
-/// Longest report that is read. Counts take a hundred bytes; the rest is room for what agents may add about
-/// hundreds of cgroups.
+/// Longest report that is read. Counts take a hundred bytes. The rest is room for details that agents may add
+/// about hundreds of cgroups.
 pub const MAX_REPORT_BYTES: usize = 64 * 1024;
 
 /// Names of the resources of [`Usage`], in its order.
 pub const RESOURCE_NAMES: [&str; 3] = ["cpu", "disk", "bandwidth"];
 
-/// Largest counter that is read: bytes of 64 bits.
+/// Largest counter that is read: 2^64 bytes.
 const MOST_USED: f64 = 18_446_744_073_709_551_616.0;
 
 /// A report of a node's agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Requests being worked on.
+    /// Number of requests that the node is working on.
     pub active: Active,
-    /// What has been used of the node; `None` if the agent does not count it.
+    /// Used resources of the node. `None` if the agent does not count them.
     pub usage: Option<Usage>,
 }
 
-/// What has been used of a node's CPU, disk and bandwidth, in this order ([`RESOURCE_NAMES`]). Agents of ours count
+/// Used CPU, disk and bandwidth of a node, in this order ([`USAGE_RESOURCES`]). Weirgate's agents count
 /// CPU-seconds, bytes read and written, and bytes sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Counters that only grow. One that falls has begun anew, at zero. `None` is unknown.
+    /// Counters that only grow. One that falls has restarted at zero. `None` means unknown.
     pub used: [Option<f64>; 3],
-    /// How much of it the node has in a second, in the counter's unit; `None` if the agent does not know.
+    /// Capacity of the node per second, in the counter's unit. `None` if the agent does not know it.
     pub capacity: [Option<f64>; 3],
 }
 
-/// Requests being worked on, by what they ask for.
+/// Number of requests that the node is working on, by kind of content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Active {
-    /// Files.
+    /// Requests for files.
     #[serde(rename = "static")]
     pub static_content: u32,
-    /// Pages that are made for the request.
+    /// Requests for pages that are computed for each request.
     #[serde(rename = "dynamic")]
     pub dynamic_content: u32,
 }
@@ -62,7 +63,7 @@ impl Report {
     /// Reads a report.
     ///
     /// # Errors
-    /// What is wrong with it, with the field's name.
+    /// Returns the error in the report, with the field's name.
     pub fn parse(bytes: &[u8]) -> Result<Report, String> {
         if bytes.len() > MAX_REPORT_BYTES {
             return Err(format!("the report has {} bytes; at most {MAX_REPORT_BYTES} are read", bytes.len()));
@@ -88,7 +89,7 @@ impl Report {
         })
     }
 
-    /// The report as JSON, in one line.
+    /// Returns the report as JSON, on one line.
     #[must_use]
     pub fn to_json(&self) -> String {
         let Active { static_content, dynamic_content } = self.active;
@@ -131,7 +132,7 @@ impl Usage {
     }
 }
 
-/// The number `name` of the object `usage.RESOURCE`; absent and `null` are unknown.
+/// Returns the number `name` of the object `usage.RESOURCE`. A missing or `null` number is unknown.
 fn amount(object: &Value, name: &str, resource: &str) -> Result<Option<f64>, String> {
     let Some(value) = object.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
     match value.as_f64().filter(|number| (0.0..=MOST_USED).contains(number)) {
@@ -143,7 +144,7 @@ fn amount(object: &Value, name: &str, resource: &str) -> Result<Option<f64>, Str
     }
 }
 
-/// The whole number `name` of `object`, which is called `path` in errors.
+/// Returns the whole number `name` of `object`, which is called `path` in errors.
 fn count(object: &Value, name: &str, path: &str) -> Result<u32, String> {
     let value = object.get(name).ok_or_else(|| format!("the report lacks `{path}`"))?;
     value.as_u64().and_then(|count| u32::try_from(count).ok()).ok_or_else(|| {
@@ -152,7 +153,7 @@ fn count(object: &Value, name: &str, path: &str) -> Result<u32, String> {
     })
 }
 
-/// What a value is, without repeating what a stranger wrote.
+/// Describes the kind of a value, without repeating its text, which is untrusted.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

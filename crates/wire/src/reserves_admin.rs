@@ -1,8 +1,8 @@
-//! What the manager of Cluster Reserves says as JSON at `GET /reserves`: who is up, what is used, what was given, and
-//! why.
+//! The manager's JSON for Cluster Reserves at `GET /reserves`: state of the nodes, use, shares, and the
+//! reasons for runs.
 //!
-//! Numbers keep their unit in their name. Percentages are of one node, promises of the cluster, which is the same
-//! number as the mean over its nodes.
+//! Field names include the unit. Percentages are of one node, except guaranteed shares, which are of the
+//! cluster and equal the mean over its nodes.
 
 use std::collections::BTreeMap;
 
@@ -11,37 +11,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::reserves_wire::NodeFigures;
 
-/// The cluster as the manager sees it.
+/// The cluster as seen by the manager.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reserves {
     /// Seconds since the manager started.
     pub now_seconds: f64,
-    /// Time between two periodic runs; absent if there are none.
+    /// Time between two periodic runs. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_seconds: Option<f64>,
-    /// Whether nodes that ask, come or go are a reason to run.
+    /// Whether a request by a node, or a node that joins or leaves, causes a run.
     pub on_demand: bool,
-    /// What is promised.
+    /// Classes with their guaranteed shares.
     pub classes: Vec<Promise>,
     /// Every node of the policy.
     pub nodes: Vec<Node>,
     /// Counts of runs.
     pub runs: Runs,
-    /// The last runs that led to shares, the newest first.
+    /// The last runs that computed shares, the newest first.
     pub last_runs: Vec<Run>,
-    /// Why the last run came to nothing, if it did.
+    /// The reason for which the last run failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Connections that have not proven to be an agent's.
+    /// Number of connections that did not authenticate as an agent's.
     pub refused: u64,
 }
 
-/// A class and its promise.
+/// A class and its guaranteed share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Promise {
-    /// The class.
+    /// Name of the class.
     pub name: String,
-    /// Its share of the cluster.
+    /// Its guaranteed share of the cluster.
     pub share_percent: f64,
 }
 
@@ -50,38 +50,38 @@ pub struct Promise {
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// `up`; `silent`: connected and without a report for a second; `down`: not connected.
+    /// `up`, `silent` (connected, but without a report for a second) or `down` (not connected).
     pub state: String,
-    /// Where its agent connects from.
+    /// Address from which its agent connects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// Age of its last report on this connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_age_seconds: Option<f64>,
-    /// The run whose shares are in force there.
+    /// The run that computed its shares in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u64>,
     /// Its classes.
     pub classes: Vec<ClassOnNode>,
-    /// The node as a whole.
+    /// Figures of the node as a whole.
     pub figures: NodeFigures,
 }
 
-/// A class on a node, by the last report.
+/// A class on a node, as of the last report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassOnNode {
-    /// The class.
+    /// Name of the class.
     pub name: String,
     /// The share in force (r).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_percent: Option<f64>,
-    /// What it used (u).
+    /// Its use (u).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage_percent: Option<f64>,
     /// Whether it used all of its share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sink: Option<bool>,
-    /// The share that the last run gave it (R).
+    /// The share computed by the last run (R).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation_percent: Option<f64>,
 }
@@ -89,13 +89,13 @@ pub struct ClassOnNode {
 /// Counts of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Runs {
-    /// That led to shares, by cause: `periodic`, `sink_began`, `sink_ended`, `fell`, `joined`, `left`.
+    /// Runs that computed shares, by cause: `periodic`, `sink_began`, `sink_ended`, `fell`, `joined`, `left`.
     pub done: BTreeMap<String, u64>,
-    /// That came to nothing.
+    /// Runs that failed.
     pub failed: u64,
-    /// Times that nodes asked.
+    /// Number of requests for new shares by nodes.
     pub asked: u64,
-    /// Time that finding shares took in all.
+    /// Total time spent on computing shares.
     pub solve_seconds: f64,
 }
 
@@ -104,22 +104,22 @@ pub struct Runs {
 pub struct Run {
     /// Its number.
     pub number: u64,
-    /// How long ago it began.
+    /// Time since it began.
     pub seconds_ago: f64,
-    /// Why it was made, in a word.
+    /// Its cause, in one word.
     pub cause: String,
-    /// The node that asked, came or went.
+    /// The node that asked, joined or left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The class that the node asked about.
+    /// The class for which the node asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Nodes that were up.
+    /// Number of nodes that were up.
     pub nodes: usize,
-    /// By how much the promises cannot be met by what the classes can use (V).
+    /// Part of the guaranteed shares that cannot be met, given the use that the classes can make of the nodes (V).
     pub deviation_percent: f64,
-    /// What classes were given more than before, in all.
+    /// Sum of all increases of shares.
     pub moved_percent: f64,
-    /// How long finding the shares took.
+    /// Time spent on computing the shares.
     pub solve_seconds: f64,
 }

@@ -1,37 +1,37 @@
-//! What agents and the manager of Cluster Reserves say to each other: lines of JSON.
+//! Messages between agents and the manager of Cluster Reserves: lines of JSON.
 //!
-//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Sec. 4: per node a tracker tells the manager what each
-//! class used, and the manager tells it the shares to set. Departures: the paper does not print its format. Ours
-//! carries the share in force with the use that was measured under it, so that a manager that has just started can
-//! carry on; figures of the node as a whole travel along for people to look at; and an agent may ask for new shares at
-//! once.
+//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Sec. 4: a tracker on each node reports the use
+//! of each class to the manager, and the manager returns the shares to set. Departures: the paper does not
+//! print its format. Ours includes the share in force with the use measured under it, so that a manager that
+//! has just started can continue. It also includes figures of the node as a whole for the operator, and an
+//! agent may ask for new shares at once.
 //!
-//! Fields that are unknown here are skipped, so that one side may be newer than the other. How the two prove who they
-//! are and how lines are sealed is in `link`. A report comes from another machine: [`NodeReport::check`] goes over
-//! every figure.
+//! Unknown fields are skipped, so that one side may be newer than the other. `link` describes how the two
+//! sides authenticate and how lines are sealed. A report comes from another machine: [`NodeReport::check`]
+//! checks every number.
 
 use serde::{Deserialize, Serialize};
 
-/// The version that is spoken. It grows when a field changes its meaning, not when one is added.
+/// The version of the protocol. It increases when a field changes its meaning, not when one is added.
 pub const WIRE_VERSION: u32 = 1;
 
-/// Longest line, in bytes with its end. A report of 100 classes takes 6 KiB; the rest is room for what later versions
-/// add.
+/// Longest line, in bytes with its line end. A report of 100 classes takes 6 KiB. The rest is room for
+/// additions of later versions.
 pub const MAX_LINE: usize = 256 * 1024;
 
-/// Longest window that a report may claim, in seconds: a day. Agents report every quarter of a second, and a node that
-/// was suspended may wake up with a long one.
+/// Longest window that a report may claim, in seconds: a day. Agents report every quarter of a second, but
+/// the window is long after a node was suspended.
 const MAX_WINDOW_S: f64 = 86_400.0;
 
-/// Largest percentage of a node that a report may claim. Two clocks that are read one after the other make a full node
-/// look a little more than full; ten times is no such error.
+/// Largest percentage of a node that a report may claim. Two clocks that are read one after the other can
+/// make a full node look slightly more than full, but not ten times.
 const MAX_PERCENT: f64 = 1_000.0;
 
-/// What an agent says.
+/// Message of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromAgent {
-    /// Who it is; the first line of a connection, plain.
+    /// Greeting, the first line of a connection. Sent unsealed.
     Hello {
         /// [`WIRE_VERSION`] of the agent.
         version: u32,
@@ -40,113 +40,115 @@ pub enum FromAgent {
         /// 16 random bytes in hex.
         nonce: String,
     },
-    /// That it has the node's token; the second line, plain. The MAC is empty without a token.
+    /// Proof that the agent has the node's token, the second line. Sent unsealed. The MAC is empty without a token.
     Proof {
-        /// In hex.
+        /// MAC in hex.
         mac: String,
     },
-    /// What was measured; every further line, sealed.
+    /// A report. All further lines are reports, sent sealed.
     Report(NodeReport),
 }
 
-/// What the manager says.
+/// Message of the manager.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromManager {
-    /// The answer to [`FromAgent::Hello`], plain: that the manager has the node's token. The MAC is empty without one.
+    /// Reply to [`FromAgent::Hello`], which proves that the manager has the node's token. Sent unsealed. The
+    /// MAC is empty without a token.
     Challenge {
         /// 16 random bytes in hex.
         nonce: String,
-        /// In hex.
+        /// MAC in hex.
         mac: String,
     },
-    /// The connection ends here: plain in place of a challenge, sealed later.
+    /// The connection ends here. Sent unsealed in place of a challenge, and sealed later.
     Refused {
-        /// Why, for the agent's log.
+        /// The reason, for the agent's log.
         why: String,
     },
-    /// Shares to set at once; sealed.
+    /// Shares to set at once. Sent sealed.
     Shares {
-        /// The run of the optimiser that they come from.
+        /// The run of the optimiser that computed them.
         run: u64,
-        /// Per class of the policy, in percent of the node. They sum to 100 at most.
+        /// For each class of the policy, its share in percent of the node. They sum to 100 at most.
         shares: Vec<f64>,
     },
 }
 
-/// What an agent measured since its shares changed, at most a window ago. Lists have one figure per class of the
-/// policy, in its order; a class that is not on this node has 0 and `false`.
+/// Measurements of an agent since its shares changed, but at most for one window. Lists have one entry per
+/// class of the policy, in its order. A class that is not on this node has 0 and `false`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeReport {
-    /// The last run whose shares are in force here; 0 if there was none yet.
+    /// The last run that computed the shares in force here, or 0 if there was none yet.
     pub run: u64,
-    /// Length of the window, in seconds. It lies wholly after the shares of `run` were set.
+    /// Length of the window in seconds. All of it is after the shares of `run` were set.
     pub seconds: f64,
     /// The shares in force, in percent of the node.
     pub allocation: Vec<f64>,
     /// CPU time used in the window, in percent of the node.
     pub usage: Vec<f64>,
-    /// It used all that it was given, so that it may be able to use more.
+    /// Whether the class used its whole share, so that it may be able to use more.
     pub sink: Vec<bool>,
-    /// The agent asks for new shares, and why.
+    /// The reason for which the agent asks for new shares, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wants: Option<Trigger>,
-    /// The node as a whole.
+    /// Figures of the node as a whole.
     #[serde(default)]
     pub node: NodeFigures,
 }
 
-/// Why an agent asks for new shares (Sec. 5.4). Classes are indices in the policy's order.
+/// Reason for which an agent asks for new shares (Sec. 5.4). Classes are indices in the policy's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
     /// The class became a sink.
     SinkBegan {
-        /// Which.
+        /// Index of the class.
         class: usize,
     },
-    /// The class is no sink any more.
+    /// The class is no longer a sink.
     SinkEnded {
-        /// Which.
+        /// Index of the class.
         class: usize,
     },
-    /// What the class uses fell by more than a fifth.
+    /// The use of the class fell by more than a fifth.
     Fell {
-        /// Which.
+        /// Index of the class.
         class: usize,
     },
 }
 
-/// The node as a whole, for people to look at: no decision depends on it. What an agent cannot measure is 0 or absent.
+/// Figures of the node as a whole, for the operator. No decision depends on them. A figure that an agent
+/// cannot measure is 0 or absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct NodeFigures {
-    /// CPU time used by everything, in percent of the node.
+    /// CPU time used by all processes, in percent of the node.
     pub cpu: f64,
-    /// Tasks that run or could run.
+    /// Number of tasks that run or could run.
     pub run_queue: f64,
     /// Memory in use, in bytes.
     pub memory_used: u64,
     /// Memory of the node, in bytes.
     pub memory_total: u64,
-    /// Read from disks, in bytes per second.
+    /// Bytes per second read from disks.
     pub disk_read: f64,
-    /// Written to disks, in bytes per second.
+    /// Bytes per second written to disks.
     pub disk_write: f64,
-    /// Received, in bytes per second.
+    /// Bytes per second received.
     pub net_in: f64,
-    /// Sent, in bytes per second.
+    /// Bytes per second sent.
     pub net_out: f64,
-    /// Static requests that the node's server works on, where it tells.
+    /// Static requests that the node's server is working on, if it reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active_static: Option<u64>,
-    /// Dynamic requests that it works on.
+    /// Dynamic requests that the node's server is working on, if it reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active_dynamic: Option<u64>,
 }
 
 impl Trigger {
-    /// The class that it is about.
+    /// Returns the class concerned.
     #[must_use]
     pub fn class(self) -> usize {
         match self {
@@ -154,7 +156,7 @@ impl Trigger {
         }
     }
 
-    /// In a word, as metrics and pages have it.
+    /// Returns the word used in metrics and pages.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -166,10 +168,10 @@ impl Trigger {
 }
 
 impl NodeReport {
-    /// Goes over every figure of a report about `classes` classes.
+    /// Checks every number of a report about `classes` classes.
     ///
     /// # Errors
-    /// What is wrong with it, with the field's name.
+    /// Returns the error in the report, with the field's name.
     pub fn check(&self, classes: usize) -> Result<(), String> {
         let lengths = [("allocation", self.allocation.len()), ("usage", self.usage.len()), ("sink", self.sink.len())];
         for (name, found) in lengths {

@@ -13,11 +13,11 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// The token of `file`, else of an environment variable (its name and value), else none. `whose` it is stands in
-    /// errors: `admin`.
+    /// Returns the token in `file`, else the one in an environment variable (given by its name and value),
+    /// else none. `whose` names the token's owner in errors, for example `admin`.
     ///
     /// # Errors
-    /// The file cannot be read, or the token is too weak.
+    /// Returns an error if the file cannot be read, or the token is too weak.
     pub fn find(whose: &str, file: Option<&Path>, variable: Option<(&str, String)>) -> io::Result<Option<Token>> {
         let (text, place) = match (file, variable) {
             (Some(file), _) => {
@@ -39,7 +39,7 @@ impl Token {
 
     fn checked(text: &str) -> Result<Token, &'static str> {
         let hex = text.bytes().all(|b| b.is_ascii_hexdigit());
-        // 4 bits a digit or 6 bits a letter: 32 or 22 of them are 128 bits.
+        // 4 bits per hex digit or 6 bits per base64 letter: 32 or 22 of them are 128 bits.
         let least = if hex { 32 } else { 22 };
         let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_' | b'=');
         let mut different: Vec<u8> = text.bytes().collect();
@@ -57,26 +57,26 @@ impl Token {
         }
     }
 
-    /// Whether `given` is the token. Takes the same time for every text of the token's length.
+    /// Whether `given` is the token. The comparison takes the same time for all texts of the token's length.
     #[must_use]
     pub fn is(&self, given: &[u8]) -> bool {
         let different = self.0.iter().zip(given).fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));
         self.0.len() == given.len() && different == 0
     }
 
-    /// The secret itself, as the key of a MAC.
+    /// Returns the secret itself, as the key of a MAC.
     pub(crate) fn key(&self) -> &[u8] {
         &self.0
     }
 
-    /// The value of an `Authorization` field that shows this token.
+    /// Returns the value of an `Authorization` field with this token.
     #[must_use]
     pub fn authorization(&self) -> String {
         format!("Bearer {}", String::from_utf8_lossy(&self.0))
     }
 }
 
-/// What the value of an `Authorization` field gives as a bearer token.
+/// Returns the bearer token in the value of an `Authorization` field.
 #[must_use]
 pub fn bearer(authorization: &[u8]) -> Option<&[u8]> {
     let (scheme, given) = authorization.split_at_checked(7)?;

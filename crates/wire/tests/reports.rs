@@ -1,5 +1,4 @@
-//! What agents report, whatever it is: it is read or refused, and a learner that is fed with it keeps costs that are
-//! numbers.
+//! Any report of an agent is either read or refused, and the costs learned from such reports remain valid numbers.
 
 #[path = "support/reports.rs"]
 mod reports;
@@ -16,7 +15,7 @@ impl Source for Seeded {
     }
 }
 
-/// How many windows were complete after so many steps.
+/// Returns the number of complete windows after `steps` steps.
 fn run(seed: u64, steps: usize) -> u64 {
     let (mut source, mut model) = (Seeded(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)), Model::new());
     for _ in 0..steps {

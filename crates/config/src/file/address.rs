@@ -7,15 +7,15 @@ use weirgate_spanned_yaml::decode::FromText;
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::text_schema;
 
-/// Where a listener is.
+/// Address of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listen(pub(crate) SocketAddr);
 
-/// Where a node is: `host:port`.
+/// Address of a node: `host:port`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeAddress(pub(crate) String);
 
-/// A network, or a single address as a network of its own.
+/// A network, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Net(pub(crate) IpNet);
 
@@ -105,8 +105,8 @@ impl FromText for Net {
     }
 }
 
-/// Letters, digits, `-`, `_` and `.`, no empty label (RFC 1123 Sec. 2.1, and underscores, which many
-/// internal names have).
+/// Whether `name` is a host name: letters, digits, `-`, `_` and `.`, without an empty label (RFC 1123 Sec.
+/// 2.1, plus underscores, which many internal names have).
 pub(super) fn is_host_name(name: &str) -> bool {
     let label = |l: &str| {
         !l.is_empty() && l.len() <= 63 && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')

@@ -1,4 +1,4 @@
-//! Classes and templates: what requests are promised and how they are treated.
+//! Classes and templates: their guarantees and how their requests are treated.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,64 +14,64 @@ use super::conditions::{HeaderName, Match, Token};
 use super::page_table::CostForm;
 
 record! {
-    /// A service class. With `per:` it is a template: one class for every value of a header or cookie.
+    /// A service class. With `per:` it is a template, which makes one class for every value of a header or cookie.
     pub(crate) struct Class {
         /// Its unique name, in metrics, logs and replies.
         name: Required<Name>,
-        /// What a request must look like: every field given must hold. Without it everything matches.
+        /// Conditions on a request: every field given must hold. Without it every request matches.
         r#match: Optional<Match>,
-        /// The upstream that answers. Not needed if there is only one.
+        /// The upstream that serves the class. Not needed if there is only one.
         upstream: Optional<Name>,
-        /// Makes this a template: a class of its own for every value. A request without the value goes
-        /// on to the next class.
+        /// Makes this a template: one class for every value. A request without the value goes on to the next class.
         per: Optional<Per>,
-        /// Most classes of a template alive at once, up to 65,536. Past it the one that is idle longest
-        /// makes room; if none is idle, new values share the class `NAME/overflow`. 1024 by default: with
-        /// a kilobyte or two each, that is nothing, and most sites have fewer tenants.
+        /// Maximum number of classes that a template keeps at once, up to 65,536. Past it, the class that has been
+        /// idle longest is removed. If none is idle, new values share the class `NAME/overflow`. 1024 by default:
+        /// at one or two kilobytes per class the memory is negligible, and most sites have fewer tenants.
         max_live: Optional<Count>,
-        /// What it is promised. Without it the class is best effort.
+        /// The guarantee. Without it the class is best effort.
         guarantee: Optional<Guarantee>,
-        /// What its requests ask for: `static` files, or pages that are computed. Only the web switch asks
-        /// (`switch_adm`, `static_part`, `dynamic_part`).
+        /// Kind of content that its requests ask for: `static` files or computed (`dynamic`) pages. Only the
+        /// web switch uses this (`switch_adm`, `static_part`, `dynamic_part`).
         content: Defaulted<Content> = "dynamic",
-        /// Agreed time of one request on an unloaded node. Learned by default.
+        /// Declared service time of one request on an unloaded node. Learned by default.
         service_time: Optional<Span>,
-        /// What serving one of its requests is worth where the guarantees do not all fit, relative to other
-        /// classes; see `infeasible` in discipline `weirgate`.
+        /// Value of serving one of its requests, relative to other classes, when the guarantees do not all
+        /// fit. See `infeasible` in discipline `weirgate`.
         utility: Defaulted<Amount> = 1,
-        /// Its part of every resource relative to other classes', under `mqos` and `sqos`: the paper's quantum.
+        /// Its share of every resource relative to other classes, under `mqos` and `sqos`: the quantum of the
+        /// mQoS paper.
         weight: Defaulted<Amount> = 1,
-        /// What a request takes whose route the page table does not know, as `{ cpu: 1%, disk: 1%, bandwidth: 1% }`.
-        /// That is the default.
+        /// Cost assumed for requests without a route in the page table. The default is
+        /// `{ cpu: 1%, disk: 1%, bandwidth: 1% }`.
         cost: Optional<CostForm>,
-        /// The first tag of its requests, where the discipline has tags (`seda`). By default the highest for a class
-        /// that is promised something, the lowest for best effort.
+        /// Initial priority (`tag`) of its requests, where the discipline has priorities (`seda`). By default
+        /// the highest for a class with a guarantee, the lowest for best effort.
         tag: Optional<Name>,
-        /// Bounds of its queue.
+        /// Limits of its queue.
         queue: Defaulted<Queue> = {},
-        /// Degraded service instead of the answer below.
+        /// Degraded service, tried before the `shed` reply.
         fallback: Optional<Fallback>,
-        /// The answer to a request that is turned away.
+        /// The reply to a request that is turned away.
         shed: Defaulted<Shed> = {},
-        /// How often failed requests are tried again: a map, or `off`.
+        /// How often failed requests are retried: a map, or `off`.
         retry: Defaulted<Switch<Retry>> = {},
-        /// Time limits towards the nodes.
+        /// Timeouts for connections and requests to the nodes.
         timeouts: Defaulted<NodeTimeouts> = {},
     }
 }
 
 words! {
-    /// What requests ask for.
+    /// Kind of content that requests ask for.
     pub(crate) enum Content {
-        /// Files as they lie there.
+        /// Files served as they are stored.
         Static = "static",
-        /// Pages that are computed.
+        /// Pages computed for each request.
         Dynamic = "dynamic",
     }
 }
 
 record! {
-    /// Which value of a request makes its class: exactly one of the fields.
+    /// The value of a request that selects its class: exactly one of the fields.
     pub(crate) struct Per {
         /// The value of this header.
         header: Optional<HeaderName>,
@@ -81,17 +81,17 @@ record! {
 }
 
 record! {
-    /// A promise: either part or both.
+    /// A guarantee: a throughput, a response time, or both.
     pub(crate) struct Guarantee {
-        /// Least throughput, as `800/s`, `60/min` or `100/h`.
+        /// Minimum throughput, as `800/s`, `60/min` or `100/h`.
         throughput: Optional<Rate>,
-        /// Largest response time from the request's head to the node's last byte: one statistic and its limit, as
-        /// `p95: 400ms` or `avg: 200ms`.
+        /// Maximum response time, measured from the request's head to the node's last byte: one statistic and
+        /// its limit, as `p95: 400ms` or `avg: 200ms`.
         response_time: Optional<ResponseTime>,
     }
 }
 
-/// A limit on a statistic of the response time.
+/// A limit on one statistic of the response time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseTime {
     pub(crate) statistic: Percentile,
@@ -103,75 +103,75 @@ pub(crate) struct ResponseTime {
 pub(crate) enum Percentile {
     /// The mean.
     Average,
-    /// 50 to 99.9.
+    /// A percentile, from 50 to 99.9.
     Of(f64),
 }
 
 record! {
-    /// Bounds of a class's queue.
+    /// Limits of a class's queue.
     pub(crate) struct Queue {
-        /// Most requests that wait. 10,000 waiting request heads are about 10 MB.
+        /// Maximum number of waiting requests. 10,000 waiting request heads take about 10 MB.
         max_waiting: Defaulted<Count> = 10000,
-        /// Most requests that wait for one client address, so that no single client fills the queue. 1000 by
-        /// default: behind one address there may be an office or a proxy.
+        /// Maximum number of waiting requests per client address, so that no single client fills the queue.
+        /// 1000 by default, because an office or a proxy may share one address.
         max_waiting_per_source: Defaulted<Count> = 1000,
-        /// Longest wait. 30 s is as long as people and clients usually stay.
+        /// Longest wait. People and clients usually give up after about 30 s.
         max_wait: Defaulted<Span> = "30s",
     }
 }
 
 record! {
-    /// The answer to a request that is turned away. `Retry-After` and `Proxy-Status` are added.
+    /// The reply to a request that is turned away. `Retry-After` and `Proxy-Status` are added.
     pub(crate) struct Shed {
-        /// 503 (the service is overloaded) or 429 (the client is over its contract).
+        /// 503 (the service is overloaded) or 429 (the client exceeds its contract).
         status: Defaulted<Count> = 503,
         /// The body, at most 64 KiB.
         body: Defaulted<Text> = "overloaded, please try again\n",
-        /// The body's media type.
+        /// Media type of the body.
         content_type: Defaulted<Text> = "text/plain; charset=utf-8",
     }
 }
 
 record! {
-    /// What a request gets that is turned away: the answer of another upstream, a fixed body, or the one and, if that
-    /// is overloaded as well, the other.
+    /// Degraded service for a request that is turned away: another upstream, a fixed body, or both. With
+    /// both, the body is sent if the other upstream is overloaded too.
     pub(crate) struct Fallback {
-        /// Another upstream, with a queue of its own: it is served there as one of the class `NAME/fallback`.
+        /// Another upstream, with its own queue. There the request belongs to the class `NAME/fallback`.
         upstream: Optional<Name>,
-        /// A body, at most 64 KiB.
+        /// A fixed body, at most 64 KiB.
         body: Optional<Text>,
-        /// The body's status. 200 by default: a simpler page is a page.
+        /// Status of the reply with the fixed body. 200 by default, because a simpler page still is a page.
         status: Defaulted<Count> = 200,
-        /// The body's media type.
+        /// Media type of the body.
         content_type: Defaulted<Text> = "text/html; charset=utf-8",
     }
 }
 
 record! {
-    /// Retries of failed requests: idempotent ones, before any byte of the answer went to the client, as
-    /// long as the budget lasts. The defaults are Linkerd's.
+    /// Retries of failed requests. Only idempotent requests are retried, before any byte of the reply went to
+    /// the client, and as long as the budget lasts. The defaults are Linkerd's.
     pub(crate) struct Retry {
-        /// Retries per request. 20 % cannot turn an overload into a storm.
+        /// Retry budget, as a share of the requests. 20 % cannot turn an overload into a retry storm.
         ratio: Defaulted<Share> = "20%",
-        /// Retries per second that are allowed even at a low rate.
+        /// Retries per second that are allowed even at a low request rate.
         min_per_second: Defaulted<Amount> = 10,
-        /// Further attempts of one request, 1 to 5.
+        /// Maximum number of retries of one request, 1 to 5.
         max_retries: Defaulted<Count> = 1,
     }
 }
 
 record! {
-    /// Time limits towards the nodes.
+    /// Timeouts for connections and requests to the nodes.
     pub(crate) struct NodeTimeouts {
-        /// To connect. 2 s leave room for one lost packet, which TCP repeats after 1 s.
+        /// Time to connect. 2 s leave room for one lost packet, which TCP sends again after 1 s.
         connect: Defaulted<Span> = "2s",
-        /// From the last byte of the request to the first of the answer. 60 s is what nginx and
-        /// HAProxy setups use; slower pages are rare.
+        /// Time from the last byte of the request to the first byte of the reply. nginx and HAProxy setups
+        /// commonly use 60 s, and slower pages are rare.
         first_byte: Defaulted<Span> = "60s",
-        /// Between two reads of a body, from either side. A peer silent for 30 s is gone.
+        /// Time between two reads of a body, from either side. A peer that is silent for 30 s is considered gone.
         body_progress: Defaulted<Span> = "30s",
-        /// From release to the node's last byte. It ends what holds a slot for ever; 10 min serve
-        /// large downloads.
+        /// Time from release to the node's last byte. It limits how long a request can hold a slot. 10 min
+        /// are enough for large downloads.
         total: Defaulted<Span> = "10min",
     }
 }
@@ -203,7 +203,7 @@ impl Decode for ResponseTime {
     }
 }
 
-/// Reads `avg` or `p95`.
+/// Reads `avg` or a percentile such as `p95`.
 fn statistic(word: &str) -> Result<Percentile, Complaint> {
     if word == "avg" {
         return Ok(Percentile::Average);

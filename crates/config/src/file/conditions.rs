@@ -1,7 +1,7 @@
 //! Conditions on a request.
 //!
-//! What is compared is the request's one canonical form, so that `%2f`, `//` and `../` do not dodge a
-//! rule. A rule that could never match that form is refused.
+//! They are compared with the canonical form of the request, so that `%2f`, `//` and `../` cannot evade a
+//! rule. A rule that can never match a canonical form is refused.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_spanned_yaml::decode::{At, Context, Decode, FromText, Named, OneOrMany, Optional};
@@ -13,10 +13,9 @@ use super::address::{Net, is_host_name};
 use crate::site::HostPattern;
 
 record! {
-    /// Conditions on a request. Every field given must hold; a field with a list holds if one of its
-    /// values does.
+    /// Conditions on a request. Every field given must hold. A field with a list holds if one of its values does.
     pub(crate) struct Match {
-        /// The host without port, in any case; `*.example.com` is every name below it.
+        /// The host without its port, in upper or lower case. `*.example.com` is every name below `example.com`.
         host: Optional<OneOrMany<HostText>>,
         /// The path and everything below it: `/mail` is `/mail` and `/mail/x`, not `/mailbox`.
         path_prefix: Optional<OneOrMany<PathText>>,
@@ -30,11 +29,11 @@ record! {
         port: Optional<OneOrMany<Port>>,
         /// The client's address or network.
         source: Optional<OneOrMany<Net>>,
-        /// Headers: a name (it is there), or a map from names to values.
+        /// Headers: a name (the header is present), or a map from names to values.
         header: Optional<Values<HeaderName>>,
-        /// Cookies: a name (it is there), or a map from names to values.
+        /// Cookies: a name (the cookie is present), or a map from names to values.
         cookie: Optional<Values<Token>>,
-        /// Query parameters: a name (it is there), or a map from names to values.
+        /// Query parameters: a name (the parameter is present), or a map from names to values.
         query: Optional<Values<QueryName>>,
         /// All of these hold.
         all: Optional<Vec<At<Match>>>,
@@ -45,7 +44,7 @@ record! {
     }
 }
 
-/// A condition inside another.
+/// A condition nested in another.
 #[derive(Clone, Debug)]
 pub(crate) struct Inner(pub(crate) Box<Match>);
 
@@ -69,7 +68,7 @@ impl JsonSchema for Inner {
     }
 }
 
-/// A host name or everything below one.
+/// A host name, or every name below one.
 #[derive(Clone, Debug)]
 pub(crate) struct HostText(pub(crate) HostPattern);
 
@@ -104,27 +103,27 @@ pub(crate) struct QueryName(pub(crate) String);
 /// Conditions on named values.
 #[derive(Clone, Debug)]
 pub(crate) enum Values<K> {
-    /// One of these is there.
+    /// One of these names is present.
     Present(OneOrMany<K>),
-    /// Each of these has one of its values.
+    /// Each of these names has one of its values.
     Are(Named<K, OneOrMany<ValueForm>>),
 }
 
 /// A condition on one value.
 #[derive(Clone, Debug)]
 pub(crate) enum ValueForm {
-    /// It is exactly this.
+    /// The value equals this text.
     Exact(String),
-    /// Its map.
+    /// A condition in a map.
     Rule(ValueRule),
 }
 
 record! {
     /// A condition on a value: exactly one of the fields.
     pub(crate) struct ValueRule {
-        /// It starts with this.
+        /// The value starts with this text.
         prefix: Optional<weirgate_spanned_yaml::unit::Text>,
-        /// This regular expression matches the whole of it.
+        /// This regular expression matches the whole value.
         pattern: Optional<PatternText>,
     }
 }
@@ -261,8 +260,8 @@ impl FromText for PathText {
     }
 }
 
-/// The path with escapes as requests have them once they are canonical (RFC 3986 Sec. 6.2.2): what
-/// need not be escaped is not, the rest is in upper case.
+/// Returns the path with the escapes of a canonical request (RFC 3986 Sec. 6.2.2): characters that need no
+/// escape are unescaped, the other escapes are in upper case.
 fn canonical_escapes(path: &str) -> Result<String, (&'static str, &'static str)> {
     let mut parts = path.split('%');
     let mut canonical = parts.next().unwrap_or_default().to_owned();
@@ -283,14 +282,14 @@ fn canonical_escapes(path: &str) -> Result<String, (&'static str, &'static str)>
         }
         canonical.push_str(part.get(2..).unwrap_or_default());
     }
-    // Requests have these escaped.
+    // Canonical requests have these characters escaped.
     Ok(['"', '^', '{', '|', '}', '[', ']'].into_iter().fold(canonical, |path, c| match path.contains(c) {
         true => path.replace(c, &format!("%{:02X}", u32::from(c))),
         false => path,
     }))
 }
 
-/// Longest regular expression: longer ones are lists in disguise.
+/// Longest regular expression. A longer one should be a list.
 const MAX_PATTERN: usize = 8 << 10;
 
 impl FromText for PatternText {

@@ -1,4 +1,4 @@
-//! The discipline: which method stands at each stage.
+//! The discipline: the method used at each stage.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, FromText, Optional, Required, unknown_word};
@@ -16,132 +16,132 @@ use super::web_switch::{DynamicPart, ServerLoad};
 pub(crate) enum Discipline {
     /// No control.
     None,
-    /// Weirgate's own with its figures.
+    /// Weirgate's own discipline and its parameters.
     Weirgate(Box<Weirgate>),
-    /// Quorum with its figures.
+    /// Quorum and its parameters.
     Quorum(Box<Quorum>),
-    /// SEDA's differentiated queues with their figures.
+    /// SEDA's differentiated queues and their parameters.
     Seda(Box<Seda>),
     /// Refusal by load.
     SwitchAdm(Box<ServerLoad>),
-    /// The same with nodes divided once.
+    /// Refusal by load, with nodes partitioned once.
     StaticPart(Box<ServerLoad>),
-    /// The same with nodes divided anew as the demand moves.
+    /// Refusal by load, with nodes partitioned again as the demand changes.
     DynamicPart(Box<DynamicPart>),
     /// mQoS.
     Mqos(Box<Mqos>),
-    /// Its baseline with one resource.
+    /// The baseline of mQoS, with one resource.
     Sqos(Box<Sqos>),
     /// One method per stage.
     Custom(Box<Custom>),
 }
 
 record! {
-    /// A discipline with figures: exactly one of the fields.
+    /// A discipline with parameters: exactly one of the fields.
     pub(crate) struct DisciplineForm {
-        /// Weirgate's own discipline with its own figures.
+        /// Weirgate's own discipline with your parameters.
         weirgate: Optional<Weirgate>,
-        /// Quorum (Blanquer et al., NSDI 2005) with its own figures.
+        /// Quorum (Blanquer et al., NSDI 2005) with your parameters.
         quorum: Optional<Quorum>,
-        /// SEDA's differentiated queues (Le Baron and Elkan) with their own figures.
+        /// SEDA's differentiated queues (Le Baron and Elkan) with your parameters.
         seda: Optional<Seda>,
-        /// The web switch (Andreolini et al.) with its own figures: refusal by load.
+        /// The web switch (Andreolini et al.) with your parameters: refusal by load.
         switch_adm: Optional<ServerLoad>,
-        /// The same, with the nodes divided over the sets of services once.
+        /// The web switch with the nodes partitioned over the service sets once.
         static_part: Optional<ServerLoad>,
-        /// The same, with the nodes divided anew as the demand moves.
+        /// The web switch with the nodes partitioned again as the demand changes.
         dynamic_part: Optional<DynamicPart>,
-        /// mQoS (Feng and Lin) with its own figures.
+        /// mQoS (Feng and Lin) with your parameters.
         mqos: Optional<Mqos>,
-        /// The same with one resource, the paper's baseline.
+        /// mQoS with one resource, the paper's baseline.
         sqos: Optional<Sqos>,
-        /// One method per stage, for study.
+        /// One method per stage, for experiments.
         custom: Optional<Custom>,
     }
 }
 
 record! {
-    /// Weirgate's own: adaptive windows that seek the knee, guaranteed rates by token buckets, prediction at
-    /// arrival. What each figure costs if it is half or half again as large is in
-    /// `docs/disciplines/weirgate.md`.
+    /// Weirgate's own discipline: adaptive windows that seek the knee, token buckets for guaranteed rates,
+    /// and prediction at arrival. `docs/disciplines/weirgate.md` says how much worse the result is when a
+    /// parameter is half or one and a half times its default.
     pub(crate) struct Weirgate {
-        /// Who gets what where the guarantees do not all fit.
+        /// How capacity is divided when the guarantees do not all fit.
         infeasible: Defaulted<Infeasible> = "proportional",
-        /// Figures of the windows.
+        /// Parameters of the windows.
         window: Defaulted<AdaptiveWindow> = {},
-        /// Figures of the token buckets.
+        /// Parameters of the token buckets.
         tokens: Defaulted<TokenBuckets> = {},
-        /// Figures of the prediction at arrival.
+        /// Parameters of the prediction at arrival.
         predict: Defaulted<Predict> = {},
     }
 }
 
 words! {
-    /// Who gets what where the guarantees do not all fit the nodes that are left.
+    /// How capacity is divided when the guarantees do not all fit the remaining nodes.
     pub(crate) enum Infeasible {
-        /// Each class the same part of its guarantee.
+        /// Every class gets the same share of its guarantee.
         Proportional = "proportional",
-        /// Classes in the order of their `utility`; equals share.
+        /// Classes are served in the order of their `utility`. Classes of equal utility share.
         Strict = "strict",
-        /// The largest sum of utilities: in the order of `utility` per slot-second.
+        /// The sum of utilities is maximised: classes are served in the order of `utility` per slot-second.
         Utility = "utility",
     }
 }
 
 record! {
-    /// Figures of windows that seek the knee.
+    /// Parameters of windows that seek the knee.
     pub(crate) struct AdaptiveWindow {
-        /// How far a window swings above its base, as a share of it.
+        /// Amplitude of the window's swing above its base, as a share of the base.
         swing: Defaulted<Amount> = 0.3,
-        /// Elasticity of response times that is sought: 0 is far below the knee, 1 above it.
+        /// Target elasticity of response times: 0 is far below the knee, 1 above it.
         elasticity: Defaulted<Amount> = 0.95,
-        /// How fast the base follows.
+        /// Gain with which the base follows the measured elasticity.
         gain: Defaulted<Amount> = 0.4,
-        /// A window is never below this share of what the guarantees need.
+        /// Minimum window, as a share of the slots that the guarantees need.
         least_share: Defaulted<Amount> = 1,
-        /// Share of a response-time limit that computing may take, beyond what it takes unloaded.
+        /// Share of a response-time limit that compute time may take, in addition to the unloaded compute time.
         compute_share: Defaulted<Amount> = 0.5,
-        /// Most requests inside a node, relative to an even spread; at least 1.
+        /// Maximum number of requests in flight at a node, relative to an even spread. At least 1.
         node_share: Defaulted<Amount> = 1.5,
     }
 }
 
 record! {
-    /// Figures of token buckets: guaranteed rates first.
+    /// Parameters of token buckets, which serve guaranteed rates first.
     pub(crate) struct TokenBuckets {
         /// How far surplus may overdraw a bucket, in response-time limits.
         debt: Defaulted<Amount> = 0.5,
-        /// Weight of each class without a throughput, as a share of the sum of the others'.
+        /// Weight of each class without a throughput, as a share of the sum of the other classes' weights.
         best_effort_share: Defaulted<Amount> = 0.01,
     }
 }
 
 record! {
-    /// Figures of prediction at arrival.
+    /// Parameters of prediction at arrival.
     pub(crate) struct Predict {
-        /// Longest wait of a class beyond its guarantee, as a share of its limit.
+        /// Longest wait of requests beyond their class's guarantee, as a share of its response-time limit.
         soft_share: Defaulted<Amount> = 0.1,
-        /// The least such wait.
+        /// Lower bound of that longest wait.
         soft_least: Defaulted<Span> = "20ms",
     }
 }
 
 record! {
-    /// Quorum: a window on requests inside, a fair partition of it, and selective dropping.
+    /// Quorum: a window on requests in flight, its fair partition among the classes, and selective dropping.
     pub(crate) struct Quorum {
         /// Step of the window in requests, every 500 ms. 2 by default, as in the paper's figures.
         delta: Defaulted<Count> = 2,
-        /// First window. 10 by default: it grows within seconds and does no harm until then.
+        /// Initial window. 10 by default: it grows within seconds and does no harm until then.
         first_window: Defaulted<Count> = 10,
         /// Smallest window.
         least_window: Defaulted<Count> = 1,
-        /// Largest window. 65,536 by default: more than any cluster of this size serves at once.
+        /// Largest window. 65,536 by default, more than any cluster of this size serves at once.
         most_window: Defaulted<Count> = 65536,
-        /// When the window may grow. `while_full` by default: while it holds nothing back, compute times say nothing
-        /// about it.
+        /// When the window may grow. `while_full` by default: a window that holds nothing back has no
+        /// influence on compute times, so they say nothing about it.
         grow: Defaulted<GrowWhen> = "while_full",
-        /// What the estimate of a class's compute time is worth while none of its requests completes.
-        /// `decay` by default: with `hold` a class can starve for good.
+        /// How the estimate of a class's compute time changes while none of its requests completes. `decay`
+        /// by default, because with `hold` a class can starve permanently.
         stale_estimate: Defaulted<StaleEstimate> = "decay",
     }
 }
@@ -149,21 +149,21 @@ record! {
 record! {
     /// One method per stage.
     pub(crate) struct Custom {
-        /// Stage admit: may a request wait, and for how long.
+        /// Admit stage: whether a request may wait, and for how long.
         admit: Required<Admit>,
-        /// Stage release: how many requests may be inside.
+        /// Release stage: number of requests that may be in flight.
         load_control: Required<LoadControl>,
-        /// Stage release: whose turn it is.
+        /// Release stage: the order in which waiting requests are released.
         precedence: Required<Precedence>,
-        /// The table of tags, for `thresholds`, `reenqueue` and `priority`. By default SEDA's.
+        /// Table of priorities, for `thresholds`, `reenqueue` and `priority`. SEDA's by default.
         tags: Optional<Vec<At<TagForm>>>,
     }
 }
 
-/// Stage admit.
+/// A method of the admit stage.
 #[derive(Clone, Debug)]
 pub(crate) enum Admit {
-    /// Everything may wait.
+    /// Every request may wait.
     None,
     /// Quorum's selective dropping.
     Deadline(StaleEstimate),
@@ -171,40 +171,40 @@ pub(crate) enum Admit {
     Predict(Box<Predict>),
     /// SEDA's thresholds.
     Thresholds(Box<Thresholds>),
-    /// The web switch.
+    /// Refusal by load, as in the web switch.
     ServerLoad(Box<ServerLoad>),
     /// Controlled delay.
     Codel(Box<Codel>),
 }
 
 record! {
-    /// An admit method with figures: exactly one of the fields.
+    /// An admit method with parameters: exactly one of the fields.
     pub(crate) struct AdmitForm {
-        /// Quorum's selective dropping: a request that cannot make its limit any more is shed.
+        /// Quorum's selective dropping: a request that can no longer meet its limit is shed.
         deadline: Optional<DeadlineFigures>,
-        /// Who would wait too long is shed at arrival.
+        /// A request that would wait too long is shed at arrival.
         predict: Optional<Predict>,
-        /// Classes without a guarantee are refused while the nodes are loaded beyond a threshold.
+        /// Classes without a guarantee are refused while the load of the nodes exceeds a threshold.
         server_load: Optional<ServerLoad>,
-        /// SEDA's thresholds: the longer the queue, the fewer tags are admitted.
+        /// SEDA's thresholds: the longer the queue, the fewer priorities are admitted.
         thresholds: Optional<Thresholds>,
-        /// Controlled delay (RFC 8289): heads are dropped while a queue has been a standing one.
+        /// Controlled delay (RFC 8289): requests at the head are dropped while the queue is a standing queue.
         codel: Optional<Codel>,
     }
 }
 
 record! {
-    /// Figures of controlled delay, as in RFC 8289.
+    /// Parameters of controlled delay, as in RFC 8289.
     pub(crate) struct Codel {
-        /// Wait of a queue's head beyond which the queue is a standing one.
+        /// Wait of the request at the head beyond which a queue is a standing queue.
         target: Defaulted<Span> = "5ms",
-        /// For how long it must be one before a head is dropped.
+        /// How long the queue must be a standing queue before a request is dropped.
         interval: Defaulted<Span> = "100ms",
     }
 }
 
 record! {
-    /// Figures of SEDA's thresholds.
+    /// Parameters of SEDA's thresholds.
     pub(crate) struct Thresholds {
         /// Threshold of each upstream's queue, in waiting requests.
         queue: Defaulted<Count> = 50,
@@ -212,17 +212,17 @@ record! {
 }
 
 record! {
-    /// Figures of slots per CPU.
+    /// Parameters of slots per CPU.
     pub(crate) struct Slots {
-        /// Requests inside a node per CPU (its `capacity`, else its `weight`).
+        /// Requests in flight at a node per CPU (its `capacity`, else its `weight`).
         per_cpu: Defaulted<Amount> = 1,
     }
 }
 
 record! {
-    /// Figures of selective dropping.
+    /// Parameters of selective dropping.
     pub(crate) struct DeadlineFigures {
-        /// What the estimate of a class's compute time is worth while none of its requests completes.
+        /// How the estimate of a class's compute time changes while none of its requests completes.
         stale_estimate: Defaulted<StaleEstimate> = "decay",
     }
 }
@@ -230,15 +230,15 @@ record! {
 record! {
     /// A load control: exactly one of the fields.
     pub(crate) struct LoadControlForm {
-        /// A window that does not move: a number, or `unlimited`.
+        /// A window of fixed size: a number, or `unlimited`.
         fixed: Optional<FixedWindow>,
         /// Quorum's rule.
         window_linear: Optional<LinearWindow>,
-        /// A window per group of nodes that seeks the knee.
+        /// One window per group of nodes, which seeks the knee.
         window_adaptive: Optional<AdaptiveWindow>,
-        /// So many requests inside each node per CPU.
+        /// A number of requests in flight at each node per CPU.
         slots: Optional<Slots>,
-        /// mQoS: as much of every resource inside a node as it has; needs `mdrr` or `drfq`.
+        /// mQoS: a node's work in flight may use as much of every resource as the node has. Needs `mdrr` or `drfq`.
         resource_availability: Optional<ResourceAvailability>,
         /// The window follows the ratio of long-term to short-term response times (Netflix' Gradient2).
         gradient: Optional<Gradient>,
@@ -248,13 +248,13 @@ record! {
 }
 
 record! {
-    /// Figures of the gradient, as in Netflix' concurrency-limits.
+    /// Parameters of the gradient, as in Netflix' concurrency-limits.
     pub(crate) struct Gradient {
-        /// Ratio of short-term to long-term response times that is no sign of a queue.
+        /// Largest ratio of short-term to long-term response times that is not taken as a sign of a queue.
         tolerance: Defaulted<Amount> = 1.5,
-        /// Part of the way to the window sought that a step takes.
+        /// Share of the distance to the new window that one step covers.
         smoothing: Defaulted<Amount> = 0.2,
-        /// First window.
+        /// Initial window.
         first_window: Defaulted<Count> = 20,
         /// Smallest window.
         least_window: Defaulted<Count> = 1,
@@ -264,13 +264,13 @@ record! {
 }
 
 record! {
-    /// Figures of additive increase and multiplicative decrease, as in Netflix' concurrency-limits.
+    /// Parameters of additive increase and multiplicative decrease, as in Netflix' concurrency-limits.
     pub(crate) struct Aimd {
-        /// Part of the window that a late answer or a failure leaves.
+        /// Factor applied to the window after a late answer or a failure.
         back_off: Defaulted<Amount> = 0.9,
-        /// Time in flight beyond which an answer is late whose class has no response-time limit.
+        /// Time in flight beyond which an answer is late, for classes without a response-time limit.
         timeout: Defaulted<Span> = "5s",
-        /// First window.
+        /// Initial window.
         first_window: Defaulted<Count> = 20,
         /// Smallest window.
         least_window: Defaulted<Count> = 1,
@@ -279,10 +279,10 @@ record! {
     }
 }
 
-/// Stage release: how many.
+/// A load control of the release stage.
 #[derive(Clone, Debug)]
 pub(crate) enum LoadControl {
-    /// A window that does not move.
+    /// A window of fixed size.
     Fixed(FixedWindow),
     /// Quorum's rule.
     Linear(Box<LinearWindow>),
@@ -290,35 +290,35 @@ pub(crate) enum LoadControl {
     Adaptive(Box<AdaptiveWindow>),
     /// Slots per CPU.
     Slots(Box<Slots>),
-    /// What is left of the nodes' resources.
+    /// Availability of the nodes' resources.
     Availability(Box<ResourceAvailability>),
-    /// By the gradient of response times.
+    /// The gradient of response times.
     Gradient(Box<Gradient>),
     /// Additive increase, multiplicative decrease.
     Aimd(Box<Aimd>),
 }
 
 record! {
-    /// Figures of resource availability.
+    /// Parameters of resource availability.
     pub(crate) struct ResourceAvailability {
-        /// A node may have as much work inside as it does in this time, of every resource.
+        /// A node's work in flight may be as much as it completes in this time, for every resource.
         horizon: Defaulted<Span> = "1s",
-        /// Manage this one alone. All by default.
+        /// Resource to manage, instead of all.
         resource: Optional<ResourceWord>,
     }
 }
 
-/// A window that does not move; `None` is no limit.
+/// A window of fixed size. `None` means no limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FixedWindow(pub(crate) Option<u32>);
 
 record! {
-    /// Quorum's rule: every 500 ms one step up while the class with the smallest limit computes in
-    /// less than half of it, else one step down.
+    /// Quorum's rule: every 500 ms the window grows by one step while the compute time of the class with the
+    /// smallest limit is less than half of that limit, else it shrinks by one step.
     pub(crate) struct LinearWindow {
         /// Step in requests.
         delta: Defaulted<Count> = 2,
-        /// First window.
+        /// Initial window.
         first_window: Defaulted<Count> = 10,
         /// Smallest window.
         least_window: Defaulted<Count> = 1,
@@ -334,33 +334,33 @@ words! {
     pub(crate) enum GrowWhen {
         /// Only if the window held a request back since the last step.
         WhileFull = "while_full",
-        /// Whenever compute times allow, also in a calm. For study.
+        /// Whenever compute times allow, even while load is low. For experiments.
         Always = "always",
     }
 }
 
 words! {
-    /// What an estimate is worth that nothing confirms.
+    /// How an estimate changes while no completed request confirms it.
     pub(crate) enum StaleEstimate {
-        /// It shrinks by 30 % a control period.
+        /// It shrinks by 30 % per control period.
         Decay = "decay",
-        /// It stays. For study: a class can starve for good.
+        /// It stays. For experiments: a class can starve permanently.
         Hold = "hold",
     }
 }
 
-/// Whose turn it is.
+/// The order in which waiting requests are released.
 #[derive(Clone, Debug)]
 pub(crate) enum Precedence {
-    /// Slots in proportion to the classes' weights (throughput × service time), unclaimed ones reassigned.
+    /// Slots in proportion to the classes' weights (throughput × service time). Unclaimed slots are reassigned.
     WeightedFair,
     /// Order of arrival over all classes.
     Fifo,
     /// Guaranteed rates first.
     Tokens(Box<PrecedenceForm>),
-    /// Order of arrival; who is not to be handled yet goes back to the end.
+    /// Order of arrival. A request that may not be handled yet goes back to the end.
     Reenqueue,
-    /// By tag.
+    /// By priority.
     Priority,
     /// Deficit round robin over several resources.
     Mdrr,
@@ -369,17 +369,17 @@ pub(crate) enum Precedence {
 }
 
 record! {
-    /// A precedence with figures.
+    /// A precedence with parameters.
     pub(crate) struct PrecedenceForm {
-        /// Every class its guaranteed rate first, what is left in proportion to the weights.
+        /// Every class gets its guaranteed rate first. The remainder is divided in proportion to the weights.
         tokens: Defaulted<TokenBuckets> = {},
-        /// Who gets what where the guarantees do not all fit.
+        /// How capacity is divided when the guarantees do not all fit.
         infeasible: Defaulted<Infeasible> = "proportional",
     }
 }
 
-/// The one field that is there; complains unless it is exactly one. `bad` says that one of them was wrong and
-/// reported.
+/// Returns the one field that is present, and complains unless there is exactly one. `bad` means that one of
+/// them was invalid and was reported.
 pub(super) fn one_of<T>(fields: Vec<(&str, Option<T>)>, bad: bool, cx: &mut Context) -> Option<T> {
     let names: Vec<String> = fields.iter().map(|(name, _)| format!("`{name}:`")).collect();
     let mut given: Vec<(&str, T)> = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
@@ -403,7 +403,7 @@ pub(super) fn one_of<T>(fields: Vec<(&str, Option<T>)>, bad: bool, cx: &mut Cont
 const DISCIPLINES: &[&str] =
     &["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "mqos", "sqos", "none", "custom"];
 
-/// A record with every default.
+/// Returns a record with every field at its default.
 pub(super) fn defaults<T: Decode>(node: &Node, cx: &mut Context) -> Option<Box<T>> {
     T::decode(&Node::assumed("{}", node.place), cx).map(Box::new)
 }
@@ -571,7 +571,7 @@ impl FromText for FixedWindow {
     }
 }
 
-/// The schema of a form with a short and a long way to write it.
+/// The schema of a form that has a short and a long spelling.
 macro_rules! form_schema {
     ($($Name:ident: $about:literal $(short $short:tt)? long $Long:ty;)+) => {
         $( impl JsonSchema for $Name {

@@ -12,64 +12,65 @@ use super::web_switch::{PartitionDynamic, SetSizes};
 /// How requests are spread over the nodes of an upstream.
 #[derive(Clone, Debug)]
 pub(crate) enum Dispatch {
-    /// To the node with the fewest requests inside, relative to its weight.
+    /// To the node with the fewest requests in flight, relative to its weight.
     LeastOutstanding,
-    /// To the least loaded node; equals take turns.
+    /// To the least loaded node. Equally loaded nodes take turns.
     Wrr(Box<Wrr>),
-    /// In turns, in proportion to the weights.
+    /// Weighted round robin.
     Turns,
-    /// Two nodes are drawn by weight; the less loaded one gets the request.
+    /// Two nodes are drawn by weight, and the less loaded one gets the request.
     PowerOfTwo,
-    /// To the node that has the target in memory, unless it is too busy.
+    /// To the node that has the requested document in memory, unless that node is too busy.
     Lard(Box<Lard>),
-    /// The nodes are divided over the sets of services, once.
+    /// The nodes are partitioned over the service sets once.
     PartitionStatic(Box<SetSizes>),
-    /// They are divided anew as the demand moves.
+    /// The nodes are partitioned again as the demand changes.
     PartitionDynamic(Box<PartitionDynamic>),
 }
 
 record! {
-    /// A way to spread with its figures: exactly one of the fields.
+    /// A dispatch method with parameters: exactly one of the fields.
     pub(crate) struct DispatchForm {
-        /// To the least loaded node; equals take turns.
+        /// To the least loaded node. Equally loaded nodes take turns.
         wrr: Optional<Wrr>,
-        /// To the node that has the target in memory, unless it is too busy.
+        /// To the node that has the requested document in memory, unless that node is too busy.
         lard: Optional<Lard>,
-        /// Divided once, in these relative sizes.
+        /// Nodes partitioned once, in these relative sizes.
         partition_static: Optional<SetSizes>,
-        /// Divided anew as the demand moves.
+        /// Nodes partitioned again as the demand changes.
         partition_dynamic: Optional<PartitionDynamic>,
     }
 }
 
 record! {
-    /// Figures of the round robin that looks at the load.
+    /// Parameters of least-loaded dispatch.
     pub(crate) struct Wrr {
-        /// May a class's request not go to the node that its last one went to, if another can take it: `yes` or `no`.
+        /// Whether a request avoids the node that got the class's last request, if another node can take it:
+        /// `yes` or `no`.
         never_twice: Defaulted<Answer> = "no",
     }
 }
 
 record! {
-    /// Figures of locality-aware distribution. The first three are those of the paper's prototype.
+    /// Parameters of locality-aware request distribution. The first three defaults are those of the paper's
+    /// prototype.
     pub(crate) struct Lard {
-        /// Requests inside a node of mean weight below which it has something to spare.
+        /// Requests in flight below which a node of mean weight has spare capacity.
         idle: Defaulted<Amount> = 30,
-        /// Requests inside beyond which it is too slow for anybody.
+        /// Requests in flight above which a node is too slow for any request.
         overload: Defaulted<Amount> = 130,
-        /// What reading a target costs that is not in memory, in requests inside; at least 1, which is what a hit
-        /// costs.
+        /// Cost of reading a document that is not in memory, in requests in flight. At least 1, the cost of a hit.
         miss_cost: Defaulted<Amount> = 50,
-        /// Most targets whose node is kept; the one not asked for longest is forgotten. 100000 are three times the
-        /// documents of the paper's trace and take about 6 MB.
+        /// Maximum number of documents for which the node is remembered. The least recently requested one is
+        /// forgotten first. 100000 are three times the documents of the paper's trace and take about 6 MB.
         targets: Defaulted<Count> = 100000,
-        /// Does the query belong to the target, beside host and path: `yes` or `no`. No by default: most queries choose
-        /// what is computed of the same data.
+        /// Whether the query identifies the document, in addition to host and path: `yes` or `no`. `no` by
+        /// default, because most queries select a computation on the same data.
         query: Defaulted<Answer> = "no",
     }
 }
 
-/// Words that name a way to spread, and what they mean.
+/// Words that name a dispatch method, and their meanings.
 const WORDS: [(&str, &str); 7] = [
     ("least_outstanding", "To the node with the fewest requests inside, relative to its weight."),
     ("wrr", "To the least loaded node; equals take turns."),

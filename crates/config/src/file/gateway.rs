@@ -1,4 +1,4 @@
-//! The gateway as a process: limits, time limits towards clients, admin listener, access log.
+//! The gateway process: limits, timeouts towards clients, admin listener, access log.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,81 +13,83 @@ use weirgate_spanned_yaml::{record, text_schema};
 use super::address::Listen;
 
 record! {
-    /// Bounds on what clients may send and on buffers.
+    /// Limits on client input and on buffers.
     pub(crate) struct Limits {
-        /// Most connections at once; more wait in the kernel. 20,000 with a node connection each
-        /// stay below the usual limit of 65,536 open files.
+        /// Maximum number of connections at once. Further connections wait in the kernel. 20,000 with one
+        /// node connection each stay below the usual limit of 65,536 open files.
         connections: Defaulted<Count> = 20000,
-        /// Most bytes of a request head; more is answered with 431. Eight times what browsers send.
+        /// Maximum size of a request head. A larger one is answered with 431. The default is eight times the
+        /// size that browsers send.
         head_bytes: Defaulted<Bytes> = "64KiB",
-        /// Most headers of a request; more is answered with 431. Browsers send about 20.
+        /// Maximum number of headers in a request. More are answered with 431. Browsers send about 20.
         headers: Defaulted<Count> = 100,
-        /// Most bytes of a request body; more is answered with 413. `off` by default: bodies stream
-        /// through and are not kept.
+        /// Maximum size of a request body. A larger one is answered with 413. `off` by default, because
+        /// bodies are streamed and not stored.
         body_bytes: Defaulted<Switch<Bytes>> = "off",
-        /// Bytes of one answer kept for a slow client, so that its slot is free once the node is done.
-        /// 1 MiB holds most pages.
+        /// Bytes of one reply that are buffered for a slow client, so that its slot is free once the node is
+        /// done. 1 MiB holds most pages.
         buffer_per_request: Defaulted<Bytes> = "1MiB",
-        /// Bytes of all answers kept for slow clients; past it, slow clients hold their slots.
+        /// Bytes of all replies that are buffered for slow clients. Past it, slow clients hold their slots.
         buffer_total: Defaulted<Bytes> = "256MiB",
-        /// Memory of the process: from 90 % of it on no connection is accepted, from 95 % on requests are
-        /// answered with 503. `off` by default: everything that takes memory has a bound of its own.
+        /// Memory limit of the process. From 90 % of it no connection is accepted, from 95 % requests are
+        /// answered with 503. `off` by default, because everything that uses memory has a limit of its own.
         memory: Defaulted<Switch<Bytes>> = "off",
     }
 }
 
 record! {
-    /// Time limits towards clients.
+    /// Timeouts towards clients.
     pub(crate) struct ClientTimeouts {
-        /// From the first byte of a request head to its last. 10 s is ample for a slow phone and short
-        /// for an attacker that sends a byte at a time.
+        /// Time from the first byte of a request head to its last. 10 s are ample for a slow phone and limit
+        /// an attacker that sends one byte at a time.
         header: Defaulted<Span> = "10s",
-        /// Between two requests of one connection. 60 s keep a reader's connection from page to page.
+        /// Time between two requests on one connection. 60 s usually keep the connection of a reader from one
+        /// page to the next.
         idle: Defaulted<Span> = "60s",
     }
 }
 
-/// The admin listener in either form.
+/// The admin listener, written in short or as a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin(pub(crate) Box<AdminForm>);
 
 record! {
     /// The admin listener.
     pub(crate) struct AdminForm {
-        /// `IP:PORT` or `unix:/path`. Elsewhere than on loopback it needs a token.
+        /// `IP:PORT` or `unix:/path`. A TCP address outside loopback needs a token.
         address: Defaulted<AdminPlace> = "127.0.0.1:9900",
-        /// File with the bearer token, at least 128 bits as hex or base64. The environment variable
-        /// `WEIRGATE_ADMIN_TOKEN` serves as well.
+        /// File with the bearer token, at least 128 bits as hex or base64. You can set the environment
+        /// variable `WEIRGATE_ADMIN_TOKEN` instead.
         token_file: Optional<Text>,
-        /// Names that `Host` may have besides the address itself and `localhost`: others are refused,
-        /// against pages that make a browser call this listener.
+        /// Values of `Host` that are accepted in addition to the address itself and `localhost`. Other values
+        /// are refused, so that a web page cannot make a browser call this listener.
         hosts: Optional<OneOrMany<Text>>,
     }
 }
 
-/// Where the admin listener is.
+/// Address of the admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdminPlace {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// The access log in either form.
+/// The access log, written in short or as a map.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog(pub(crate) Box<AccessLogForm>);
 
 record! {
     /// The access log: one JSON object per line.
     pub(crate) struct AccessLogForm {
-        /// The file it is appended to; standard output by default.
+        /// The file to append to. Standard output by default.
         file: Optional<Text>,
-        /// Share of served requests that are logged; sheds and errors always are. All of them by default: who asks for
-        /// a log wants to find a request in it.
+        /// Share of served requests that are logged. Shed requests and errors are always logged. 100 % by
+        /// default, so that you can find every request in the log.
         sample: Defaulted<Share> = "100%",
     }
 }
 
-/// Longest path of a Unix socket that every system takes.
+/// Longest path of a Unix socket that every system accepts.
 const MAX_SOCKET_PATH: usize = 100;
 
 impl FromText for AdminPlace {

@@ -1,8 +1,8 @@
 //! The policy file as it is written: one typed record per map of the file.
 //!
-//! These declarations are the only description of the format. The decoder, the JSON Schema (with
-//! these texts and defaults) and the operator's errors all come from them; `crate::resolve` turns the
-//! result into a `Site`. Every default says here why it has its value.
+//! These declarations are the only description of the format. The decoder, the JSON Schema (with these texts
+//! and defaults) and the operator's error messages are derived from them. `crate::resolve` turns the result
+//! into a `Site`. Every default is documented here with its reason.
 
 mod address;
 mod class;
@@ -41,55 +41,54 @@ pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeF
 pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 
 record! {
-    /// A policy of Weirgate: where clients connect, which servers answer them, and what each class
-    /// of requests is promised.
+    /// A Weirgate policy: where clients connect, which servers answer them, and the guarantee of each service class.
     pub(crate) struct PolicyFile {
-        /// Where clients connect: `IP:PORT`, or a list of them.
+        /// Addresses where clients connect: `IP:PORT`, or a list of them.
         listen: Optional<OneOrMany<Listen>>,
         /// Pools of servers, by name.
         upstreams: Optional<Named<Name, Upstream>>,
-        /// Service classes in order: a request belongs to the first whose `match` holds. If none of
-        /// them matches everything, a best-effort class `default` is added after them.
+        /// Service classes in order: a request belongs to the first class that it matches. If no class
+        /// matches every request, a best-effort class `default` is added after them.
         classes: Optional<Vec<weirgate_spanned_yaml::decode::At<Class>>>,
-        /// How the guarantees are kept: `weirgate`, `quorum`, `seda`, `switch_adm`, `static_part`, `dynamic_part`,
-        /// `mqos`, `sqos`, `none`, or a map with a discipline's own figures. Weirgate's own by default: it keeps more
-        /// guarantees than the published methods.
+        /// The method that keeps the guarantees: `weirgate`, `quorum`, `seda`, `switch_adm`, `static_part`,
+        /// `dynamic_part`, `mqos`, `sqos`, `none`, or a map with a discipline's parameters. `weirgate` by
+        /// default, because it keeps more guarantees than the published methods.
         discipline: Defaulted<Discipline> = "weirgate",
-        /// Addresses and networks of proxies in front of this gateway. `Forwarded` and
-        /// `X-Forwarded-*` are believed from them alone. By default from nobody: anybody can send a header.
+        /// Addresses and networks of proxies in front of this gateway. `Forwarded` and `X-Forwarded-*` are
+        /// trusted only from them. Empty by default, because any client can send these headers.
         trusted_proxies: Optional<OneOrMany<Net>>,
-        /// Most requests that wait in all queues together; more are shed. 100,000 waiting request
-        /// heads are about 100 MB.
+        /// Maximum number of waiting requests in all queues together. Further requests are shed. 100,000
+        /// waiting request heads take about 100 MB.
         max_waiting: Defaulted<Count> = 100000,
-        /// Bounds on what clients may send and on buffers.
+        /// Limits on client input and on buffers.
         limits: Defaulted<Limits> = {},
-        /// Time limits towards clients.
+        /// Timeouts towards clients.
         timeouts: Defaulted<ClientTimeouts> = {},
-        /// The admin listener: `off`, `IP:PORT`, `unix:/path`, or a map. On loopback by default, so
-        /// that only this machine reaches it.
+        /// The admin listener: `off`, `IP:PORT`, `unix:/path`, or a map. On loopback by default, so that only
+        /// this machine reaches it.
         admin: Defaulted<Switch<Admin>> = "127.0.0.1:9900",
-        /// The access log: `off`, `stdout`, or a map. Off by default: at thousands of requests a
-        /// second it is the dearest thing the gateway does, and metrics answer most questions.
+        /// The access log: `off`, `stdout`, or a map. Off by default: at thousands of requests a second it is
+        /// the gateway's most expensive task, and metrics answer most questions.
         access_log: Defaulted<Switch<AccessLog>> = "off",
-        /// How long a drain waits for requests inside before it cuts them. 30 s is what service
-        /// managers commonly grant before they kill.
+        /// How long a drain waits for requests in flight before it aborts them. Service managers commonly
+        /// wait 30 s before they kill a process.
         drain_deadline: Defaulted<Span> = "30s",
-        /// Threads that serve requests; one per core by default.
+        /// Number of threads that serve requests. One per core by default.
         threads: Optional<Count>,
-        /// What requests take of the nodes' resources, by route: the path of a file that `weirgate probe` wrote,
-        /// `learned`, or a map. `mqos` and `sqos` need it; `weirgate` keeps guarantees better with it.
+        /// Costs of requests per route, as shares of the nodes' resources: the path of a file that `weirgate probe`
+        /// wrote, `learned`, or a map. Required by `mqos` and `sqos`. With it, `weirgate` keeps more guarantees.
         page_table: Optional<PageTable>,
-        /// Cluster Reserves: the shares that classes have in the nodes' CPUs, for `weirgate manager` and the agents
-        /// beside the nodes. A policy with this alone needs no `listen`, `upstreams` and `classes`.
+        /// Cluster Reserves: the shares of the nodes' CPUs that classes have, for `weirgate manager` and the
+        /// agents on the nodes. A policy with only this field needs no `listen`, `upstreams` and `classes`.
         reserves: Optional<Reserves>,
     }
 }
 
-/// What a policy of a gateway cannot do without.
+/// Fields that the policy of a gateway must have.
 pub(crate) const NEEDED: [&str; 3] = ["listen", "upstreams", "classes"];
 
 impl PolicyFile {
-    /// Whether it says anything of a gateway: one of [`NEEDED`] is there, or nothing is.
+    /// Whether the policy describes a gateway: it has one of the fields [`NEEDED`], or it is empty.
     pub(crate) fn has_gateway(&self) -> bool {
         self.listen.given || self.upstreams.given || self.classes.given || !self.reserves.given
     }
@@ -108,7 +107,8 @@ pub fn schema() -> serde_json::Value {
     schema.into()
 }
 
-/// Fields that people look for in the wrong map: a field of that map, theirs, and where it belongs.
+/// Fields that are often written into the wrong map: a field that identifies the map, the misplaced fields,
+/// and where they belong.
 const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("guarantee", &["response_time", "throughput"], "it belongs in `guarantee:`"),
     (
@@ -127,7 +127,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];
 
-/// Where a field that is unknown in a map with the fields `known` may belong.
+/// Returns where a field belongs that is unknown in a map with the fields `known`.
 pub fn elsewhere(known: &[&str], field: &str) -> Option<&'static str> {
     let belongs = |&&(here, fields, _): &&(&str, &[&str], &str)| known.contains(&here) && fields.contains(&field);
     ELSEWHERE.iter().find(belongs).map(|&(_, _, place)| place)

@@ -5,33 +5,33 @@ use weirgate_spanned_yaml::unit::Span;
 use weirgate_spanned_yaml::{record, words};
 
 record! {
-    /// mQoS: every class its weight's part of every resource of the nodes, and no resource idle that a request waits
-    /// for.
+    /// mQoS: every class gets its weight's share of every resource of the nodes, and no resource is idle
+    /// while a request waits for it.
     pub(crate) struct Mqos {
-        /// Whose turn it is.
+        /// The order in which waiting requests are released.
         precedence: Defaulted<MqosPrecedence> = "mdrr",
-        /// A node may have as much work inside as it does in this time, of every resource. 1 s by default: the paper's
-        /// percentages are of a second.
+        /// A node's work in flight may be as much as it completes in this time, for every resource. 1 s by
+        /// default, because the paper's percentages refer to a second.
         horizon: Defaulted<Span> = "1s",
     }
 }
 
 words! {
-    /// Whose turn it is.
+    /// The order in which waiting requests are released.
     pub(crate) enum MqosPrecedence {
         /// Deficit round robin over several resources, as published.
         Mdrr = "mdrr",
-        /// Dominant-resource fair queueing: the same shares in shorter turns.
+        /// Dominant-resource fair queueing: the same shares, with classes alternating more often.
         Drfq = "drfq",
     }
 }
 
 record! {
-    /// The paper's baseline: deficit round robin by one resource, blind to the others.
+    /// The paper's baseline: deficit round robin over one resource, which ignores the others.
     pub(crate) struct Sqos {
-        /// The resource that is managed.
+        /// The resource to manage.
         resource: Defaulted<ResourceWord> = "cpu",
-        /// A node may have as much work for that resource inside as it does in this time.
+        /// A node's work in flight may be as much as it completes in this time, for that resource.
         horizon: Defaulted<Span> = "1s",
     }
 }
@@ -39,11 +39,11 @@ record! {
 words! {
     /// A resource of a node.
     pub(crate) enum ResourceWord {
-        /// Its processors.
+        /// The CPUs.
         Cpu = "cpu",
-        /// Its disks.
+        /// The disks.
         Disk = "disk",
-        /// Its network.
+        /// The network.
         Bandwidth = "bandwidth",
     }
 }

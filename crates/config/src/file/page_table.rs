@@ -1,6 +1,6 @@
-//! The page table: what requests take of the nodes' resources, by route.
+//! The page table: costs of requests per route, as shares of the nodes' resources.
 //!
-//! The same routes stand in the policy or in a file of their own, which `weirgate probe` writes.
+//! Routes are written in the policy or in a file of their own, which `weirgate probe` writes.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
@@ -11,25 +11,27 @@ use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Share, Text, number_and_unit};
 use weirgate_spanned_yaml::{record, text_schema};
 
-/// How what requests take is known.
+/// Source of the costs of requests.
 #[derive(Clone, Debug)]
 pub(crate) enum PageTable {
-    /// By watching the nodes alone.
+    /// Learned only from the use that the nodes report.
     Learned,
-    /// Its map. The path of a file alone has become one on the way.
+    /// A table, written as a map. The path of a file has been replaced by a map when this is decoded.
     Table(Box<PageTableForm>),
 }
 
 record! {
-    /// What requests take of the nodes' resources.
+    /// Costs of requests, as shares of the nodes' resources.
     pub(crate) struct PageTableForm {
-        /// A page table that `weirgate probe` wrote; the path counts from the policy's folder.
+        /// A page table that `weirgate probe` wrote. A relative path starts at the policy's folder.
         file: Optional<Included>,
-        /// Are costs refined from what the nodes use: `yes` or `no`. Their agents must say that; see `collector`.
+        /// Whether costs are refined from the measured use of the nodes: `yes` or `no`. Needs agents on the
+        /// nodes that report it. See `collector`.
         learned: Defaulted<Answer> = "no",
-        /// What 100 % of each resource is. By default what the file says, or else what the agents do.
+        /// The quantities that equal 100 % of each resource. By default those of the file, or else those that
+        /// the agents report.
         capacity: Optional<CapacityForm>,
-        /// Routes, instead of those of the file or beside them.
+        /// Routes, instead of or in addition to those of the file.
         routes: Optional<Named<RouteText, RouteForm>>,
     }
 }
@@ -39,60 +41,60 @@ record! {
     pub(crate) struct PageTableFile {
         /// The version of this format: 1.
         version: Required<Count>,
-        /// When it was measured. For people.
+        /// When the table was measured. For readers only.
         probed: Optional<Text>,
-        /// Where it was measured. For people.
+        /// Where the table was measured. For readers only.
         server: Optional<Text>,
-        /// What 100 % of each resource was.
+        /// The quantities that equalled 100 % of each resource.
         capacity: Optional<CapacityForm>,
-        /// Routes: a path in which `*` stands for a segment, and if need be `?name=value&other=*`.
+        /// Routes: a path in which `*` stands for a segment, optionally followed by `?name=value&other=*`.
         routes: Required<Named<RouteText, RouteForm>>,
     }
 }
 
 record! {
-    /// What a node has of each resource, per second, in the units in which its agent counts.
+    /// Capacity of a node per resource and second, in the units in which its agent counts.
     pub(crate) struct CapacityForm {
-        /// CPU-seconds: its CPUs.
+        /// CPU-seconds per second, which is the number of CPUs.
         cpu: Optional<Quantity>,
-        /// Bytes read and written.
+        /// Bytes read and written per second.
         disk: Optional<Quantity>,
-        /// Bytes sent.
+        /// Bytes sent per second.
         bandwidth: Optional<Quantity>,
     }
 }
 
 record! {
-    /// What a request takes: per resource a share of what a node has of it in a second.
+    /// Cost of a request: for each resource, a share of the node's capacity per second.
     pub(crate) struct CostForm {
-        /// Of its processors.
+        /// Share of the CPUs.
         cpu: Defaulted<Cost> = "0%",
-        /// Of its disks.
+        /// Share of the disks.
         disk: Defaulted<Cost> = "0%",
-        /// Of its network.
+        /// Share of the network.
         bandwidth: Defaulted<Cost> = "0%",
     }
 }
 
 record! {
-    /// A route and what a request for it takes: per resource a share of what a node has of it in a second.
+    /// A route and the cost of a request for it: for each resource, a share of the node's capacity per second.
     pub(crate) struct RouteForm {
-        /// Of its processors.
+        /// Share of the CPUs.
         cpu: Defaulted<Cost> = "0%",
-        /// Of its disks.
+        /// Share of the disks.
         disk: Defaulted<Cost> = "0%",
-        /// Of its network.
+        /// Share of the network.
         bandwidth: Defaulted<Cost> = "0%",
-        /// How sure that is, where it was measured. For people.
+        /// Confidence of the measurement. For readers only.
         confidence: Optional<Share>,
-        /// From how many requests it was measured. For people.
+        /// Number of requests measured. For readers only.
         samples: Optional<Count>,
-        /// When it was measured. For people.
+        /// When the route was measured. For readers only.
         probed: Optional<Text>,
     }
 }
 
-/// What stands in place of the path of a file once that is read.
+/// A page table that replaced the path of its file when that file was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Included(pub(crate) PageTableFile);
 
@@ -116,19 +118,19 @@ impl JsonSchema for Included {
     }
 }
 
-/// A route as it is written.
+/// A route pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RouteText(pub(crate) Pattern);
 
-/// A share of a node-second, up to four of them.
+/// A share of a node-second, up to 4.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cost(pub(crate) f64);
 
-/// So much of anything: a number, or a size; more than zero.
+/// A quantity more than zero: a number or a size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Quantity(pub(crate) f64);
 
-/// The largest cost that the engine tells apart from others.
+/// The largest cost that the engine distinguishes from others.
 const MOST: f64 = 4.0;
 
 impl FromText for RouteText {
@@ -226,7 +228,7 @@ mod tests {
         assert!(Cost::from_text("9ms").is_err() && RouteText::from_text("album").is_err());
         assert_eq!(Quantity::from_text("1.5").map_err(|c| c.what), Ok(Quantity(1.5)));
         assert_eq!(Quantity::from_text("11.9MiB").map_err(|c| c.what), Ok(Quantity(11.9 * 1_048_576.0)));
-        // Numbers as YAML and JSON have them.
+        // Numbers as YAML and JSON write them.
         assert_eq!(Cost::from_text("1e-4").map_err(|c| c.what), Ok(Cost(0.0001)));
         assert_eq!(Quantity::from_text("1.25E+9").map_err(|c| c.what), Ok(Quantity(1.25e9)));
         assert!(Cost::from_text("1e").is_err() && Quantity::from_text("1e99").is_err());

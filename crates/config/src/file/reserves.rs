@@ -1,4 +1,4 @@
-//! Cluster Reserves (Aron, Druschel and Zwaenepoel): the shares of a cluster that classes are promised.
+//! Cluster Reserves (Aron, Druschel and Zwaenepoel): guaranteed shares of a cluster for classes.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch};
@@ -11,32 +11,35 @@ use super::address::{Listen, NodeAddress};
 use super::gateway::AdminPlace;
 
 record! {
-    /// Cluster Reserves: every class its share of the nodes' CPUs, whichever node its requests reach. The same file is
-    /// for `weirgate manager` and for the agent on each node.
+    /// Cluster Reserves: every class gets its share of the nodes' CPUs, whichever nodes its requests reach.
+    /// `weirgate manager` and the agents on the nodes read the same file.
     pub(crate) struct Reserves {
-        /// Where agents connect to the manager: `IP:PORT`. On loopback by default: elsewhere every node needs a token.
+        /// Address where agents connect to the manager: `IP:PORT`. On loopback by default, because outside it
+        /// every node needs a token.
         listen: Defaulted<Listen> = "127.0.0.1:9903",
-        /// Where agents find the manager: `host:port`. By default `listen`, which must not be a wildcard then.
+        /// Address of the manager for the agents: `host:port`. By default `listen`, which then must not be a
+        /// wildcard.
         manager: Optional<NodeAddress>,
-        /// The manager's page and metrics: `off`, `IP:PORT` or `unix:/path`. On loopback by default, so that only this
-        /// machine reaches it.
+        /// Status page and metrics of the manager: `off`, `IP:PORT` or `unix:/path`. On loopback by default,
+        /// so that only this machine reaches it.
         admin: Defaulted<Switch<AdminPlace>> = "127.0.0.1:9904",
-        /// File with the bearer token of the page, at least 128 bits as hex or base64. The environment variable
-        /// `WEIRGATE_ADMIN_TOKEN` serves as well. Needed elsewhere than on loopback or a Unix socket.
+        /// File with the bearer token of the page, at least 128 bits as hex or base64. You can set the
+        /// environment variable `WEIRGATE_ADMIN_TOKEN` instead. Required outside loopback and Unix sockets.
         admin_token_file: Optional<Text>,
-        /// Names that `Host` may have on the page besides the address itself and `localhost`.
+        /// Values of `Host` that the page accepts in addition to the address itself and `localhost`.
         admin_hosts: Optional<OneOrMany<Text>>,
-        /// How often shares are found anew, 250 ms to 1 h, or `off`: only when a node asks. 5 s by default, as
-        /// published.
+        /// Time between two computations of the shares, 250 ms to 1 h. With `off`, shares are computed only
+        /// when a node asks. 5 s by default, as published.
         every: Defaulted<Switch<Span>> = "5s",
-        /// Are shares found anew when what a class uses on a node changes: `yes` or `no`. It makes seconds of a class's
-        /// return to its share a fraction of one.
+        /// Whether shares are computed again when a class's use on a node changes: `yes` or `no`. A class
+        /// then returns to its share in a fraction of a second instead of seconds.
         on_demand: Defaulted<Answer> = "yes",
-        /// File with the token that proves agents and manager to each other, at least 128 bits as hex or base64.
+        /// File with the token that authenticates agents and manager to each other, at least 128 bits as hex
+        /// or base64.
         token_file: Optional<Text>,
-        /// The nodes: a name each, as agents give it with `--node`, or a map with a token of its own.
+        /// The nodes: the name of each, as given to its agent with `--node`, or a map that adds a token.
         nodes: Required<Vec<At<ReserveNodeForm>>>,
-        /// The classes and what each is promised. What is not promised goes to who can use it.
+        /// The classes and their guaranteed shares. The remainder goes to classes that can use it.
         classes: Required<Vec<At<ReserveClassForm>>>,
     }
 }
@@ -46,17 +49,18 @@ record! {
     pub(crate) struct ReserveNode {
         /// Its name.
         name: Required<Name>,
-        /// File with a token of its own: no other node can speak for it. By default that of all.
+        /// File with a token for this node alone, so that no other node can impersonate it. By default the
+        /// common token.
         token_file: Optional<Text>,
     }
 }
 
-/// A node in either form.
+/// A node, written in short or as a map.
 #[derive(Clone, Debug)]
 pub(crate) enum ReserveNodeForm {
-    /// Its name alone.
+    /// The name alone.
     Name(Name),
-    /// The map.
+    /// A map that adds a token.
     Full(Box<ReserveNode>),
 }
 
@@ -65,23 +69,25 @@ record! {
     pub(crate) struct ReserveClassForm {
         /// Its unique name.
         name: Required<Name>,
-        /// What it is promised of the cluster. All together at most 100 %.
+        /// Guaranteed share of the cluster. The shares of all classes add up to at most 100 %.
         share: Required<Share>,
-        /// The cgroup that it is on each node, from the root of the hierarchy; `*` stands for anything within a name.
+        /// Its cgroup on each node, as a path from the root of the hierarchy. `*` stands for any characters
+        /// within a name.
         cgroup: Required<CgroupPath>,
-        /// Does the agent make the cgroup if it is not there: `yes` or `no`. By default it is another's, a service
-        /// manager's say, who makes it.
+        /// Whether the agent creates the cgroup if it does not exist: `yes` or `no`. By default something
+        /// else creates it, such as a service manager.
         create: Defaulted<Answer> = "no",
-        /// The nodes that have it. All by default.
+        /// Nodes on which the class exists. All nodes by default.
         nodes: Optional<OneOrMany<Name>>,
     }
 }
 
-/// A cgroup's path from the root of the hierarchy.
+/// Path of a cgroup, from the root of the hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CgroupPath(pub(crate) String);
 
-/// Longest path of a cgroup: the kernel's bound on any path (PATH_MAX) with room for the hierarchy's own.
+/// Longest path of a cgroup: the kernel's limit for any path (PATH_MAX), less room for the mount point of the
+/// hierarchy.
 const MAX_PATH: usize = 3_800;
 
 impl FromText for CgroupPath {

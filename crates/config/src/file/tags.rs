@@ -1,4 +1,4 @@
-//! Tags: states of waiting requests, for the discipline `seda` and what is made of its parts.
+//! Priorities of waiting requests (`tags`), for the discipline `seda` and disciplines composed of its parts.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, Optional, Required};
@@ -7,60 +7,59 @@ use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share};
 use weirgate_spanned_yaml::{record, words};
 
 record! {
-    /// SEDA's differentiated queues (Le Baron and Elkan): admission by thresholds, order by tags.
+    /// SEDA's differentiated queues (Le Baron and Elkan): admission by thresholds, order by priority.
     pub(crate) struct Seda {
         /// Threshold of each upstream's queue, in waiting requests. 50 by default, as in the paper.
         threshold: Defaulted<Count> = 50,
-        /// Requests inside a node per CPU (its `capacity`, else its `weight`): the threads of a stage. 1 by default:
-        /// more would wait in the node, out of reach.
+        /// Requests in flight at a node per CPU (its `capacity`, else its `weight`), which correspond to the threads
+        /// of a stage. 1 by default, because further requests would wait in the node, beyond the gateway's control.
         threads: Defaulted<Amount> = 1,
-        /// Whose turn it is.
+        /// The order in which waiting requests are released.
         scheduling: Defaulted<Scheduling> = "reenqueue",
-        /// The table of tags, from the last to be served to the first. By default the paper's: `basic`,
-        /// `again`, `premium`.
+        /// Table of priorities, from the lowest to the highest. By default the paper's: `basic`, `again`, `premium`.
         tags: Optional<Vec<At<TagForm>>>,
     }
 }
 
 words! {
-    /// How tags order a queue.
+    /// How priorities order a queue.
     pub(crate) enum Scheduling {
-        /// Order of arrival; a request that is not to be handled yet goes back to the end. As published.
+        /// Order of arrival. A request that may not be handled yet goes back to the end. As published.
         Reenqueue = "reenqueue",
-        /// The tag that comes last in the table first: a true priority queue.
+        /// Highest priority first, the last of the table: a true priority queue.
         Priority = "priority",
     }
 }
 
 record! {
-    /// A tag: the state of a waiting request.
+    /// A priority, the state of a waiting request.
     pub(crate) struct TagForm {
         /// Its unique name.
         name: Required<Name>,
-        /// It is admitted to queues shorter than so many times the threshold.
+        /// The priority is admitted to queues shorter than this many times the threshold.
         threshold: Defaulted<Amount> = 1,
-        /// Most requests with this tag that wait for an upstream.
+        /// Maximum number of requests of this priority that wait for an upstream.
         quota: Optional<Count>,
-        /// Which share is admitted to a longer queue, as long as any tag is.
+        /// Share of its requests that is admitted to a longer queue, as long as any priority is.
         beyond: Defaulted<Share> = "0%",
-        /// What happens when its turn comes: `always` handled, `never` (put back), `highest` (put back while a tag that
-        /// comes later in the table waits), or the share that is handled.
+        /// Action when the turn of a request comes: `always` handled, `never` handled (put back), `highest`
+        /// (put back while a request of a higher priority waits), or the share of requests that is handled.
         handle: Defaulted<HandleForm> = "always",
-        /// The tag that it has after it was put back; its own by default.
+        /// Priority of the request after it was put back. Unchanged by default.
         reenqueued: Optional<Name>,
     }
 }
 
-/// What happens when a request's turn comes.
+/// Action when a request's turn comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HandleForm {
     /// It is handled.
     Always,
     /// It is put back.
     Never,
-    /// It is put back while a higher tag waits.
+    /// It is put back while a request of a higher priority waits.
     Highest,
-    /// This share is handled.
+    /// This share of requests is handled.
     Chance(Share),
 }
 

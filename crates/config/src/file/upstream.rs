@@ -13,25 +13,25 @@ use super::dispatch::Dispatch;
 record! {
     /// A pool of servers that answer the same requests.
     pub(crate) struct Upstream {
-        /// Its nodes: `host:port`, or a map with more about the node.
+        /// Its nodes: `host:port`, or a map with further properties of the node.
         nodes: Required<OneOrMany<NodeForm>>,
-        /// How requests are spread over the nodes. Least outstanding by default: it follows the nodes' speed without
-        /// being told. Under `switch_adm`, `static_part` and `dynamic_part` by default what the paper has: in turns,
-        /// divided over the sets of services by the latter two.
+        /// How requests are spread over the nodes. Least outstanding by default, because it follows the speed
+        /// of the nodes without configuration. Under `switch_adm`, `static_part` and `dynamic_part` the paper's
+        /// method by default: weighted round robin, and for the latter two nodes partitioned over service sets.
         dispatch: Defaulted<Dispatch> = "least_outstanding",
-        /// Active health checks: a map, or `off`. Off by default: only the operator knows a path that
-        /// is cheap and tells the truth.
+        /// Active health checks: a map, or `off`. Off by default, because only you know a path that is cheap
+        /// and tells whether the node works.
         health_check: Defaulted<Switch<HealthCheck>> = "off",
-        /// How the nodes' own counts of requests are learned: a map, or `off`. Off by default: the gateway's
-        /// live counts need no help from the nodes and are never old.
+        /// How the nodes' own counts of requests are learned: a map, or `off`. Off by default, because the
+        /// gateway's live counts need no help from the nodes and are never stale.
         collector: Defaulted<Switch<Collector>> = "off",
-        /// When a failing node is left out for a while: a map, or `off`.
+        /// When a failing node is ejected for a while: a map, or `off`.
         ejection: Defaulted<Switch<Ejection>> = {},
-        /// Idle connections kept per node and thread. 64 serve bursts of 64 requests without a new
-        /// connection and take little memory.
+        /// Maximum number of idle connections kept per node and thread. 64 serve bursts of 64 requests
+        /// without a new connection and take little memory.
         idle_connections: Defaulted<Count> = 64,
-        /// How long an idle connection is kept. 4 s is below the 5 s of Apache and Node.js, so that a
-        /// request does not meet a connection that the node is just closing.
+        /// How long an idle connection is kept. 4 s is below the 5 s of Apache and Node.js, so that a request
+        /// rarely meets a connection that the node is closing.
         idle_timeout: Defaulted<Span> = "4s",
     }
 }
@@ -39,30 +39,30 @@ record! {
 record! {
     /// A server.
     pub(crate) struct Node {
-        /// Where it is: `host:port`, resolved when the gateway connects.
+        /// Address: `host:port`, resolved when the gateway connects.
         address: Required<NodeAddress>,
         /// Its name in metrics and logs, unique in its upstream. Its address by default.
         name: Optional<Name>,
-        /// Its relative share of requests. By default the nodes' capacities if all of them have one and none a
-        /// weight, else equal.
+        /// Relative share of requests. By default proportional to the nodes' capacities if all of them have a
+        /// capacity and none has a weight, else equal.
         weight: Defaulted<Amount> = 1,
-        /// Slot-seconds of service it gives per second: its CPUs, say. `weirgate check` compares the
-        /// guarantees with it. Unknown by default.
+        /// Slot-seconds of service that it provides per second, for example its number of CPUs.
+        /// `weirgate check` compares the guarantees with it. Unknown by default.
         capacity: Optional<Amount>,
-        /// Most requests inside it at once. No limit of its own by default.
+        /// Maximum number of requests in flight at the node. No separate limit by default.
         max_outstanding: Optional<Count>,
-        /// The machine it runs on. Nodes with the same machine, in any upstream, share its capacity. Its
-        /// address by default.
+        /// The machine that the node runs on. Nodes with the same machine, in any upstream, share its
+        /// capacity. The node's address by default.
         machine: Optional<Name>,
     }
 }
 
-/// A node in either form.
+/// A node, written in short or as a map.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeForm {
-    /// Its address alone.
+    /// The address alone.
     Address(NodeAddress),
-    /// The map.
+    /// A map with further properties.
     Full(Box<Node>),
 }
 
@@ -90,48 +90,48 @@ impl JsonSchema for NodeForm {
 }
 
 record! {
-    /// An active health check: a GET request whose status tells whether the node can serve.
+    /// An active health check: a GET request with a status that shows whether the node can serve.
     pub(crate) struct HealthCheck {
-        /// What is requested; any status from 200 to 399 is healthy.
+        /// Path to request. Any status from 200 to 399 is healthy.
         path: Required<Text>,
         /// The `Host` header. The node's address by default.
         host: Optional<Text>,
-        /// Time between two checks of a node. With 2 s and three failures a dead node is out within
-        /// about 6 s, at the price of half a request a second.
+        /// Time between two checks of a node. With 2 s and three failures a dead node is taken out within
+        /// about 6 s, at half a request per second.
         interval: Defaulted<Span> = "2s",
-        /// A check that takes longer has failed. At most the interval, so that checks do not pile up.
+        /// Timeout of a check, after which it has failed. At most the interval, so that checks do not overlap.
         timeout: Defaulted<Span> = "1s",
-        /// Failures in a row that take a node out. One lost packet is not a dead node.
+        /// Consecutive failures that take a node out. A single lost packet does not mean a dead node.
         fall: Defaulted<Count> = 3,
-        /// Successes in a row that bring it back. One success may be luck.
+        /// Consecutive successes that bring a node back. A single success may be luck.
         rise: Defaulted<Count> = 2,
     }
 }
 
 record! {
-    /// A collector: the agent beside each node is asked how many requests the node is working on.
+    /// A collector, which asks the agent on each node for the number of requests that the node is working on.
     pub(crate) struct Collector {
-        /// What is requested; the answer is a report in JSON.
+        /// Path to request. The reply is a report in JSON.
         path: Defaulted<Text> = "/weirgate/report",
-        /// The agent's port on the node's host, or `node` if the node answers on its own. 9902 is where
-        /// `weirgate agent` listens.
+        /// The agent's port on the node's host, or `node` if the node itself answers. `weirgate agent`
+        /// listens on 9902.
         port: Defaulted<CollectorPort> = 9902,
-        /// Time between two questions. 10 s are the published figure (web switch, Sec. 2); where a page table is
-        /// learned it is 1 s unless it is said here.
+        /// Time between two queries. 10 s by default, as published (web switch, Sec. 2), or 1 s where a page
+        /// table is learned.
         every: Defaulted<Span> = "10s",
-        /// A report that takes longer is missed. At most `every`, so that questions do not pile up.
+        /// Timeout of a report, after which it is missed. At most `every`, so that queries do not overlap.
         timeout: Defaulted<Span> = "2s",
-        /// File with the token that agents which others can reach ask for. By default none is sent.
+        /// File with the token required by agents that other machines can reach. By default no token is sent.
         token_file: Optional<Text>,
     }
 }
 
-/// Where on a node's host its agent listens.
+/// Port on a node's host that answers the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollectorPort {
-    /// There.
+    /// This port.
     Port(u16),
-    /// Where the node itself does.
+    /// The node's own port.
     Node,
 }
 
@@ -155,20 +155,20 @@ text_schema! {
 }
 
 record! {
-    /// Passive ejection: a node that keeps failing requests is left out for a while.
+    /// Passive ejection: a node that keeps failing requests gets no requests for a while.
     pub(crate) struct Ejection {
-        /// Failures in a row that eject a node. Five do not happen by chance to a node that works.
+        /// Consecutive failures that eject a node. A working node does not fail five times in a row by chance.
         consecutive_failures: Defaulted<Count> = 5,
-        /// How long the first ejection lasts; each further one lasts twice as long, up to 16 times. 1 s
-        /// is enough for a restart to be noticed.
+        /// Duration of the first ejection. Each further one lasts twice as long, up to 16 times this value. 1
+        /// s is enough to notice a restart.
         base: Defaulted<Span> = "1s",
-        /// Largest share of the nodes that may be ejected at once: three of four by default, as long as a quarter
-        /// is left to serve. If more fail, the fault is probably elsewhere.
+        /// Largest share of the nodes that may be ejected at once. 75 % by default, so that at least a
+        /// quarter is left to serve. If more nodes fail, the fault is probably elsewhere.
         max_share: Defaulted<Share> = "75%",
     }
 }
 
-/// The nodes of an upstream, as far as they could be read.
+/// Returns the nodes of an upstream that could be read.
 pub(crate) fn nodes(upstream: &Upstream) -> &[At<NodeForm>] {
     upstream.nodes.get().map_or(&[], |nodes| &nodes.0)
 }

@@ -1,4 +1,4 @@
-//! Classes and templates: names, upstreams, promises, and the order of the rules.
+//! Classes and templates: names, upstreams, guarantees, and the order of the rules.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,19 +17,18 @@ use super::{page_table, tags};
 use crate::file::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
 use crate::site::{self, ClassSite, Key, Match, Rule, ShedReply, Target};
 
-/// Live classes of a template by default, and at most: class tables are sized for 100,000.
+/// Default and maximum number of live classes of a template. Class tables are sized for 100,000 classes.
 const LIVE: u32 = 1_024;
 const MAX_LIVE: u32 = 65_536;
 
-/// Classes up to which every pair is compared to find those that are never reached: half a million
-/// comparisons, some 50 ms. Policies with more are generated, and their order is not a matter of
-/// oversight.
+/// Maximum number of classes for which every pair is compared to find unreachable ones: half a million
+/// comparisons, some 50 ms. Policies with more classes are generated, and a generated order is not an oversight.
 const MAX_COMPARED: usize = 1_000;
 
-/// The class that is added if no class matches everything.
+/// Name of the class that is added if no class matches everything.
 const DEFAULT: &str = "default";
 
-/// Every class and template, and the rules that lead to them.
+/// Every class and template, and the rules that select them.
 #[derive(Default)]
 pub(super) struct Classes {
     pub(super) classes: Vec<engine::Class>,
@@ -40,7 +39,8 @@ pub(super) struct Classes {
     pub(super) rules: Vec<Rule>,
 }
 
-/// A class that matches without more ado: what is after it must differ.
+/// An earlier class with a known condition that takes every request it matches. A later class that matches
+/// only such requests is unreachable.
 struct Taken {
     name: String,
     mark: Mark,
@@ -68,7 +68,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Dis
             Some(condition) => compiler.condition(condition, class.r#match.mark, class.r#match.bad, cx),
             None => Match::Any,
         };
-        // Without a `match`, a field that is unknown may be meant to be one.
+        // Without a `match`, an unknown field may be a misspelt `match`.
         let sound = !class.r#match.bad && cx.problems.reports() == before && (class.r#match.given || !item.bad);
         let sure = sound && !class.per.bad;
         if let Some(first) = earlier(sure.then_some(&matches), &taken, catch_all, list.len()) {
@@ -107,7 +107,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Dis
         };
         let class_site = ClassSite { shed: answer(class, cx), timeouts: timeouts(class.timeouts.get(), cx) };
         if let Some(pool) = fallback(class, pools, cx) {
-            // As the class itself, but promised nothing.
+            // As the class itself, but without a guarantee.
             resolved.fallback = Some(all.classes.len());
             all.classes.push(engine::Class {
                 name: format!("{name}/fallback"),
@@ -149,14 +149,14 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Dis
     all
 }
 
-/// The ports that clients can connect to; `None` if that is known only at run time, or wrong.
+/// Returns the ports that clients can connect to, or `None` if they are known only at run time or are invalid.
 fn listening_ports(file: &PolicyFile) -> Option<Vec<u16>> {
     let listeners = file.listen.get().filter(|_| !file.listen.bad)?;
     let ports: Vec<u16> = listeners.0.iter().map(|l| l.value.0.port()).collect();
     (!ports.contains(&0)).then_some(ports)
 }
 
-/// The class that takes everything that `matches` lets through; `None` is a condition that is not known.
+/// Returns an earlier class that takes every request that `matches` accepts. A condition of `None` is unknown.
 fn earlier<'t>(
     matches: Option<&Match>,
     taken: &'t [Taken],
@@ -171,7 +171,7 @@ fn earlier<'t>(
     taken.iter().find(|earlier| implies(matches, &earlier.matches))
 }
 
-/// Adds the best-effort class that takes what no other class does.
+/// Adds the best-effort class for requests that no other class matches.
 fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, all: &mut Classes, cx: &mut Context) {
     if let Some(&mark) = names.get(DEFAULT) {
         let what = "`default` is the name of the class that is added because no class matches everything";
@@ -207,7 +207,7 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
     });
 }
 
-/// `{ name: default }`, decoded: every default in its one place.
+/// Returns `{ name: default }` decoded, so that every default is written in one place only.
 fn assumed_class(cx: &mut Context) -> Class {
     use weirgate_spanned_yaml::decode::Decode;
     use weirgate_spanned_yaml::tree::{Entry, Node, Value};
@@ -219,11 +219,11 @@ fn assumed_class(cx: &mut Context) -> Class {
 }
 
 fn index(length: usize) -> u32 {
-    // Files are bounded to 16 MiB, so there are fewer classes than bytes.
+    // Files are limited to 16 MiB, so there are fewer classes than bytes.
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// The index of the class's upstream.
+/// Returns the index of the class's upstream.
 fn pool(class: &Class, mark: Mark, pools: &Pools, cx: &mut Context) -> usize {
     let known = || pools.index.keys().map(String::as_str);
     match class.upstream.get() {
@@ -299,7 +299,7 @@ fn queue(queue: &Queue, cx: &mut Context) -> engine::QueueBounds {
 }
 
 fn retry(switch: &Switch<Retry>, cx: &mut Context) -> engine::RetryBudget {
-    /// A retry that fails five times will fail again.
+    /// A request that failed five retries will fail again.
     const MOST: u32 = 5;
     let Switch::On(retry) = switch else {
         return engine::RetryBudget { ratio: 0.0, min_per_second: 0.0, max_retries: 0 };
@@ -334,7 +334,7 @@ fn reply(status: u32, body: (&str, Mark), content_type: (&str, Mark), cx: &mut C
     ShedReply { status, content_type: content_type.0.to_owned(), body: body.0.to_owned() }
 }
 
-/// The pool that answers what the class turns away.
+/// Returns the pool that serves requests that the class turns away.
 fn fallback(class: &Class, pools: &Pools, cx: &mut Context) -> Option<usize> {
     let file = class.fallback.get()?;
     if !file.upstream.given && !file.body.given {
@@ -349,7 +349,7 @@ fn fallback(class: &Class, pools: &Pools, cx: &mut Context) -> Option<usize> {
     pool
 }
 
-/// The answer to what is turned away for good.
+/// Returns the reply to requests that are turned away and not served elsewhere.
 fn answer(class: &Class, cx: &mut Context) -> ShedReply {
     let Some(fallback) = class.fallback.get().filter(|fallback| fallback.body.given) else {
         return shed(class.shed.get(), cx);
@@ -367,7 +367,7 @@ fn answer(class: &Class, cx: &mut Context) -> ShedReply {
     reply(status, (&body, fallback.body.mark), (&fallback.content_type.get().0, fallback.content_type.mark), cx)
 }
 
-/// A limit that lies within `total`; a default that does not is shortened.
+/// Returns a timeout that must not exceed `total`. A longer default is shortened.
 fn within_total(field: &Defaulted<weirgate_spanned_yaml::unit::Span>, total: Duration, cx: &mut Context) -> Duration {
     let span = field.get().0;
     if field.given && span > total {
@@ -387,7 +387,7 @@ fn timeouts(file: &NodeTimeouts, cx: &mut Context) -> site::NodeTimeouts {
     }
 }
 
-/// The key, if the class is a template.
+/// Returns the key, if the class is a template.
 fn template_key(class: &Class, cx: &mut Context) -> Option<Key> {
     let per = class.per.get()?;
     match (per.header.get(), per.cookie.get()) {
@@ -402,7 +402,7 @@ fn template_key(class: &Class, cx: &mut Context) -> Option<Key> {
     }
 }
 
-/// Its part of resources; only ratios matter.
+/// Returns the class's weight for resources. Only ratios matter.
 fn weight(class: &Class, cx: &mut Context) -> f64 {
     let Amount(weight) = *class.weight.get();
     if !(1e-3..=1e6).contains(&weight) {
@@ -413,7 +413,7 @@ fn weight(class: &Class, cx: &mut Context) -> f64 {
     weight
 }
 
-/// What a request is worth; only ratios matter.
+/// Returns the utility of a request. Only ratios matter.
 fn utility(class: &Class, cx: &mut Context) -> f64 {
     let Amount(utility) = *class.utility.get();
     if !(utility > 0.0 && utility <= 1e6) {
@@ -433,7 +433,7 @@ fn max_live(field: &Optional<Count>, cx: &mut Context) -> u32 {
     live
 }
 
-/// Warns about promises that the discipline does not keep, and identities that clients choose.
+/// Warns about guarantees that the discipline does not keep, and about identities that clients choose.
 pub(super) fn warn(file: &PolicyFile, all: &Classes, discipline: &engine::Discipline, cx: &mut Context) {
     let weighs = matches!(discipline.precedence, engine::Precedence::WeightedFair | engine::Precedence::Tokens(_));
     let window = matches!(discipline.load_control, engine::LoadControl::WindowLinear { .. });

@@ -117,9 +117,9 @@ fn aimd(figures: &Aimd, mark: Mark, cx: &mut Context) -> engine::LoadControl {
     engine::LoadControl::Aimd(engine::Aimd { back_off, timeout, first, least, most })
 }
 
-/// Load control by what is left of the nodes' resources.
+/// Load control by the availability of the nodes' resources.
 fn availability(horizon: &Defaulted<Span>, only: Option<ResourceWord>, cx: &mut Context) -> engine::LoadControl {
-    /// Below, a single request is more than all; beyond, nothing is held back.
+    /// Below the lower bound a single request exceeds it, and above the upper bound nothing is held back.
     const HORIZON: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3600));
     let span = horizon.get().0;
     if !(HORIZON.0..=HORIZON.1).contains(&span) {
@@ -133,7 +133,7 @@ fn availability(horizon: &Defaulted<Span>, only: Option<ResourceWord>, cx: &mut 
     engine::LoadControl::ResourceAvailability(engine::Availability { horizon: span, only })
 }
 
-/// A figure that must lie between two bounds.
+/// Returns a number that must lie between two bounds.
 fn within(field: &Defaulted<Amount>, least: f64, most: f64, cx: &mut Context) -> f64 {
     let Amount(figure) = *field.get();
     if !(least..=most).contains(&figure) {
@@ -190,7 +190,7 @@ fn stale(estimate: StaleEstimate) -> engine::StaleEstimate {
 
 type Figure<'a> = &'a Defaulted<Count>;
 
-/// A linear window: delta, first, least, most.
+/// A linear window. The tuple is delta, first, smallest and largest window.
 fn linear(
     (delta, first, least, most): (Figure<'_>, Figure<'_>, Figure<'_>, Figure<'_>),
     grow: GrowWhen,
@@ -206,7 +206,7 @@ fn linear(
     engine::LoadControl::WindowLinear { delta, first, least, most, grow }
 }
 
-/// First, least and most windows, which must be in order.
+/// Returns the first, smallest and largest window, which must be in order.
 fn in_order(
     (first, least, most): (Figure<'_>, Figure<'_>, Figure<'_>),
     mark: Mark,

@@ -9,10 +9,10 @@ use super::web_switch;
 use crate::file::{Discipline, Dispatch, Lard, Upstream};
 use crate::site::TargetOf;
 
-/// More requests inside one node than any serves.
+/// More requests in flight than any single node serves.
 const MOST_INSIDE: f64 = 1e6;
 
-/// How an upstream's requests are spread: its own word, or else the discipline's.
+/// Returns the dispatch method of an upstream: its own, or else the discipline's.
 pub(super) fn dispatch(upstream: &Upstream, discipline: &Discipline, cx: &mut Context) -> engine::Dispatch {
     let own = &upstream.dispatch;
     match (own.get(), discipline) {
@@ -65,7 +65,7 @@ fn lard(form: &Lard, cx: &mut Context) -> engine::Lard {
     engine::Lard { idle, overload, miss_cost, targets }
 }
 
-/// What of a request an upstream's dispatch takes for its target.
+/// Returns the parts of a request that identify its document for the upstream's dispatch.
 pub(super) fn target(upstream: &Upstream) -> Option<TargetOf> {
     match upstream.dispatch.get() {
         Dispatch::Lard(form) if form.query.get().0 => Some(TargetOf::Query),

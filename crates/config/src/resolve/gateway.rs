@@ -1,4 +1,4 @@
-//! Listeners, admin listener, limits, log: what belongs to the process and not to a class.
+//! Listeners, admin listener, limits and log: everything that belongs to the process and not to a class.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ use weirgate_spanned_yaml::unit::{Bytes, Count, Text, number_text};
 use crate::file::{AdminPlace, NEEDED, PolicyFile};
 use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener};
 
-/// Most threads; more than any machine has cores is a typing error.
+/// Maximum number of threads. A number above the cores of any machine is a typing error.
 const MAX_THREADS: u32 = 1_024;
 
-/// Reports what a gateway cannot do without.
+/// Reports missing fields that every gateway needs.
 pub(super) fn needed(file: &PolicyFile, cx: &mut Context) {
-    // The mark of a field that is not there is its record's.
+    // A missing field has the mark of its record.
     let fields = [
         (file.listen.given, file.listen.mark),
         (file.upstreams.given, file.upstreams.mark),
@@ -31,7 +31,7 @@ pub(super) fn listeners(file: &PolicyFile, cx: &mut Context) -> Vec<Listener> {
     let mut listeners: Vec<Listener> = Vec::new();
     for listen in file.listen.get().map_or(&[][..], |l| &l.0) {
         let listener = Listener { address: listen.value.0 };
-        // Port 0 is a port of the kernel's choice, a new one each time.
+        // Port 0 lets the kernel choose a port, a new one each time.
         if listener.address.port() != 0 && listeners.contains(&listener) {
             let what = format!("`{}` is listed twice", listener.address);
             cx.fail(listen.mark, Complaint::new(what, "keep one of them"));
@@ -80,7 +80,7 @@ pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], env_token: bool, 
     Some(Admin { address, token_file, hosts: hosts(&form.hosts, cx) })
 }
 
-/// Names that `Host` may have.
+/// Returns the accepted values of `Host`.
 pub(super) fn hosts(field: &Optional<OneOrMany<Text>>, cx: &mut Context) -> Vec<String> {
     let mut hosts = Vec::new();
     for host in field.get().map_or(&[][..], |h| &h.0) {
@@ -97,7 +97,7 @@ pub(super) fn hosts(field: &Optional<OneOrMany<Text>>, cx: &mut Context) -> Vec<
 
 pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
     let limits = file.limits.get();
-    // A head is held in one piece, so its bound is one of memory per connection.
+    // A head is kept in one piece, so its limit is a limit of memory per connection.
     let head_bytes = bytes(&limits.head_bytes, "a request head", 1 << 10, 1 << 20, cx);
     let buffer_per_request = bytes(&limits.buffer_per_request, "the buffer of one request", 0, 1 << 30, cx);
     let buffer_total = bytes(&limits.buffer_total, "the buffer of all requests", 0, 1 << 40, cx);
@@ -122,7 +122,7 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
     }
 }
 
-/// A size that must lie between two bounds.
+/// Returns a size that must lie between two bounds.
 fn bytes(field: &Defaulted<Bytes>, name: &str, least: u64, most: u64, cx: &mut Context) -> usize {
     let Bytes(bytes) = *field.get();
     if !(least..=most).contains(&bytes) {
@@ -133,7 +133,7 @@ fn bytes(field: &Defaulted<Bytes>, name: &str, least: u64, most: u64, cx: &mut C
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// A count that must not exceed a bound.
+/// Returns a count that must not exceed a bound.
 pub(super) fn count(field: &Defaulted<Count>, most: u32, cx: &mut Context) -> u32 {
     let Count(count) = *field.get();
     if count > most {
@@ -142,7 +142,7 @@ pub(super) fn count(field: &Defaulted<Count>, most: u32, cx: &mut Context) -> u3
     count
 }
 
-/// `64KiB`, as it is written in the file.
+/// Formats a size as it is written in the file, such as `64KiB`.
 fn size_text(bytes: u64) -> String {
     let (factor, unit) = match bytes {
         b if b >= 1 << 30 => (1u64 << 30, "GiB"),

@@ -1,9 +1,8 @@
 //! From the typed file to the [`Site`] that the gateway runs.
 //!
-//! Here names are bound, patterns compiled and everything checked that needs more than one field. A part
-//! that the decoder found wrong is passed over in silence: its error is known. What is wrong here is
-//! reported with the place of the field that is to be changed. The result is used only if nothing at
-//! all was reported.
+//! Here names are bound, patterns are compiled, and everything is checked that needs more than one field. A
+//! part that the decoder found invalid is skipped, because its error is already reported. Errors found here
+//! are reported at the field that you have to change. The result is used only if nothing was reported at all.
 
 mod class;
 mod discipline;
@@ -27,16 +26,16 @@ use weirgate_spanned_yaml::errors::Complaint;
 use crate::file::PolicyFile;
 use crate::site::Site;
 
-/// The site, and where its classes and templates stand in the file.
+/// The site, and the places of its classes and templates in the file.
 #[derive(Debug)]
 pub struct Resolved {
     /// The policy as the gateway runs it.
     pub site: Site,
-    /// Per class of the policy; `None` for the default class that the file does not have.
+    /// Place of each class of the policy. `None` for the default class, which the file does not contain.
     pub class_marks: Vec<Option<Mark>>,
 }
 
-/// Binds and checks everything. `None` if anything is wrong, now or before.
+/// Binds and checks everything. Returns `None` if anything is invalid, here or in an earlier step.
 pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> Option<Resolved> {
     let has_gateway = file.has_gateway();
     if has_gateway {
@@ -76,7 +75,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
         estimated: page_table.as_ref().is_some_and(|table| table.learned),
     };
     if has_gateway && let Err(error) = policy.validate() {
-        // The checks above say the same with a place; this one is the engine's own last word.
+        // The checks above find the same errors with a place. This is the engine's own final check.
         cx.complain(Complaint::new(error.to_string(), "change the policy accordingly"));
         return None;
     }

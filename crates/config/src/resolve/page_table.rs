@@ -1,4 +1,4 @@
-//! The page table: routes of the file and of the policy become one table.
+//! The page table: combines the routes of the file and of the policy.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use weirgate_wire::RESOURCE_NAMES;
 use crate::file::{CapacityForm, Class, Cost, PageTable as Form, PageTableFile, PolicyFile, RouteForm, RouteText};
 use crate::site::{PageTable, Route};
 
-/// More routes than a site has whose pages are folded into patterns, and few enough to be looked at.
+/// Maximum number of routes. A site with its pages folded into patterns has fewer, and this few can be searched.
 const MOST_ROUTES: usize = 4096;
 
-/// A hundredth of everything: about a hundred requests inside a node of which nothing is known.
+/// A hundredth of every resource, which admits about a hundred requests of unknown cost at a node.
 pub(super) const UNKNOWN: engine::Demand = engine::Demand([10_000_000, 10_000_000, 10_000_000, 0]);
 
-/// The version of a page table's file that is read here.
+/// The version of the page table format that is read here.
 const VERSION: u32 = 1;
 
-/// What a request of the class takes whose route is in no table.
+/// Returns the cost of the class's requests that have no route in a table.
 pub(super) fn unknown(class: &Class) -> engine::Demand {
     class.cost.get().map_or(UNKNOWN, |cost| demand([*cost.cpu.get(), *cost.disk.get(), *cost.bandwidth.get()]))
 }
@@ -29,12 +29,12 @@ fn demand(costs: [Cost; 3]) -> engine::Demand {
     engine::Demand::of_shares(&costs.map(|cost| cost.0))
 }
 
-/// The names of the resources, if there is a table.
+/// Returns the names of the resources, if there is a table.
 pub(super) fn resources(table: Option<&PageTable>) -> Vec<String> {
     table.map_or_else(Vec::new, |_| RESOURCE_NAMES.map(str::to_owned).to_vec())
 }
 
-/// Complains of a dispatch where the discipline chooses the node itself.
+/// Complains about a dispatch method if the discipline chooses the node itself.
 pub(super) fn check_dispatch(file: &PolicyFile, discipline: &engine::Discipline, cx: &mut Context) {
     if !matches!(discipline.load_control, engine::LoadControl::ResourceAvailability(_)) {
         return;
@@ -47,7 +47,7 @@ pub(super) fn check_dispatch(file: &PolicyFile, discipline: &engine::Discipline,
     }
 }
 
-/// The table, if there is one; complains of a discipline that needs one.
+/// Returns the table, if there is one, and complains if a discipline needs one that is missing.
 pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx: &mut Context) -> Option<PageTable> {
     let Some(form) = file.page_table.get() else {
         if matches!(discipline.load_control, engine::LoadControl::ResourceAvailability(_)) && !file.page_table.bad {
@@ -78,7 +78,7 @@ pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx:
     Some(table)
 }
 
-/// A table as a file has it.
+/// Returns the table that a file contains.
 pub(crate) fn file_of(file: &PageTableFile, cx: &mut Context) -> PageTable {
     if let Some(version) = file.version.get().filter(|version| version.0 != VERSION) {
         let what = format!("this page table has version {}", version.0);
@@ -97,7 +97,7 @@ pub(crate) fn file_of(file: &PageTableFile, cx: &mut Context) -> PageTable {
     PageTable { learned: false, capacity: capacity(&file.capacity), routes, probed, server }
 }
 
-/// Not too many of them.
+/// Checks the number of routes.
 fn bounded(routes: BTreeMap<String, Route>, mark: Mark, cx: &mut Context) -> Vec<Route> {
     if routes.len() > MOST_ROUTES {
         let what = format!("there are {} routes", routes.len());
@@ -107,7 +107,7 @@ fn bounded(routes: BTreeMap<String, Route>, mark: Mark, cx: &mut Context) -> Vec
     routes.into_values().collect()
 }
 
-/// Adds routes; later ones replace earlier ones.
+/// Adds routes. Later ones replace earlier ones.
 fn add(named: &Named<RouteText, RouteForm>, routes: &mut BTreeMap<String, Route>, cx: &mut Context) {
     for item in &named.items {
         let Some(form) = item.value.get() else { continue };

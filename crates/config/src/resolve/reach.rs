@@ -1,11 +1,11 @@
-//! Can a class ever be reached, or does an earlier one take everything that it matches?
+//! Detection of unreachable classes, with an earlier class that takes every request they match.
 //!
-//! The comparison is sound and not complete: what it says is unreachable is so, and it may miss cases
-//! that need arithmetic over several conditions. That is the right side to err on for an error.
+//! The comparison is sound but not complete: a class reported as unreachable is unreachable, but cases that need
+//! reasoning over several conditions may be missed. An error message must not be wrong, so this is the safe side.
 
 use crate::site::{HostPattern, Match, PathPattern, ValuePattern};
 
-/// Does every request that satisfies `narrow` satisfy `wide`?
+/// Whether every request that satisfies `narrow` also satisfies `wide`.
 pub(super) fn implies(narrow: &Match, wide: &Match) -> bool {
     match (narrow, wide) {
         (_, Match::Any) => true,
@@ -43,7 +43,7 @@ fn leaf_implies(narrow: &Match, wide: &Match) -> bool {
     }
 }
 
-/// Is `path` the prefix itself or below it?
+/// Whether `path` is `prefix` itself or below it.
 fn below(path: &str, prefix: &str) -> bool {
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,4 +1,4 @@
-//! Cluster Reserves: nodes, classes, and whether the promises can be kept at all.
+//! Cluster Reserves: nodes, classes, and whether the guaranteed shares are feasible.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,18 @@ use crate::file::{AdminPlace, PolicyFile, ReserveClassForm, ReserveNodeForm, Res
 use crate::site::{Admin, AdminAddress, Listener, Reserves};
 use weirgate_reserves::{Cluster, ClusterClass, ClusterNode};
 
-/// Most nodes: one manager solves for so many within seconds (design: 1000 × 50), and the paper has up to 32.
+/// Maximum number of nodes. One manager solves for this many within seconds (design: 1000 × 50), and the
+/// paper has up to 32.
 const MAX_NODES: usize = 1_000;
 
-/// Most classes: each has at least 1 % of each node, so more would not fit one.
+/// Maximum number of classes. Each has at least 1 % of each of its nodes, so more would not fit on one node.
 const MAX_CLASSES: usize = 100;
 
-/// Least and most time between two periodic runs. Use is measured over a quarter of a second, so nothing new is known
-/// earlier; after an hour nobody waits for the next.
+/// Shortest and longest time between two periodic runs. Use is measured over a quarter of a second, so there
+/// is nothing new earlier, and a period of more than an hour is of no use.
 const EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(3_600));
 
-/// By how much a sum of percentages may exceed 100: what binary fractions of ten shares of 10 % may add up to.
+/// Tolerance for a sum of percentages above 100, which covers the rounding error of ten shares of 10 %.
 const ROUNDING: f64 = 1e-9;
 
 pub(super) fn reserves(
@@ -161,7 +162,7 @@ fn classes(form: &Form, nodes: &[ClusterNode], cx: &mut Context) -> Vec<ClusterC
     classes
 }
 
-/// The nodes that a class names; `None` is all of them.
+/// Returns the nodes that a class names. `None` means all of them.
 fn placed(class: &ReserveClassForm, unsure: bool, nodes: &[ClusterNode], cx: &mut Context) -> Option<Vec<usize>> {
     let named = class.nodes.get()?;
     let mut on = Vec::with_capacity(named.0.len());
@@ -181,7 +182,7 @@ fn placed(class: &ReserveClassForm, unsure: bool, nodes: &[ClusterNode], cx: &mu
     Some(on)
 }
 
-/// Whether a node has both.
+/// Whether some node has both classes.
 fn together(a: &ClusterClass, b: &ClusterClass) -> bool {
     match (&a.nodes, &b.nodes) {
         (Some(a), Some(b)) => a.iter().any(|node| b.contains(node)),
@@ -189,7 +190,7 @@ fn together(a: &ClusterClass, b: &ClusterClass) -> bool {
     }
 }
 
-/// Whether one's cgroup is the other's or inside it, as far as paths without `*` tell.
+/// Whether one cgroup is the other or inside it, as far as paths without `*` tell.
 fn within(a: &ClusterClass, b: &ClusterClass) -> bool {
     a.cgroup.split('/').zip(b.cgroup.split('/')).all(|(a, b)| a == b)
 }
@@ -216,7 +217,7 @@ fn page(form: &Form, listen: std::net::SocketAddr, env_token: bool, cx: &mut Con
     Some(Admin { address, token_file, hosts: hosts(&form.admin_hosts, cx) })
 }
 
-/// The file of a token.
+/// Returns the path of a token's file.
 fn token_file(field: &Optional<Text>, cx: &mut Context) -> Option<PathBuf> {
     let path = Path::new(&field.get()?.0);
     if path.as_os_str().is_empty() {

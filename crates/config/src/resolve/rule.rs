@@ -1,7 +1,7 @@
-//! Conditions of the file as conditions of the gateway, patterns compiled.
+//! Conversion of the file's conditions to the gateway's, with patterns compiled.
 //!
-//! Regular expressions run in linear time (finite automata, no backreferences) whatever the input, and
-//! are bounded in size when they are compiled, so that no rule can stall a thread.
+//! Regular expressions run in linear time (finite automata, no backreferences) for any input, and their
+//! compiled size is limited, so that no rule can stall a thread.
 
 use regex_automata::meta;
 use regex_automata::nfa::thompson::WhichCaptures;
@@ -15,13 +15,13 @@ use crate::site::{Match, PathPattern, Pattern, ValuePattern};
 /// Largest compiled automaton of one pattern.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// What one thread may keep of a pattern's lazily built automaton.
+/// Memory that one thread may keep for a pattern's lazily built automaton.
 const PATTERN_CACHE_BYTES: usize = 256 << 10;
 
-/// Deepest nesting of a pattern: its parser recurses.
+/// Maximum nesting of a pattern, because its parser is recursive.
 const PATTERN_DEPTH: u32 = 64;
 
-/// Most patterns of a policy: together with the bounds above, the most memory that patterns can take.
+/// Maximum number of patterns in a policy. With the limits above it bounds the memory of all patterns.
 const MAX_PATTERNS: usize = 1_000;
 
 /// Compiles conditions and counts their patterns.
@@ -36,7 +36,7 @@ impl Compiler {
         Compiler { patterns: 0, ports }
     }
 
-    /// The condition that `file`, which stands at `mark`, describes.
+    /// Returns the condition described by `file`, which is at `mark`.
     pub(super) fn condition(&mut self, file: &file::Match, mark: Mark, bad: bool, cx: &mut Context) -> Match {
         let mut all = Vec::new();
         all.extend(each(file.host.get(), |host| Match::Host(host.value.0.clone())));
@@ -102,7 +102,7 @@ impl Compiler {
         parts.iter().map(|part| self.condition(&part.value, part.mark, part.bad, cx)).collect()
     }
 
-    /// Adds what a header, cookie or query condition says.
+    /// Adds the conditions on a header, cookie or query parameter.
     fn values<K>(
         &mut self,
         values: &Values<K>,
@@ -154,7 +154,7 @@ impl Compiler {
             return None;
         }
         let PatternText(text) = text;
-        // Alone first: `a)|(b` must not become sound by the brackets around it.
+        // Compiled without the group first: `a)|(b` must not become valid through the brackets added around it.
         match compile(text).and_then(|_| compile(&format!(r"\A(?:{text})\z"))) {
             Ok(regex) => Some(Pattern { text: text.clone(), regex }),
             Err(complaint) => {
@@ -165,7 +165,7 @@ impl Compiler {
     }
 }
 
-/// A field with one value or several of which one must hold.
+/// Condition of a field with one value, or with several of which one must hold.
 fn each<T>(values: Option<&OneOrMany<T>>, mut f: impl FnMut(&At<T>) -> Match) -> Option<Match> {
     match values?.0.as_slice() {
         [] => None,
@@ -174,7 +174,7 @@ fn each<T>(values: Option<&OneOrMany<T>>, mut f: impl FnMut(&At<T>) -> Match) ->
     }
 }
 
-/// At least one of `parts`.
+/// Condition that at least one of `parts` holds.
 fn either(parts: Vec<Match>) -> Match {
     if parts.iter().any(|part| matches!(part, Match::Any)) { Match::Any } else { Match::Either(parts) }
 }
@@ -191,7 +191,7 @@ fn compile(text: &str) -> Result<meta::Regex, Complaint> {
             return Complaint::new("this pattern compiles to more than 1 MiB", "repeat less, or use several rules");
         }
         let reason = match error.syntax_error() {
-            // The library draws a picture over several lines and ends it with the reason.
+            // The library's message is a drawing of several lines that ends with the reason.
             Some(syntax) => {
                 syntax.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
             }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn patterns_cover_the_whole_text_and_no_input_is_slow() {
         let regex = compile(r"\A(?:(a+)+|b)\z").unwrap();
-        // Exponential for a backtracking matcher, linear here: this returns at all.
+        // Exponential for a backtracking matcher, linear here. The test passes if this returns in reasonable time.
         assert!(!regex.is_match(&format!("{}!", "a".repeat(8 << 10))));
         assert!(regex.is_match("b") && regex.is_match("aaa") && !regex.is_match("ba"));
         assert!(compile(r"(?i)gold").unwrap().is_match("GOLD"));

@@ -1,4 +1,4 @@
-//! Tags: the table, and which class's requests begin with which.
+//! Priorities (`tags`): the table, and the initial priority of each class's requests.
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Context, Defaulted, Mark, Optional};
@@ -7,7 +7,7 @@ use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share, number_text};
 
 use crate::file::{Class, HandleForm, Scheduling, Seda, TagForm};
 
-/// SEDA with its figures.
+/// SEDA with its parameters.
 pub(super) fn seda(file: &Seda, cx: &mut Context) -> engine::Discipline {
     engine::Discipline {
         tags: table(&file.tags, cx),
@@ -21,9 +21,9 @@ pub(super) fn seda(file: &Seda, cx: &mut Context) -> engine::Discipline {
     }
 }
 
-/// Requests inside a node per CPU.
+/// Slots per CPU: the requests in flight at a node per CPU.
 pub(super) fn slots(field: &Defaulted<Amount>, cx: &mut Context) -> engine::LoadControl {
-    /// More is no bound.
+    /// A larger number would not limit anything.
     const MOST: f64 = 10_000.0;
     let Amount(per_cpu) = *field.get();
     if !(per_cpu > 0.0 && per_cpu <= MOST) {
@@ -34,7 +34,7 @@ pub(super) fn slots(field: &Defaulted<Amount>, cx: &mut Context) -> engine::Load
     engine::LoadControl::Slots { per_cpu }
 }
 
-/// The table of tags; the paper's if there is none.
+/// Returns the table of priorities, or the paper's if there is none.
 pub(super) fn table(field: &Optional<Vec<At<TagForm>>>, cx: &mut Context) -> Vec<engine::Tag> {
     let Some(list) = field.get() else { return engine::Tag::seda() };
     if list.is_empty() && !field.bad {
@@ -81,8 +81,8 @@ pub(super) fn table(field: &Optional<Vec<At<TagForm>>>, cx: &mut Context) -> Vec
     if tags.is_empty() { engine::Tag::seda() } else { tags }
 }
 
-/// The first tag of a class's requests: what it says, or the last tag of the table for a class that is promised
-/// something and the first one for best effort.
+/// Returns the initial priority of a class's requests: the one it names, or else the highest (the table's
+/// last) for a class with a guarantee and the lowest for best effort.
 pub(super) fn tag(class: &Class, discipline: &engine::Discipline, cx: &mut Context) -> u32 {
     let last = discipline.tags.len().saturating_sub(1);
     let code = match class.tag.get() {
@@ -90,7 +90,7 @@ pub(super) fn tag(class: &Class, discipline: &engine::Discipline, cx: &mut Conte
             let names: Vec<&str> = discipline.tags.iter().map(|tag| tag.name.as_str()).collect();
             named(name, &names, class.tag.mark, cx).unwrap_or(0)
         }
-        // Another discipline is tried on a policy that has tags: they say nothing then.
+        // Another discipline is tried on a policy that names priorities, which then have no meaning.
         Some(_) => 0,
         None if class.guarantee.given => last,
         None => 0,
@@ -98,7 +98,7 @@ pub(super) fn tag(class: &Class, discipline: &engine::Discipline, cx: &mut Conte
     u32::try_from(code).unwrap_or(0)
 }
 
-/// The index of a tag.
+/// Returns the index of a priority.
 fn named(Name(name): &Name, names: &[&str], mark: Mark, cx: &mut Context) -> Option<usize> {
     let found = names.iter().position(|known| known == name);
     if found.is_none() {

@@ -18,35 +18,35 @@ use crate::file::{
 };
 use crate::site::{self, NodeSite, PoolSite};
 
-/// Largest ratio of two weights that makes sense; past it a node gets nothing.
+/// Largest sensible ratio of two weights. Beyond it a node gets no requests.
 const MAX_WEIGHT: f64 = 1e6;
 
-/// How often nodes are asked where a page table is learned, unless the policy says. Each question is one window:
-/// shorter ones are blurred by the kernel's counters, which advance in steps of 10 ms, and longer ones learn as much
-/// later.
+/// Default time between two queries of a node if a page table is learned. Each query ends one measurement
+/// window. Shorter windows are blurred by the kernel's counters, which advance in steps of 10 ms, and longer
+/// ones delay learning.
 const LEARNED_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest time between two questions where a page table is learned: windows of more than 10 s are left out, and
+/// Longest time between two queries if a page table is learned. Windows of more than 10 s are ignored, and
 /// one answer may be missed.
 const LEARNED_MOST: Duration = Duration::from_secs(5);
 
-/// Every upstream.
+/// All upstreams.
 #[derive(Default)]
 pub(super) struct Pools {
     pub(super) pools: Vec<engine::Pool>,
     pub(super) nodes: Vec<engine::Node>,
     pub(super) pool_sites: Vec<PoolSite>,
     pub(super) node_sites: Vec<NodeSite>,
-    /// Index by name.
+    /// Index of each upstream by name.
     pub(super) index: BTreeMap<String, usize>,
-    /// All names of upstreams could be read, so an unknown name is really unknown.
+    /// Whether all names of upstreams could be read, so that an unknown name really is unknown.
     pub(super) complete: bool,
 }
 
-/// What is known of a machine's capacity, and where it is said.
+/// Known capacities of machines, with the place in the file.
 type Machines = BTreeMap<String, (f64, Mark)>;
 
-/// The agents that are learned from, by address, each with the machine of the first node that it reports for.
+/// The agents that costs are learned from, by address, each with the machine of the first node that it reports for.
 type Agents = BTreeMap<String, String>;
 
 pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
@@ -77,7 +77,7 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
                 Switch::On(form) => Some(collector(form, learned, cx)),
             },
             target: dispatch::target(upstream),
-            // Per node and thread: more would be descriptors for nothing.
+            // Per node and thread. More would only waste file descriptors.
             idle_connections: count(&upstream.idle_connections, 65_536, cx) as usize,
             idle_timeout: upstream.idle_timeout.get().0,
         });
@@ -93,8 +93,8 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
     all
 }
 
-/// Warns of an agent that would be taken for that of several machines: requests for all of them are in what it counts,
-/// and each would learn it as its own.
+/// Warns about an agent that would be used for several machines. Its counts include the requests to all of
+/// them, and each machine would learn the total as its own.
 fn same_agents(upstream: &Upstream, pool: usize, all: &Pools, agents: &mut Agents, cx: &mut Context) {
     let Some(collector) = &all.pool_sites[pool].collector else { return };
     let members = all.nodes.iter().zip(&all.node_sites).filter(|(node, _)| node.pool == pool);
@@ -108,7 +108,7 @@ fn same_agents(upstream: &Upstream, pool: usize, all: &Pools, agents: &mut Agent
     }
 }
 
-/// Where an upstream's nodes all have a capacity and none a weight, the capacities are the weights.
+/// If all nodes of an upstream have a capacity and none has a weight, uses the capacities as weights.
 fn weigh(file: &PolicyFile, all: &mut Pools) {
     let upstreams = file.upstreams.get().map_or(&[][..], |u| &u.items);
     for (pool, upstream) in upstreams.iter().filter_map(|item| item.value.get()).enumerate() {
@@ -171,7 +171,7 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
     }
 }
 
-/// A node's capacity, if it agrees with what is said of its machine elsewhere.
+/// Returns a node's capacity, if it agrees with the capacity given for its machine elsewhere.
 fn node_capacity(field: &Optional<Amount>, machine: &str, machines: &mut Machines, cx: &mut Context) -> Option<f64> {
     let &Amount(capacity) = field.get()?;
     if capacity <= 0.0 {
@@ -219,7 +219,7 @@ fn health(check: &HealthCheck, cx: &mut Context) -> Option<site::HealthCheck> {
     Some(site::HealthCheck { path, host, interval, timeout, fall, rise })
 }
 
-/// The collector of an upstream that says nothing of one, where the page table is learned from what collectors say.
+/// Returns the default collector of an upstream that configures none but needs one to learn the page table.
 fn usual_collector(mark: Mark, cx: &mut Context) -> Option<site::Collector> {
     let nothing = Node::new(cx.place(mark), Value::Map(Vec::new()));
     let form = Collector::decode(&nothing, cx)?;
@@ -248,7 +248,8 @@ fn collector(form: &Collector, learned: bool, cx: &mut Context) -> site::Collect
     }
 }
 
-/// A time limit of what happens every `interval`, which is called `name`: a given one that exceeds it is wrong.
+/// Returns the timeout of an action that is repeated every `interval`. `name` names that interval in
+/// messages. A given timeout that exceeds it is an error.
 fn at_most(timeout: &Defaulted<Span>, interval: Duration, name: &str, what: &str, cx: &mut Context) -> Duration {
     let span = timeout.get().0;
     if span > interval && timeout.given {
@@ -259,7 +260,7 @@ fn at_most(timeout: &Defaulted<Span>, interval: Duration, name: &str, what: &str
     span.min(interval)
 }
 
-/// What a node is asked for.
+/// Checks the path that is requested from a node.
 fn path(path: &str, mark: Mark, example: &str, cx: &mut Context) -> String {
     if !path.starts_with('/') || !path.bytes().all(|b| b.is_ascii_graphic()) || path.contains('#') {
         let what = format!("{} is not a path", quoted(path));

@@ -1,4 +1,4 @@
-//! The web switch: defaults that follow from the classes, and whether the nodes can be divided.
+//! The web switch: defaults derived from the classes, and whether the nodes can be partitioned.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use super::class::Classes;
 use super::upstream::Pools;
 use crate::file::{Admit, Discipline, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes};
 
-/// Fewer arrivals than those of a second say nothing about a demand, and nobody waits for more than an hour.
+/// Shortest and longest period. The arrivals of less than a second say nothing about the demand, and a period
+/// of more than an hour is of no use.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
 
 pub(super) fn check_busy(busy: &Defaulted<Share>, cx: &mut Context) {
@@ -29,7 +30,7 @@ pub(super) fn check_period(every: &Defaulted<Span>, cx: &mut Context) {
     }
 }
 
-/// Relative sizes; a set without one has 0 for now.
+/// Returns the relative sizes. A set without a size has 0 for now.
 pub(super) fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
     let fields = [&form.top_static, &form.top_dynamic, &form.normal_static, &form.normal_dynamic];
     let given = fields.iter().any(|field| field.given);
@@ -45,7 +46,7 @@ pub(super) fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
     given.then_some(sizes)
 }
 
-/// The figures of a discipline of the web switch.
+/// Parameters of a web switch discipline.
 struct Figures<'a> {
     threshold: &'a Optional<Amount>,
     omega: &'a Optional<Amount>,
@@ -67,12 +68,12 @@ impl<'a> From<&'a DynamicPart> for Figures<'a> {
     }
 }
 
-/// A discipline of the web switch whose figures wait for the classes.
+/// Returns a discipline of the web switch that gets its parameters once the classes are known.
 pub(super) fn named(name: &str) -> engine::Discipline {
     engine::Discipline::web_switch(name, engine::ServerLoad::derived(&[]))
 }
 
-/// Gives the discipline its figures, if it refuses by load.
+/// Sets the discipline's parameters, if it refuses by load.
 pub(super) fn figures(file: &PolicyFile, classes: &Classes, discipline: &mut engine::Discipline, cx: &mut Context) {
     let mark = file.discipline.mark;
     let (form, mark): (Figures<'_>, Mark) = match file.discipline.get() {
@@ -90,7 +91,7 @@ pub(super) fn figures(file: &PolicyFile, classes: &Classes, discipline: &mut eng
     discipline.admit = engine::Admit::ServerLoad(server_load(form, classes, mark, cx));
 }
 
-/// Refusal by load, with what is not given derived from the classes.
+/// Refusal by load, with missing parameters derived from the classes.
 fn server_load(form: Figures<'_>, classes: &Classes, mark: Mark, cx: &mut Context) -> engine::ServerLoad {
     let services: Vec<&engine::Class> =
         classes.classes.iter().chain(classes.templates.iter().map(|template| &template.class)).collect();
@@ -127,7 +128,7 @@ fn server_load(form: Figures<'_>, classes: &Classes, mark: Mark, cx: &mut Contex
     engine::ServerLoad { threshold: threshold.unwrap_or(derived.threshold), omega, source }
 }
 
-/// Can every upstream be divided as it says?
+/// Checks that every upstream can be partitioned as configured.
 pub(super) fn check(
     file: &PolicyFile,
     pools: &Pools,
@@ -168,7 +169,7 @@ pub(super) fn check(
     }
 }
 
-/// Sizes for the engine: sets that no class belongs to have any.
+/// Completes the sizes for the engine: sets without a class may have any size.
 pub(super) fn complete(pools: &mut [engine::Pool]) {
     for pool in pools {
         if let engine::Dispatch::PartitionStatic { sizes: Some(sizes) }

@@ -79,7 +79,7 @@ fn machines_are_counted_once() {
     assert!(report.to_string().contains("pool web + api has 1 left of 4"), "{report}");
 }
 
-/// A policy whose requests take what a table says; nodes have two slots each, which would be far too few.
+/// Loads a policy with request costs from a page table. Nodes have two slots each, which would be far too few.
 fn priced(discipline: &str, routes: &str, rates: [u32; 2]) -> (Feasibility, Vec<String>) {
     let text = format!(
         "listen: 127.0.0.1:80\ndiscipline: {discipline}\npage_table: {routes}\nupstreams:\n  web: {{ nodes: [{{ address: \
@@ -91,14 +91,14 @@ fn priced(discipline: &str, routes: &str, rates: [u32; 2]) -> (Feasibility, Vec<
     (feasibility(&loaded.site), loaded.warning_lines("t"))
 }
 
-/// What takes the processor, the disk and both.
+/// Routes that use the CPU, the disk, and both.
 const ROUTES: &str =
     "{ routes: { /math: { cpu: 4%, disk: 1% }, /album: { cpu: 1%, disk: 4% }, /both: { cpu: 4%, disk: 4% } } }";
 
 #[test]
 fn with_a_page_table_resources_count_and_slots_do_not() {
-    // Two nodes do 50/s of any route. Of the processor alone 200/s of what takes least might fit, but no route takes
-    // less than 5 % of both together, of which there are four.
+    // Two nodes serve 50/s of any route. The CPU alone would allow 200/s of the cheapest route, but every
+    // route uses at least 5 % of CPU and disk together, and the two nodes have four such resources.
     for discipline in ["weirgate", "mqos", "sqos"] {
         let (fitting, warnings) = priced(discipline, ROUTES, [20, 30]);
         assert_eq!((fitting.fits(), warnings), (Some(true), Vec::new()), "{discipline}");

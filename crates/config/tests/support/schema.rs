@@ -23,7 +23,7 @@ pub fn read(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// A tree as a JSON tool would read it.
+/// Returns a tree as a JSON tool would read it.
 fn json(node: &Node) -> Json {
     match &node.value {
         Value::Null | Value::Wrong => Json::Null,
@@ -42,7 +42,7 @@ pub fn instance(text: &str) -> Json {
     json(&parse(text, FILE, SourceId::FILE, &mut problems).unwrap().root)
 }
 
-/// Whether `value` satisfies `schema`: the part of JSON Schema that ours uses, and nothing else.
+/// Whether `value` satisfies `schema`. Handles only the parts of JSON Schema that our schemas use.
 pub fn valid(schema: &Json, value: &Json, root: &Json) -> Result<(), String> {
     let object = schema.as_object().ok_or("a schema is an object")?;
     let fail = |what: &str| Err(format!("{value} is not {what}"));
@@ -156,7 +156,7 @@ pub fn valid(schema: &Json, value: &Json, root: &Json) -> Result<(), String> {
     Ok(())
 }
 
-/// Every name of a field in `schema`.
+/// Collects every field name in `schema`.
 pub fn names(schema: &Json, found: &mut BTreeSet<String>) {
     match schema {
         Json::Object(object) => {
@@ -169,3 +169,5 @@ pub fn names(schema: &Json, found: &mut BTreeSet<String>) {
         _ => {}
     }
 }
+// Records default to their own defaults, and the body of a reply is a sentence.
+// The policy has its own guide.

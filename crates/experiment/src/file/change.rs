@@ -1,4 +1,4 @@
-//! Figures that change over time: one figure, or a list of them with the instants from which they hold.
+//! Values that change over time: one value, or a list of values, each with the instant from which it holds.
 
 use std::borrow::Cow;
 
@@ -11,11 +11,11 @@ use weirgate_spanned_yaml::unit::{Amount, Frequency, Moment, Speed};
 
 use super::demand::Demand;
 
-/// A figure over time, in the order of the file; at least one step.
+/// A value over time as steps in the order of the file. There is at least one step.
 #[derive(Clone, Debug)]
 pub(crate) struct Changing<T>(pub(crate) Vec<At<Step<T>>>);
 
-/// From `at` on, after `over`, the figure is `figure`.
+/// One step: from `at` the value changes in a straight line for `over`, and then it is `figure`.
 #[derive(Clone, Debug)]
 pub(crate) struct Step<T> {
     pub(crate) at: Moment,
@@ -23,26 +23,26 @@ pub(crate) struct Step<T> {
     pub(crate) figure: T,
 }
 
-/// A figure that may change.
+/// A value that may change over time.
 pub(crate) trait Figure: Decode + JsonSchema {
-    /// The map in which it says from when on it holds.
+    /// The map that gives the value and its start time.
     type Map: Decode + JsonSchema;
-    /// Its field in that map.
+    /// Name of the value's field in that map.
     const FIELD: &'static str;
 
-    /// What the map says; `None` if it lacks the figure, which was reported.
+    /// Returns the step that the map describes, or `None` if the map lacks the value, which was reported.
     fn step(map: Self::Map) -> Option<Step<Self>>;
 }
 
-/// Declares the map of a figure.
+/// Declares the map of a value that may change.
 macro_rules! figure {
     ($(#[doc = $about:literal])+ $Map:ident { $(#[doc = $doc:literal])+ $field:ident: $Figure:ident }) => {
         record! {
             $(#[doc = $about])+
             pub(crate) struct $Map {
-                /// From when on, from the start of the run.
+                /// Start time, from the start of the run.
                 at: Defaulted<Moment> = "0s",
-                /// How long the change takes, in a straight line. A step by default.
+                /// Duration of the change, in a straight line. An immediate step by default.
                 over: Defaulted<Moment> = "0s",
                 $(#[doc = $doc])+
                 $field: Required<$Figure>,
@@ -71,7 +71,7 @@ figure! {
 figure! {
     /// A number of users from an instant on.
     UsersFrom {
-        /// How many.
+        /// Number of users.
         users: Amount
     }
 }
@@ -79,7 +79,7 @@ figure! {
 figure! {
     /// A demand from an instant on.
     DemandFrom {
-        /// What a request takes.
+        /// Cost of a request.
         demand: Demand
     }
 }
@@ -87,13 +87,13 @@ figure! {
 figure! {
     /// A speed from an instant on.
     SpeedFrom {
-        /// As a multiple of a nominal CPU.
+        /// Speed as a multiple of a nominal CPU.
         speed: Speed
     }
 }
 
 impl<T: Figure> Step<T> {
-    /// Either form: the figure alone, which holds from the start, or its map.
+    /// Decodes either form: the value alone, which holds from the start, or its map.
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         let own = |key: &str| key == "at" || key == "over" || key == T::FIELD;
         match &node.value {

@@ -1,4 +1,4 @@
-//! Whole numbers that are drawn: how many pages a client asks for, how many objects a page has.
+//! Random whole numbers, such as the pages that a client asks for or the objects of a page.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_spanned_yaml::decode::{Context, Decode, FromText as _, Optional, Required};
@@ -14,11 +14,11 @@ use crate::distribution::Counts;
 pub(crate) struct Numbers(pub(crate) Counts);
 
 record! {
-    /// A distribution of whole numbers: exactly one of the fields. A number alone is always the same.
+    /// A distribution of whole numbers: exactly one of the fields. A number alone is a constant.
     pub(crate) struct NumbersForm {
-        /// Pareto, rounded down: the objects of SURGE's pages are `{ shape: 2.43, least: 1, most: 100 }`.
+        /// Pareto, rounded down. The objects of SURGE's pages are `{ shape: 2.43, least: 1, most: 100 }`.
         pareto: Optional<ParetoNumbersForm>,
-        /// Inverse Gaussian, rounded: how far people surf.
+        /// Inverse Gaussian, rounded, such as the number of pages in a visit.
         inverse_gaussian: Optional<InverseGaussianForm>,
     }
 }
@@ -26,11 +26,11 @@ record! {
 record! {
     /// A Pareto distribution of whole numbers.
     pub(crate) struct ParetoNumbersForm {
-        /// α, more than 0: the smaller, the heavier the tail.
+        /// α, more than 0. The smaller it is, the heavier the tail.
         shape: Required<Amount>,
-        /// The smallest.
+        /// Smallest value.
         least: Required<Count>,
-        /// The largest: what would be more is this many.
+        /// Largest value. Larger draws are cut to it.
         most: Required<Count>,
     }
 }
@@ -40,9 +40,9 @@ record! {
     pub(crate) struct InverseGaussianForm {
         /// µ, more than 0.
         mean: Required<Amount>,
-        /// λ, more than 0: the larger, the nearer to the mean.
+        /// λ, more than 0. The larger it is, the closer values are to the mean.
         shape: Required<Amount>,
-        /// The largest: what would be more is this many.
+        /// Largest value. Larger draws are cut to it.
         most: Required<Count>,
     }
 }

@@ -1,4 +1,4 @@
-//! What a request takes: distributions of times, on a CPU and without one.
+//! Costs of requests: distributions of times, on a CPU and off it.
 
 use std::time::Duration;
 
@@ -15,65 +15,65 @@ use crate::distribution::{Distribution, Tail};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times(pub(crate) Distribution);
 
-/// What a request takes.
+/// Cost of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
-    /// Of a nominal CPU.
+    /// Time on a nominal CPU.
     pub(crate) cpu: Distribution,
-    /// Then, inside the machine, without a CPU.
+    /// Time in the machine after the CPU, without one.
     pub(crate) io: Distribution,
-    /// Of a disk, before the CPU.
+    /// Time on a disk, before the CPU.
     pub(crate) disk: Distribution,
-    /// Of a network link, last of all.
+    /// Time on a network link, at the end.
     pub(crate) link: Distribution,
-    /// For which its reply comes, from its first byte on.
+    /// Duration of the reply, from its first byte on.
     pub(crate) stream: Distribution,
-    /// Beside these what the lines of a trace say, each with its place.
+    /// Costs that come from the lines of a trace, in addition to the above, each with its place in the file.
     pub(crate) traced: Vec<(Traced, Mark)>,
 }
 
-/// What the lines of a trace say that their requests take of one part.
+/// One part of the cost, as given by the lines of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Traced {
-    /// Which: CPU, I/O, disk, link, stream.
+    /// Index of the part: CPU, I/O, disk, link, stream.
     pub(crate) part: usize,
-    /// Names or numbers of columns, with the time for each unit of their figures.
+    /// Names or numbers of columns, with the time for each unit of their values.
     pub(crate) columns: Vec<(String, Duration)>,
-    /// The longest, if one is given.
+    /// Maximum, if one is given.
     pub(crate) most: Option<Duration>,
 }
 
-/// What a request takes of one part.
+/// One part of a request's cost.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
-    /// Drawn.
+    /// Drawn from a distribution.
     Times(Times),
-    /// As the lines of a trace say.
+    /// Computed from the columns of a trace.
     Columns(Box<ColumnsForm>),
 }
 
 record! {
-    /// What the lines of a trace say: so much for each unit of the figures in their columns, all added.
+    /// Time computed from a trace: a time for each unit of the values in its columns, all added.
     pub(crate) struct ColumnsForm {
         /// Columns, by the names in the trace's head or by their numbers, each with the time for one unit.
         columns: Required<Named<Text, Span>>,
-        /// What is added to it: a time. Nothing by default.
+        /// A time to add. Nothing by default.
         plus: Optional<Times>,
-        /// Longest of what the columns say: what would be longer takes this long.
+        /// Maximum of the time from the columns. Larger values are cut to it.
         most: Optional<Span>,
     }
 }
 
 record! {
-    /// A distribution of times: exactly one of the fields. A time alone is always the same.
+    /// A distribution of times: exactly one of the fields. A time alone is a constant.
     pub(crate) struct TimesForm {
         /// Exponential, with this mean.
         exponential: Optional<Span>,
         /// A mixture of two exponentials.
         hyper_exponential: Optional<HyperExponentialForm>,
-        /// Pareto: SURGE's pauses between pages are `{ shape: 1.5, least: 1s, most: … }`.
+        /// Pareto. SURGE's pauses between pages are `{ shape: 1.5, least: 1s, most: … }`.
         pareto: Optional<ParetoForm>,
-        /// Log-normal, with a Pareto tail if one is given: SURGE's sizes of files.
+        /// Log-normal, with a Pareto tail if one is given, as in SURGE's file sizes.
         lognormal: Optional<LogNormalForm>,
     }
 }
@@ -81,25 +81,25 @@ record! {
 record! {
     /// A mixture of two exponentials.
     pub(crate) struct HyperExponentialForm {
-        /// Share of the first.
+        /// Probability of the first exponential.
         p: Required<Share>,
         /// Mean of the first.
         first: Required<Span>,
         /// Mean of the second.
         second: Required<Span>,
-        /// Longest: what would be longer takes this long.
+        /// Longest time. Longer draws are cut to it.
         most: Required<Span>,
     }
 }
 
 record! {
-    /// A Pareto distribution: longer than t with probability (`least` / t)^`shape`.
+    /// A Pareto distribution: a time exceeds t with probability (`least` / t)^`shape`.
     pub(crate) struct ParetoForm {
-        /// α, more than 0: the smaller, the heavier the tail.
+        /// α, more than 0. The smaller it is, the heavier the tail.
         shape: Required<Amount>,
-        /// Shortest.
+        /// Shortest time.
         least: Required<Span>,
-        /// Longest: what would be longer takes this long.
+        /// Longest time. Longer draws are cut to it.
         most: Required<Span>,
     }
 }
@@ -107,13 +107,13 @@ record! {
 record! {
     /// A log-normal distribution.
     pub(crate) struct LogNormalForm {
-        /// Half are shorter: e^µ. (With a tail, half of what the body would be without it.)
+        /// The median, e^µ. With a tail, the median of the body as it would be without the tail.
         median: Required<Span>,
         /// σ, more than 0.
         sigma: Required<Amount>,
-        /// A Pareto tail: the body ends where it begins. None by default.
+        /// A Pareto tail, which begins where the body ends. None by default.
         tail: Optional<TailForm>,
-        /// Longest: what would be longer takes this long.
+        /// Longest time. Longer draws are cut to it.
         most: Required<Span>,
     }
 }
@@ -121,18 +121,17 @@ record! {
 record! {
     /// The Pareto tail of a distribution.
     pub(crate) struct TailForm {
-        /// Share of the tail.
+        /// Share of times that are in the tail.
         share: Required<Share>,
-        /// α, more than 0: the smaller, the heavier the tail.
+        /// α, more than 0. The smaller it is, the heavier the tail.
         shape: Required<Amount>,
-        /// Where it begins and the body ends.
+        /// Time at which the tail begins and the body ends.
         from: Required<Span>,
     }
 }
 
 record! {
-    /// What a request takes: a distribution of CPU time, or `cpu`, `io`, `disk`, `link` and
-    /// `stream`.
+    /// Cost of a request: a distribution of CPU time, or `cpu`, `io`, `disk`, `link` and `stream`.
     pub(crate) struct DemandForm {
         /// Exponential CPU time, with this mean.
         exponential: Optional<Span>,
@@ -140,30 +139,31 @@ record! {
         hyper_exponential: Optional<HyperExponentialForm>,
         /// CPU time with a Pareto distribution.
         pareto: Optional<ParetoForm>,
-        /// CPU time with a log-normal distribution, as SURGE's sizes of files.
+        /// CPU time with a log-normal distribution, as in SURGE's file sizes.
         lognormal: Optional<LogNormalForm>,
         /// CPU time. None by default.
         cpu: Optional<Part>,
-        /// Time that the request then spends in the machine without a CPU: it waits for a database or a disk. None
-        /// by default.
+        /// Time that the request then spends in the machine without a CPU, waiting for a database for
+        /// example. None by default.
         io: Optional<Part>,
-        /// Time for which it keeps the machine's disk busy, before the CPU. None by default.
+        /// Time for which the request keeps the machine's disk busy, before the CPU. None by default.
         disk: Optional<Part>,
-        /// Time for which its reply keeps the machine's network link busy, last of all. None by default.
+        /// Time for which the reply keeps the machine's network link busy, at the end. None by default.
         link: Optional<Part>,
-        /// Time for which its reply then comes, its first byte at once: an event stream, or a client that reads slowly.
-        /// It keeps its worker and uses nothing. None by default: the reply comes in one piece.
+        /// Duration of the reply after its first byte, as for an event stream or a client that reads slowly.
+        /// The request keeps its worker for that time and uses no other resource. None by default: the reply
+        /// is sent in one piece.
         stream: Optional<Part>,
     }
 }
 
 const NOTHING: Distribution = Distribution::Fixed(Duration::ZERO);
 
-/// A request of RUBiS, the auction site of Quorum's Sec. 5.4: 22 ms of CPU, then a wait for application
-/// server and database. Published of the whole: median 101 ms, mean 149 ms, 95th percentile 457 ms,
-/// longest 3088 ms, "approximated with a two-phase hyper-exponential". This one has the mean exactly, the median
-/// and the percentile within 4 %, and a request near the longest one once in the run's 360,000. A test holds
-/// these figures.
+/// A request of RUBiS, the auction site of Quorum's Sec. 5.4: 22 ms of CPU, then a wait for the application
+/// server and the database. The published response times are: median 101 ms, mean 149 ms, 95th percentile 457
+/// ms, longest 3088 ms, "approximated with a two-phase hyper-exponential". This distribution has the exact
+/// mean, the median and the percentile within 4 %, and a request near the longest one once in the run's
+/// 360,000. A test checks these figures.
 const RUBIS: Demand = Demand {
     cpu: Distribution::Fixed(Duration::from_millis(22)),
     io: Distribution::HyperExponential {
@@ -224,10 +224,10 @@ impl LogNormalForm {
     }
 }
 
-/// Largest σ of a log-normal distribution: with it one time in a hundred is 10¹⁰ times the median.
+/// Largest σ of a log-normal distribution, with which one time in a hundred is 10¹⁰ times the median.
 const MOST_SIGMA: f64 = 10.0;
 
-/// Can this be the α of a Pareto distribution?
+/// Whether `shape` is a valid α of a Pareto distribution.
 fn has_tail(shape: f64, mark: Mark, cx: &mut Context) -> bool {
     if shape <= 0.0 {
         cx.fail(mark, Complaint::new("there is no such tail", "write more than 0"));
@@ -235,7 +235,7 @@ fn has_tail(shape: f64, mark: Mark, cx: &mut Context) -> bool {
     shape > 0.0
 }
 
-/// Is the longest not shorter than what `field` says?
+/// Whether `most` is at least `least`, the value of `field`.
 fn is_order(least: Duration, most: Duration, mark: Mark, field: &str, cx: &mut Context) -> bool {
     if most < least {
         cx.fail(mark, Complaint::new(format!("this is shorter than `{field}`"), "make it longer"));
@@ -243,7 +243,7 @@ fn is_order(least: Duration, most: Duration, mark: Mark, field: &str, cx: &mut C
     most >= least
 }
 
-/// The fields that a distribution of times is written in, of which exactly one is needed.
+/// The fields for a distribution of times, of which exactly one is needed.
 struct Written<'a> {
     exponential: &'a Optional<Span>,
     hyper_exponential: &'a Optional<HyperExponentialForm>,
@@ -251,7 +251,7 @@ struct Written<'a> {
     lognormal: &'a Optional<LogNormalForm>,
 }
 
-/// The fields of a form.
+/// Collects the distribution fields of a form.
 macro_rules! written {
     ($form:ident) => {
         Written {
@@ -269,7 +269,7 @@ impl Written<'_> {
         given.into_iter().filter(|given| *given).count()
     }
 
-    /// The one, as far as it could be read.
+    /// Returns the given distribution, as far as it could be read.
     fn times(&self, cx: &mut Context) -> Option<Distribution> {
         if let Some(&Span(mean)) = self.exponential.get() {
             return Some(Distribution::Exponential { mean });
@@ -321,7 +321,7 @@ impl Demand {
     }
 }
 
-/// What is drawn of part number `part`; what a trace says of it goes to `traced`.
+/// Returns the distribution of part number `part`. Costs that come from a trace are appended to `traced`.
 fn drawn(part: usize, field: &Optional<Part>, traced: &mut Vec<(Traced, Mark)>) -> Distribution {
     match field.get() {
         None => NOTHING,
@@ -423,7 +423,7 @@ impl JsonSchema for Demand {
 mod tests {
     use super::*;
 
-    /// The time that a share of requests does not exceed, in milliseconds.
+    /// The time that `share` of the requests do not exceed, in milliseconds.
     fn quantile(share: f64) -> f64 {
         let Distribution::HyperExponential { p, first, second, .. } = RUBIS.io else { panic!() };
         let [first, second] = [first, second].map(|mean| mean.as_secs_f64() * 1e3);
@@ -444,7 +444,7 @@ mod tests {
         near((RUBIS.cpu.mean() + RUBIS.io.mean()) * 1e3, 149.0, 0.001);
         near(quantile(0.5), 101.0, 0.04);
         near(quantile(0.95), 457.0, 0.04);
-        // The longest of the run's 550/s for 660 s.
+        // The longest of the run's requests, at 550/s for 660 s.
         near(quantile(1.0 - 1.0 / 363_000.0), 3_088.0, 0.02);
         let Distribution::HyperExponential { most, .. } = RUBIS.io else { panic!() };
         assert_eq!(most + Duration::from_millis(22), Duration::from_millis(3_088));

@@ -1,8 +1,8 @@
-//! The experiment file as it is written: a policy, machines behind it, traffic in front of it, and what
-//! goes wrong when.
+//! The experiment file as it is written: a policy, the machines behind it, the traffic in front of it, and
+//! faults over time.
 //!
-//! As with the policy, these declarations are the only description of the format; the decoder, the JSON
-//! Schema and the errors come from them. `crate::resolve::experiment` turns the result into an `Experiment`.
+//! As with the policy, these declarations are the only description of the format. The decoder, the JSON Schema and
+//! the error messages are derived from them. `crate::resolve::experiment` turns the result into an `Experiment`.
 
 mod change;
 mod count;
@@ -24,40 +24,41 @@ pub(crate) use published::{Curve, PublishedForm};
 pub(crate) use traffic::{Arrivals, DocumentsForm, ObjectsForm, RequestForm, TrafficForm};
 
 record! {
-    /// An experiment of Weirgate: a policy, the machines behind it, the traffic in front of it, and what goes
-    /// wrong when. The simulator and the lab run it.
+    /// A Weirgate experiment: a policy, the machines behind it, the traffic in front of it, and faults over
+    /// time. The simulator and the lab run it.
     pub(crate) struct ExperimentFile {
-        /// Its name in reports. The file's name without directory and extension by default.
+        /// Name in reports. By default the file's name without directory and extension.
         name: Optional<Name>,
-        /// What it shows, in one line. Its name by default.
+        /// Purpose of the experiment, in one line. The name by default.
         title: Optional<Text>,
-        /// The policy under test, written here, or the path of a policy file from this file's folder. Here
-        /// `listen` may be missing. A class before the last may lack its `match`: it gets the requests with the
-        /// header `x-class: NAME`.
+        /// The policy under test, written here, or the path of a policy file, relative to this file's folder.
+        /// In an experiment `listen` may be missing. A class before the last may lack its `match`: it then
+        /// matches requests with the header `x-class: NAME`.
         policy: Required<PolicyHere>,
-        /// Names for variants of disciplines, such as `mqos-drfq: { mqos: { precedence: drfq } }`: the policy's
-        /// `discipline`, and `--discipline`, may say them.
+        /// Names for variants of disciplines, such as `mqos-drfq: { mqos: { precedence: drfq } }`. You can
+        /// use them in the policy's `discipline` and with `--discipline`.
         disciplines: Optional<Named<Name, Discipline>>,
-        /// What stands behind the policy's nodes, an entry or a list of them. A machine that no entry names is
+        /// Machines behind the policy's nodes, an entry or a list of them. A machine that no entry names is
         /// one server with one nominal CPU and no limits.
         machines: Optional<OneOrMany<MachineForm>>,
-        /// One way between the gateway and a machine. 100 µs is a switched network in one room.
+        /// One-way delay between the gateway and a machine. 100 µs is typical of a switched network in one room.
         network_delay: Defaulted<Moment> = "100us",
-        /// Who sends what. Several entries may name the same class.
+        /// Requests that clients send. Several entries may name the same class.
         traffic: Required<Vec<At<TrafficForm>>>,
-        /// Named stretches of time, one after the other from 0 on. The run ends with the last.
+        /// Named phases, one after the other from 0 on. The run ends with the last.
         phases: Required<Vec<At<PhaseForm>>>,
-        /// What the phases vary, with its unit, as in `clients` or `requests/s`: reports then draw every judged phase
-        /// with an `x` as a point over this axis.
+        /// The quantity that the phases vary, with its unit, such as `clients` or `requests/s`. Reports then
+        /// plot every judged phase with an `x` as a point on this axis.
         axis: Optional<Text>,
-        /// How much of the beginning of a phase is judged apart. 5 s are ten steps of the slowest window and
-        /// far less than any phase.
+        /// Length of the beginning of each phase that is judged separately. 5 s are ten steps of the slowest
+        /// window and far less than any phase.
         settle: Defaulted<Moment> = "5s",
-        /// What goes wrong, or is done on purpose, and when.
+        /// Faults and deliberate changes, with their times.
         faults: Optional<Vec<At<FaultForm>>>,
-        /// Published figures, to print beside ours.
+        /// Published figures, to print next to the measured ones.
         published: Optional<Vec<At<PublishedForm>>>,
-        /// Shares of the machines' CPUs for classes, in the simulator: a map. Without it every request is equal.
+        /// Shares of the machines' CPUs for classes, in the simulator: a map. Without it all requests have
+        /// equal shares.
         reserves: Optional<ReservesForm>,
     }
 }
@@ -65,69 +66,73 @@ record! {
 /// Servers behind an address.
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
-    /// So many of its own.
+    /// This number of servers, used by this address alone.
     Count(Count),
-    /// These, which other addresses may have too.
+    /// Named servers, which other addresses may share.
     Named(Vec<At<Name>>),
 }
 
-/// The policy of an experiment. By the time it is decoded, a path has been replaced by the file.
+/// The policy of an experiment. A path has been replaced by the file's content when this is decoded.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyHere(pub(crate) Policy);
 
 record! {
     /// Machines: one, some or all of those that the policy's nodes run on.
     pub(crate) struct MachineForm {
-        /// Which: a name or a list of names. A machine is named by the node's `machine`, its address, or its
-        /// address without port; `web*` is every one that begins so, `all` is all. Without this field the
-        /// entry is for every machine that no other entry names.
+        /// Machines that the entry describes: a name or a list of names. A machine is named by the node's `machine`,
+        /// its address, or its address without port. `web*` is every machine with a name that begins with `web`, and
+        /// `all` is every machine. Without this field the entry describes every machine that no other entry names.
         machine: Optional<OneOrMany<Text>>,
-        /// CPUs of each server; a request occupies one at a time.
+        /// CPUs of each server. A request occupies one at a time.
         cpus: Defaulted<Count> = 1,
-        /// Speed of a CPU: 2 does in 4 ms what takes a nominal one 8 ms. Or a list of speeds with `at` and `over`.
+        /// Speed of a CPU, or a list of speeds with `at` and `over`. A CPU of speed 2 needs 4 ms for 8 ms of
+        /// nominal CPU time.
         speed: Defaulted<Changing<Speed>> = 1,
-        /// Servers hidden behind the address, which take turns: how many, or a list of their names. What has the same
-        /// name behind several addresses is one server.
+        /// Servers behind the address, which take turns: their number, or a list of their names. The same
+        /// name behind several addresses means the same server.
         servers: Defaulted<Servers> = 1,
-        /// Requests that each server works on at once; more wait in its own queue. A number, or `off`.
+        /// Maximum number of requests that each server works on at once. Further requests wait in its own
+        /// queue. A number, or `off`.
         concurrency: Defaulted<Switch<Count>> = "off",
-        /// Requests that wait in each server's own queue; more are answered with 503 at once. A number, or `off`.
+        /// Maximum number of requests that wait in each server's own queue. Further requests are answered
+        /// with 503 at once. A number, or `off`.
         backlog: Defaulted<Switch<Whole>> = "off",
-        /// How it slows down when too much runs at once: a map, or `off`.
+        /// Slow-down of each server when too many requests are in flight: a map, or `off`.
         thrashing: Defaulted<Switch<ThrashingForm>> = "off",
-        /// The disk of each server and the memory that keeps what was read of it, for traffic with `documents`: a map,
-        /// or `off` for everything in memory.
+        /// The disk of each server and the memory that caches the files read from it, for traffic with
+        /// `documents`: a map, or `off` if all files are in memory.
         disk: Defaulted<Switch<DiskForm>> = "off",
-        /// What the lab puts there. Emulated by default: then the figures above are exact. Of a real service only
-        /// `concurrency` is set; `cpus` and `speed` are what the simulator takes it for.
+        /// The service that the lab starts on the machine. Emulated by default, which follows the parameters
+        /// above exactly. For a real service the lab sets only `concurrency`, and `cpus` and `speed` are the
+        /// simulator's model of it.
         service: Defaulted<ServiceWord> = "emulated",
     }
 }
 
 record! {
-    /// Cluster reserves: every class has a share of the machines' CPUs, and a manager moves shares between machines so
-    /// that it can use its share of the cluster.
+    /// Cluster Reserves: every class has a share of the machines' CPUs. A manager moves shares between
+    /// machines so that each class can use its share of the cluster.
     pub(crate) struct ReservesForm {
-        /// Classes and their shares of the cluster, at most 100 % together.
+        /// Classes and their shares of the cluster, at most 100 % in total.
         classes: Required<Named<Name, Share>>,
-        /// Between two runs of the manager, or `off`.
+        /// Time between two runs of the manager, or `off`.
         every: Defaulted<Switch<Span>> = "5s",
-        /// Do machines ask for runs when a class's use changes: `yes` or `no`. With neither runs nor requests every
-        /// class has its share of every machine.
+        /// Whether machines request runs when a class's use changes: `yes` or `no`. With neither periodic nor
+        /// requested runs, every class keeps its share on every machine.
         on_demand: Defaulted<Answer> = "yes",
-        /// When the manager starts.
+        /// Start of the manager.
         from: Defaulted<Moment> = "0s",
     }
 }
 
 words! {
-    /// What a machine is in the lab.
+    /// Service on a machine of the lab.
     pub(crate) enum ServiceWord {
-        /// A node that shares virtual CPUs among its requests as described.
+        /// A node that shares virtual CPUs among its requests, as described in the entry.
         Emulated = "emulated",
-        /// Apache with a PHP page that uses as much CPU time as it is asked for.
+        /// Apache with a PHP page that uses the requested CPU time.
         ApachePhp = "apache-php",
-        /// Tomcat with a page that uses as much CPU time as it is asked for.
+        /// Tomcat with a page that uses the requested CPU time.
         Tomcat = "tomcat",
         /// A full-text search over real documents: Xapian's omega behind Apache.
         Xapian = "xapian",
@@ -135,81 +140,81 @@ words! {
 }
 
 record! {
-    /// A disk. What was read stays in memory until it was not used for longest.
+    /// A disk with a cache. The least recently used file leaves the memory first.
     pub(crate) struct DiskForm {
-        /// Time of a read before its first byte: seeks and rotation.
+        /// Time of a read before its first byte, for seek and rotation.
         access: Required<Moment>,
-        /// What is read in a second after that.
+        /// Bytes read per second after that.
         per_second: Required<Bytes>,
-        /// Memory for files: what the system and the server leave of it.
+        /// Memory for files, which is the memory not used by the system and the server.
         memory: Required<Bytes>,
     }
 }
 
 record! {
-    /// Slow-down by concurrency: the speed is divided by 1 + `penalty` × (requests inside − `beyond`).
+    /// Slow-down by concurrency: the speed is divided by 1 + `penalty` × (requests in flight − `beyond`).
     pub(crate) struct ThrashingForm {
-        /// Requests inside a server without loss.
+        /// Maximum number of requests in flight at a server without slow-down.
         beyond: Required<Whole>,
-        /// Loss per further one: with 0.01, a hundred more halve the speed.
+        /// Slow-down for each further request: with 0.01, a hundred more requests halve the speed.
         penalty: Required<Amount>,
     }
 }
 
 record! {
-    /// A named stretch of time.
+    /// A named part of the run.
     pub(crate) struct PhaseForm {
         /// Its unique name.
         name: Required<Name>,
-        /// When it ends, from the start of the run. It begins where the one before ends.
+        /// End, from the start of the run. The phase begins where the one before ends.
         until: Required<Span>,
-        /// Are its guarantees judged: `yes` or `no`. A warm-up is not.
+        /// Whether the guarantees are judged in this phase: `yes` or `no`. Use `no` for a warm-up.
         judged: Defaulted<Answer> = "yes",
-        /// Its place on the `axis`.
+        /// Coordinate on the `axis`.
         x: Optional<Amount>,
     }
 }
 
 record! {
-    /// Something goes wrong, or is done on purpose.
+    /// A fault, or a deliberate change.
     pub(crate) struct FaultForm {
-        /// When, from the start of the run.
+        /// Start, from the start of the run.
         at: Required<Moment>,
-        /// Until when. To the end by default.
+        /// End, from the start of the run. The end of the run by default.
         until: Optional<Moment>,
-        /// What.
+        /// Kind of fault.
         fault: Required<FaultWord>,
-        /// Which machines: a name or a list, as in `machines`.
+        /// Machines concerned: a name or a list, as in `machines`.
         machines: Optional<OneOrMany<Text>>,
-        /// The share of its speed that a `slow` machine has left.
+        /// Remaining share of the speed of a `slow` machine.
         speed: Optional<Share>,
-        /// The share of requests that `fail_fast` answers with an error.
+        /// Share of requests that `fail_fast` answers with an error.
         share: Defaulted<Share> = "100%",
-        /// The classes of these requests, or templates: a name or a list. All requests by default.
+        /// Classes or templates of these requests: a name or a list. All classes by default.
         class: Optional<OneOrMany<Name>>,
-        /// The policy that `reload` puts in force: as `policy` at the top, with the same upstreams and classes. Its
-        /// guarantees and other figures of classes hold from then on. By default the one in force again.
+        /// The policy that `reload` loads, written as `policy` at the top, with the same upstreams and classes. Its
+        /// guarantees and other class parameters hold from then on. By default the policy in force is loaded again.
         policy: Optional<PolicyHere>,
     }
 }
 
 words! {
-    /// What goes wrong.
+    /// Kind of fault.
     pub(crate) enum FaultWord {
-        /// The operator takes the nodes out: the gateway knows at once, requests inside finish.
+        /// The operator takes the nodes out. The gateway knows at once, and requests in flight finish.
         Removed = "removed",
-        /// The machine is gone: what is inside fails at once, and so does every new connection.
+        /// The machine is gone. Requests in flight and new connections fail at once.
         Crash = "crash",
-        /// It accepts requests and does not work on anything.
+        /// The machine accepts requests and works on none.
         Stall = "stall",
-        /// It works at a share of its speed: `speed: 20%`.
+        /// The machine works at a share of its speed: `speed: 20%`.
         Slow = "slow",
-        /// It answers requests with 500 after a millisecond instead of working; `share: 50%` of them, `class: gold`
-        /// only those.
+        /// The machine answers requests with 500 after a millisecond instead of working on them. With
+        /// `share: 50%` it fails half of them, with `class: gold` only requests of that class.
         FailFast = "fail_fast",
-        /// The gateway gets no word of any health check.
+        /// The gateway receives no results of health checks.
         LostReports = "lost_reports",
-        /// The policy is loaded again, or another: `policy: FILE`.
+        /// The policy is loaded again, or another one is loaded: `policy: FILE`.
         Reload = "reload",
     }
 }

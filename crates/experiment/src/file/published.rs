@@ -1,4 +1,4 @@
-//! Published figures: one of a phase, or the points of a curve.
+//! Published figures: one value for a phase, or the points of a curve.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,11 @@ use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Frequency, Name, Share, Span};
 
 record! {
-    /// Published figures of one class: of one phase, or as points `[x, figure]` over the axis.
+    /// Published figures of one class: a value for one phase, or points `[x, value]` on the axis.
     pub(crate) struct PublishedForm {
-        /// The discipline that they are about.
+        /// The discipline that the figures are from.
         discipline: Defaulted<Name> = "quorum",
-        /// The phase; not for points, whose `x` says it.
+        /// The phase. Leave it out for points, which are placed by their `x`.
         phase: Optional<Name>,
         /// The class.
         class: Required<Name>,
@@ -22,17 +22,17 @@ record! {
         served: Optional<Curve<Frequency>>,
         /// The guaranteed statistic of the response time, or its mean if none is guaranteed.
         response_time: Optional<Curve<Span>>,
-        /// The share of the requests that was turned away.
+        /// Share of the requests that were turned away.
         shed: Optional<Curve<Share>>,
     }
 }
 
-/// A published figure, or points of a curve.
+/// A published value, or the points of a curve.
 #[derive(Clone, Debug)]
 pub(crate) enum Curve<T> {
-    /// Of the phase that is named beside it.
+    /// A value for the named phase.
     One(T),
-    /// Each with its place on the axis.
+    /// Points on the axis.
     Points(Vec<At<(f64, T)>>),
 }
 
@@ -52,7 +52,7 @@ impl<T: Decode> Decode for Curve<T> {
     }
 }
 
-/// `[x, figure]`.
+/// Decodes a point `[x, value]`.
 fn point<T: Decode>(node: &Node, cx: &mut Context) -> Option<(f64, T)> {
     let Value::List(pair) = &node.value else {
         cx.mismatch("a point `[x, figure]`", node);

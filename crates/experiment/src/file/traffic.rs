@@ -1,4 +1,4 @@
-//! Traffic: whose requests come when, and what their clients do.
+//! Traffic: the classes of requests, their arrival times, and the behaviour of their clients.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_config::embed::Token;
@@ -12,42 +12,44 @@ use super::count::Numbers;
 use super::demand::{Demand, Times};
 
 record! {
-    /// One stream of requests: `rate`, `users` or `trace` says when they come.
+    /// One stream of requests. `rate`, `users` or `trace` determines the arrivals.
     pub(crate) struct TrafficForm {
-        /// The class that the requests belong to, or a template.
+        /// The class of the requests, or a template.
         class: Required<Name>,
-        /// For a template: how many keys there are. Their popularity follows Zipf's law with exponent 1.
+        /// Number of keys of a template. Their popularity follows Zipf's law with exponent 1.
         keys: Optional<Count>,
-        /// Clients that do not wait for one another: how many come per second in the mean, or a list of rates with
-        /// `at` and `over`. Each sends one request, or asks for a page or several.
+        /// Clients that arrive independently of each other: their mean number per second, or a list of rates
+        /// with `at` and `over`. Each sends one request, or asks for one or several pages.
         rate: Optional<Changing<Frequency>>,
-        /// How a rate becomes arrivals: `poisson`, `even`, or `mmpp` for bursts. Poisson by default: many
-        /// independent clients.
+        /// How a rate becomes arrivals: `poisson`, `even`, or `mmpp` for bursts. Poisson by default, which
+        /// models many independent clients.
         arrivals: Defaulted<Arrivals> = "poisson",
-        /// Users who send, wait for the reply, think, and send again: how many, or a list with `at` and `over`.
+        /// Users that send a request, wait for the reply, think, and send again: their number, or a list with
+        /// `at` and `over`.
         users: Optional<Changing<Amount>>,
         /// Time between a reply and the user's next request.
         think: Optional<Times>,
-        /// A log with a request in each line, as text or gzip, from this file's folder: seconds from the start of the
-        /// run, or dates, which count from the earliest.
+        /// A log with a request in each line, as text or gzip, relative to this file's folder. Times are
+        /// seconds from the start of the run, or dates, which count from the earliest.
         trace: Optional<Text>,
-        /// How much faster than its own time the trace is played.
+        /// Factor by which the trace is played faster than recorded.
         speed: Defaulted<Amount> = 1,
-        /// Each arrival of `rate` or `trace` is a client who asks for several pages: a map.
+        /// Each arrival of `rate` or `trace` is a client that asks for several pages: a map.
         session: Optional<SessionForm>,
-        /// Each request is a page, and these are embedded in it: a map.
+        /// Each request is for a page with these embedded objects: a map.
         objects: Optional<ObjectsForm>,
         /// Each request asks for one of many files: a map.
         documents: Optional<DocumentsForm>,
-        /// What a request takes of a nominal machine, or a list with `at` and `over`.
+        /// Cost of a request on a nominal machine, or a list with `at` and `over`.
         demand: Required<Changing<Demand>>,
-        /// How long a client waits for the last byte before it leaves. `off` is for ever.
+        /// How long a client waits for the last byte before it leaves. With `off` it never leaves.
         patience: Defaulted<Switch<Times>> = "off",
-        /// Times a client tries again after a shed, a failure or its own leaving.
+        /// Number of times that a client tries again after its request was shed or failed, or after it left.
         retries: Defaulted<Whole> = 0,
-        /// How long it waits before that.
+        /// How long the client waits before it tries again.
         retry_after: Defaulted<Times> = "1s",
-        /// What the lab sends: a map. By default what emulated nodes understand, with the header `x-class: NAME`.
+        /// The request that the lab sends: a map. By default a request that emulated nodes understand, with
+        /// the header `x-class: NAME`.
         request: Optional<RequestForm>,
     }
 }
@@ -55,56 +57,57 @@ record! {
 record! {
     /// The visit of a client.
     pub(crate) struct SessionForm {
-        /// How many pages it asks for, one after the other, 1 to 1000: a number or a distribution.
+        /// Number of pages that it asks for, one after the other, 1 to 1000: a number or a distribution.
         pages: Required<Numbers>,
-        /// Time between the end of a page and the next one's request.
+        /// Time between the end of a page and the request for the next.
         think: Required<Times>,
     }
 }
 
 record! {
-    /// Files, the same in every run. How popular one is falls with its rank, and the popular ones are small.
+    /// Files, the same in every run. The popularity of a file falls with its rank, and popular files are small.
     pub(crate) struct DocumentsForm {
-        /// How many.
+        /// Number of files.
         files: Required<Count>,
-        /// How large all of them are together.
+        /// Size of all files together.
         total: Required<Bytes>,
-        /// The exponent of their popularity: the larger, the more requests are for few files.
+        /// Exponent of their popularity. The larger it is, the more requests are for a few files.
         zipf: Required<Amount>,
-        /// Names the set: other figures, other sizes.
+        /// Seed of the file sizes. A different seed gives different sizes.
         seed: Defaulted<Whole> = 1,
-        /// Other classes that a part of the files belongs to, each with its share of the requests. `class` has the
-        /// rest.
+        /// Other classes that some of the files belong to, each with its share of the requests. `class` gets
+        /// the remainder.
         others: Optional<Named<Name, Share>>,
     }
 }
 
 record! {
-    /// Objects that are embedded in a page. Once the page itself has come, its client asks for them.
+    /// Objects embedded in a page. A client asks for them when it has received the page itself.
     pub(crate) struct ObjectsForm {
-        /// The class that they belong to. The page's by default.
+        /// The class of the objects. The page's class by default.
         class: Optional<Name>,
-        /// How many each page has, 0 to 1000: a number or a distribution.
+        /// Number of objects per page, 0 to 1000: a number or a distribution.
         count: Required<Numbers>,
-        /// What each takes of a nominal machine, or a list with `at` and `over`.
+        /// Cost of each on a nominal machine, or a list with `at` and `over`.
         demand: Required<Changing<Demand>>,
-        /// How many are under way at once. 2 is what HTTP/1.1 first allowed a client (RFC 2068, Sec. 8.1.4).
+        /// Number of requests for objects in flight at once. HTTP/1.1 first allowed a client 2 connections
+        /// (RFC 2068, Sec. 8.1.4).
         connections: Defaulted<Count> = 2,
-        /// What the lab sends for one: a map. By default as for the page, but for its path.
+        /// The request that the lab sends for an object: a map. By default the page's request with another path.
         request: Optional<RequestForm>,
     }
 }
 
 record! {
-    /// A request as it goes over the wire. `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}` and `{stream_us}` are what
-    /// it takes, `{id}` is its id, `{key}` its key of a template, `{word}` a word of the service's, `{object}` and
-    /// `{bytes}` are its document and its size.
+    /// A request as it is sent. `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}` and `{stream_us}` stand for
+    /// its cost, `{id}` for its id, `{key}` for its template key, `{word}` for a word known to the service,
+    /// `{object}` and `{bytes}` for its document and that document's size.
     pub(crate) struct RequestForm {
-        /// Its method.
+        /// Method.
         method: Defaulted<Token> = "GET",
-        /// Path and query. What the service of the machines understands by default.
+        /// Path and query. By default a path that the service of the machines understands.
         path: Optional<Text>,
-        /// Its `Host`. The class's name by default, which every gateway passes on.
+        /// Value of `Host`. By default the class's name, which every gateway passes on.
         host: Optional<Text>,
         /// Further header fields.
         headers: Optional<Named<Token, Text>>,
@@ -118,24 +121,24 @@ pub(crate) enum Arrivals {
     Poisson,
     /// Equal gaps.
     Even,
-    /// Calm and bursts in turns.
+    /// Calm and bursts alternate.
     Mmpp(Box<MmppForm>),
 }
 
 record! {
-    /// An arrival process with figures.
+    /// An arrival process with parameters.
     pub(crate) struct ArrivalsForm {
-        /// Calm and bursts take turns (a Markov-modulated Poisson process).
+        /// Calm and bursts alternate (a Markov-modulated Poisson process).
         mmpp: Required<MmppForm>,
     }
 }
 
 record! {
-    /// Calm and bursts in turns, both of exponential length; the mean rate is kept.
+    /// Alternating calm and bursts, both of exponential length. The mean rate is kept.
     pub(crate) struct MmppForm {
-        /// Rate in a burst over the mean rate, more than 1.
+        /// Rate in a burst divided by the mean rate, more than 1.
         burst: Required<Amount>,
-        /// Share of time in bursts; `burst` × `share` is below 1, so that something comes between them.
+        /// Share of time in bursts. `burst` × `share` is below 1, so that some requests arrive between bursts.
         share: Required<Share>,
         /// Mean length of a burst.
         length: Required<Span>,

@@ -1,4 +1,4 @@
-//! Documents: the files that requests ask for, and whose they are.
+//! Documents: the files that requests ask for, and the classes that they belong to.
 
 use weirgate_spanned_yaml::decode::{Context, Mark};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
@@ -9,16 +9,16 @@ use super::traffic::class_named;
 use crate::experiment::{Documents, RequestShape, Source, Traffic, TrafficClass};
 use crate::file::{DocumentsForm, TrafficForm};
 
-/// Most files of a set. Each takes memory of its own.
+/// Maximum number of files in a set, because each file takes memory.
 const MAX_FILES: u32 = 10_000_000;
 
-/// Largest exponent: beyond it the first file has nearly all requests.
+/// Largest exponent. Above it the first file gets nearly all requests.
 const MAX_ZIPF: f64 = 5.0;
 
-/// A class beside the stream's own that has a part of its files: the class, and its share of the requests.
+/// A further class that has a part of a stream's files: the class, and its share of the requests.
 pub(super) type Part = (TrafficClass, f64);
 
-/// The files of stream number `index`, which is of `class`, and the parts of other classes.
+/// Returns the files of stream number `index`, which belongs to `class`, and the parts of other classes.
 pub(super) fn documents(
     form: &DocumentsForm,
     of: &TrafficForm,
@@ -72,7 +72,8 @@ fn check_rest(rest: f64, mark: Mark, cx: &mut Context) {
     }
 }
 
-/// Adds a stream for each part, behind all others, so that those keep their numbers, and with them their seeds.
+/// Adds a stream for each part after all other streams, so that those keep their numbers and with them their
+/// random seeds.
 pub(super) fn add_parts(all: &mut Vec<Traffic>, parts: Vec<(usize, Part)>) {
     for (of, (class, share)) in parts {
         let number = all.len();

@@ -1,4 +1,4 @@
-//! Faults: what goes wrong, where and when.
+//! Faults: their kinds, machines and times.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::names::{Names, index_of};
 use crate::experiment::{Fault, FaultKind, Machine};
 use crate::file::{ExperimentFile, FaultForm, FaultWord};
 
-/// The faults in order of time; `end` is the end of the run, if it is known.
+/// Returns the faults in order of time. `end` is the end of the run, if it is known.
 pub(super) fn faults(
     file: &ExperimentFile,
     names: &Names,
@@ -87,7 +87,7 @@ fn fault(form: &FaultForm, mark: Mark, names: &Names, end: Option<Duration>, cx:
     Some(Fault { at, until, kind: kind?, machines, classes })
 }
 
-/// The classes whose requests fail, and behind them the templates.
+/// Returns the indices of the classes with failing requests, where templates count after all classes.
 fn classes(form: &FaultForm, word: Option<FaultWord>, names: &Names, cx: &mut Context) -> Vec<usize> {
     if form.class.given && word.is_some_and(|word| word != FaultWord::FailFast) {
         cx.fail(form.class.mark, Complaint::new("only `fault: fail_fast` is of classes", "remove it"));
@@ -101,7 +101,7 @@ fn classes(form: &FaultForm, word: Option<FaultWord>, names: &Names, cx: &mut Co
     classes
 }
 
-/// What goes wrong, with its figure.
+/// Returns the kind of fault with its parameter.
 fn kind(form: &FaultForm, word: FaultWord, mark: Mark, cx: &mut Context) -> Option<FaultKind> {
     if form.speed.given && word != FaultWord::Slow {
         cx.fail(form.speed.mark, Complaint::new("only `fault: slow` has a speed", "remove it"));
@@ -133,7 +133,7 @@ fn kind(form: &FaultForm, word: FaultWord, mark: Mark, cx: &mut Context) -> Opti
     })
 }
 
-/// Complains if the same goes wrong with the same machine twice at a time: when would it end?
+/// Complains if two faults of the same kind overlap on a machine, because their common end would be ambiguous.
 fn overlap(fault: &Fault, mark: Mark, other: &Fault, first: Mark, names: &Names, cx: &mut Context) {
     let same = std::mem::discriminant(&fault.kind) == std::mem::discriminant(&other.kind);
     let before = |a: &Fault, b: &Fault| a.until.is_some_and(|until| until <= b.at);
@@ -143,7 +143,7 @@ fn overlap(fault: &Fault, mark: Mark, other: &Fault, first: Mark, names: &Names,
     let line = cx.place(first).line;
     let apart =
         |a: &Fault, b: &Fault| !a.classes.is_empty() && !a.classes.iter().any(|class| b.classes.contains(class));
-    // Shares of different classes, or of one and of all, may fail at a time.
+    // Shares of different classes, or of one class and of all, may fail at the same time.
     if apart(fault, other) || apart(other, fault) {
         return;
     }

@@ -1,4 +1,4 @@
-//! Machines: what stands behind the nodes.
+//! Machines behind the nodes.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::traffic::profile;
 use crate::experiment::{Disk, Knot, Machine, Profile, Service, Thrashing};
 use crate::file::{ExperimentFile, MachineForm, Servers, ServiceWord};
 
-/// Most CPUs of a server and servers behind an address: more is a typing error.
+/// Maximum number of CPUs of a server, and of servers behind an address. More is a typing error.
 const MAX_CPUS: u32 = 4_096;
 
-/// Fastest CPU. A thousand times nominal is a wrong unit.
+/// Speed of the fastest CPU. A thousand times nominal is a wrong unit.
 const MAX_SPEED: f64 = 1_000.0;
 
-/// One for each name, in the same order.
+/// Returns one machine for each name, in the same order.
 pub(super) fn machines(file: &ExperimentFile, names: &Names, end: Option<Duration>, cx: &mut Context) -> Vec<Machine> {
     let mut described: Vec<Option<Mark>> = vec![None; names.machines.len()];
     let mut machines: Vec<Machine> = names.machines.iter().map(|machine| Machine::nominal(&machine.name, 1)).collect();
@@ -59,7 +59,7 @@ pub(super) fn machines(file: &ExperimentFile, names: &Names, end: Option<Duratio
     machines
 }
 
-/// Complains if addresses that share a server say different things of it.
+/// Complains if addresses that share a server describe it differently.
 fn same_servers(machines: &[Machine], described: &[Option<Mark>], cx: &mut Context) {
     for (index, machine) in machines.iter().enumerate() {
         for name in &machine.shared {
@@ -82,7 +82,7 @@ fn same_servers(machines: &[Machine], described: &[Option<Mark>], cx: &mut Conte
     }
 }
 
-/// A machine as described, without its name.
+/// Returns a machine as described, without its name.
 fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machine {
     let few = |number: u32, mark: Mark, cx: &mut Context| {
         if number > MAX_CPUS {
@@ -131,7 +131,7 @@ fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machi
     Machine { name: String::new(), cpus, speed, drift, servers, shared, concurrency, backlog, thrashing, disk, service }
 }
 
-/// The speed at the start, and the factor by which it changes.
+/// Returns the speed at the start, and the factor by which it changes over time.
 fn speed(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> (f64, Profile) {
     let changing = form.speed.get();
     for step in &changing.0 {

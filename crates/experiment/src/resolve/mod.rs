@@ -1,7 +1,7 @@
 //! From the typed experiment file to the [`Experiment`] that the simulator and the lab run.
 //!
-//! As for the policy: names are bound, figures put in order, and everything checked that needs more than
-//! one field; what the decoder found wrong is passed over in silence.
+//! As for the policy, names are bound, steps are put in order, and everything is checked that needs more than
+//! one field. A part that the decoder found invalid is skipped.
 
 mod documents;
 mod faults;
@@ -24,9 +24,9 @@ use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use crate::experiment::{Experiment, TrafficClass};
 use crate::file::ExperimentFile;
 
-/// Binds and checks everything. `policy` is the resolved policy, if it is sound; `stem` is the file's name without
-/// folder and extension, and `folder` the one that a trace is looked for in. `None` if anything is
-/// wrong, now or before.
+/// Binds and checks everything. `policy` is the resolved policy, if it is valid. `stem` is the file's name
+/// without folder and extension, and `folder` is the folder that traces are read from. Returns `None` if
+/// anything is invalid, here or in an earlier step.
 pub(crate) fn resolve_experiment(
     file: &ExperimentFile,
     policy: Option<Resolved>,
@@ -35,7 +35,7 @@ pub(crate) fn resolve_experiment(
     cx: &mut Context,
 ) -> Option<Experiment> {
     let others = reload::others(file, cx);
-    // A variant that is not played is checked all the same.
+    // A variant that no run uses is checked too.
     for variant in file.disciplines.get().map_or(&[][..], |named| &named.items) {
         if let Some(figures) = variant.value.get() {
             figures.check(variant.value.mark, cx);
@@ -76,7 +76,7 @@ pub(crate) fn resolve_experiment(
     })
 }
 
-/// Warns of classes that nobody sends requests of.
+/// Warns about classes without traffic.
 fn warn_of_silence(
     class_marks: &[Option<Mark>],
     traffic: &[crate::experiment::Traffic],

@@ -1,4 +1,4 @@
-//! What an experiment may name: classes, templates and machines of its policy.
+//! Names that an experiment may use: classes, templates and machines of its policy.
 
 use weirgate_config::Site;
 use weirgate_config::embed::{ClassName, NodeName};
@@ -8,29 +8,29 @@ use weirgate_spanned_yaml::unit::Text;
 
 use crate::file::ExperimentFile;
 
-/// The names of a policy.
+/// The names defined by a policy.
 pub(super) struct Names {
-    /// In the order of the policy.
+    /// Names of classes, in the order of the policy.
     pub(super) classes: Vec<String>,
-    /// In the order of the policy.
+    /// Names of templates, in the order of the policy.
     pub(super) templates: Vec<String>,
-    /// In the order of first mention.
+    /// Machines, in the order of first mention.
     pub(super) machines: Vec<MachineName>,
-    /// All names of classes and templates could be read, so an unknown one is really unknown.
+    /// Whether all names of classes and templates could be read, so that an unknown one really is unknown.
     pub(super) all_classes: bool,
-    /// The same for machines.
+    /// Whether all names of machines could be read.
     all_machines: bool,
 }
 
-/// A machine and the names by which it is known.
+/// A machine and its names.
 pub(super) struct MachineName {
     pub(super) name: String,
-    /// Names and addresses of its nodes, the latter with and without port.
+    /// Names and addresses of its nodes. Addresses are listed with and without port.
     others: Vec<String>,
 }
 
 impl Names {
-    /// From the file as far as it could be read; `site` is what became of its policy.
+    /// Collects the names from the file as far as it could be read. `site` is the resolved policy, if it is valid.
     pub(super) fn of(file: &ExperimentFile, site: Option<&Site>) -> Names {
         let mut names = Names {
             classes: Vec::new(),
@@ -47,7 +47,7 @@ impl Names {
             let into = if template { &mut names.templates } else { &mut names.classes };
             into.push(name);
         }
-        // The class that is added if no other matches everything.
+        // The class that is added if no other class matches everything.
         let added = site.and_then(|site| site.policy.classes.get(names.classes.len()));
         names.classes.extend(added.map(|class| class.name.clone()));
         for NodeName { address, machine, name } in policy.nodes() {
@@ -65,12 +65,12 @@ impl Names {
         self.machines[index].others.extend([address, host].into_iter().chain(name).map(str::to_owned));
     }
 
-    /// The machine of this very name.
+    /// Returns the machine with exactly this name.
     pub(super) fn machine(&self, name: &str) -> Option<usize> {
         self.machines.iter().position(|machine| machine.name == name)
     }
 
-    /// The machines that `words` name, each once, in order; what is unknown is reported.
+    /// Returns the machines named by `words`, in order and without repetition. Unknown names are reported.
     pub(super) fn machines(&self, words: &OneOrMany<Text>, cx: &mut Context) -> Vec<usize> {
         let mut found: Vec<usize> = Vec::new();
         for At { value: Text(word), mark, .. } in &words.0 {
@@ -84,7 +84,7 @@ impl Names {
         found
     }
 
-    /// The machines that one word names.
+    /// Returns the machines that one word names.
     fn fitting(&self, word: &str, mark: Mark, cx: &mut Context) -> Vec<usize> {
         let of = |fits: &dyn Fn(&MachineName) -> bool| -> Vec<usize> {
             (0..self.machines.len()).filter(|&index| fits(&self.machines[index])).collect()
@@ -117,7 +117,7 @@ impl Names {
     }
 }
 
-/// The index of `name` in `known`; what is unknown is reported, unless `known` is not `complete`.
+/// Returns the index of `name` in `known`. An unknown name is reported if `known` is `complete`.
 pub(super) fn index_of(
     what: &str,
     name: &str,

@@ -1,4 +1,4 @@
-//! Pages: sessions of several, and the objects that are embedded in them.
+//! Pages: sessions of several pages, and the objects embedded in pages.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::distribution::Counts;
 use crate::experiment::{MOST_OF_A_PAGE, RequestShape, Session, Source, Traffic, TrafficClass};
 use crate::file::{Numbers, ObjectsForm, Times, TrafficForm};
 
-/// How many pages a client asks for. Users ask for one after the other anyway.
+/// Returns the session of each client. Users need none, because they ask for one page after another.
 pub(super) fn session(form: &TrafficForm, cx: &mut Context) -> Option<Session> {
     if form.session.given && form.users.given {
         let what = "`session` belongs to `rate:` or `trace:`, and here is `users:`, who come back after every page";
@@ -28,7 +28,7 @@ pub(super) fn session(form: &TrafficForm, cx: &mut Context) -> Option<Session> {
     Some(Session { pages, think })
 }
 
-/// The objects of pages that are stream number `page`.
+/// Returns the stream of the objects embedded in the pages of stream number `page`.
 pub(super) fn objects(
     form: &ObjectsForm,
     page: (usize, &Traffic),
@@ -60,7 +60,7 @@ pub(super) fn objects(
     refuse_traced(form.demand.get(), "these objects are no lines of a trace", "write a time", cx);
     let request = match form.request.get() {
         Some(form) => request(form, cx),
-        // Another path it certainly is; host and headers are the page's if they lead to the same class.
+        // The objects certainly have another path. They keep the page's host and headers if their class is the same.
         None if class.as_ref() == Some(&page.class) => RequestShape { path: None, ..page.request.clone() },
         None => RequestShape::default(),
     };

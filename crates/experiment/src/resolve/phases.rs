@@ -1,4 +1,4 @@
-//! Phases, and the published figures that belong to them.
+//! Phases, and their published figures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::names::{Names, index_of};
 use crate::experiment::{Phase, Published};
 use crate::file::{Curve, ExperimentFile};
 
-/// Longest run. A day of virtual time is minutes of ours; more is a wrong unit.
+/// Longest run. A day of virtual time takes minutes to simulate, and a longer run is a wrong unit.
 const MAX_RUN: Duration = Duration::from_secs(86_400);
 
-/// The phases in order.
+/// Returns the phases in order.
 pub(super) fn phases(file: &ExperimentFile, cx: &mut Context) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
@@ -53,7 +53,7 @@ pub(super) fn phases(file: &ExperimentFile, cx: &mut Context) -> Vec<Phase> {
     phases
 }
 
-/// Checks what the phases vary, and their places on that axis.
+/// Checks the axis and the coordinates of the phases on it.
 fn axis(file: &ExperimentFile, cx: &mut Context) {
     let forms = file.phases.get().map_or(&[][..], Vec::as_slice);
     let mut taken: Vec<(f64, Mark)> = Vec::new();
@@ -85,7 +85,7 @@ fn axis(file: &ExperimentFile, cx: &mut Context) {
     }
 }
 
-/// The published figures, those of one entry and phase together.
+/// Returns the published figures. Those of one entry and one phase are combined.
 pub(super) fn published(file: &ExperimentFile, phases: &[Phase], names: &Names, cx: &mut Context) -> Vec<Published> {
     let known: Vec<String> = phases.iter().map(|phase| phase.name.clone()).collect();
     let complete = !file.phases.bad;
@@ -143,7 +143,7 @@ fn is_one<T>(curve: Option<&Curve<T>>) -> bool {
     matches!(curve, Some(Curve::One(_)))
 }
 
-/// Published figures, each with its phase. Points belong to the phase with the same `x`.
+/// Returns published values, each with its phase. A point belongs to the phase with the same `x`.
 fn figures<T: Copy>(
     curve: Option<&Curve<T>>,
     phase: Option<usize>,

@@ -1,9 +1,9 @@
-//! Reloads of another policy: what it may change in the middle of a run.
+//! Reloads of another policy, and the changes that it may make in the middle of a run.
 //!
-//! A run has one set of streams, machines and books, so the other policy must have the classes of the first, by name
-//! and in their order, and the same upstreams and nodes. Its discipline is left aside for that of the run: a comparison
-//! of disciplines compares them under the same promises. What remains is what operators change: guarantees, service
-//! times, weights, limits of queues.
+//! A run has one set of streams, machines and records, so the other policy must have the classes of the
+//! first, by name and in the same order, and the same upstreams and nodes. Its discipline is ignored in
+//! favour of the run's, because a comparison of disciplines must use the same guarantees. It may change the
+//! settings that operators change: guarantees, service times, weights, limits of queues.
 
 use weirgate_config::embed::warn_if_infeasible;
 use weirgate_config::{ClassSite, Site};
@@ -15,14 +15,14 @@ use weirgate_spanned_yaml::unit::span_text;
 use crate::experiment::{Phase, Reload};
 use crate::file::{ExperimentFile, FaultForm, FaultWord};
 
-/// Another policy as far as it is sound, and the fault that loads it.
+/// Another policy, if it is valid, and the fault that loads it.
 pub(super) struct Other<'a> {
     form: &'a FaultForm,
     site: Option<Site>,
 }
 
-/// The policies that faults load, each by itself. Call it before anything of the experiment is complained about: what
-/// is resolved afterwards is taken for unsound.
+/// Resolves each policy that a fault loads. Call it before any complaint about the experiment, because a
+/// policy resolved after a complaint counts as invalid.
 pub(super) fn others<'a>(file: &'a ExperimentFile, cx: &mut Context) -> Vec<Other<'a>> {
     let faults = file.faults.get().map_or(&[][..], Vec::as_slice);
     let given = faults.iter().map(|fault| &fault.value).filter(|form| form.policy.given);
@@ -36,7 +36,8 @@ pub(super) fn others<'a>(file: &'a ExperimentFile, cx: &mut Context) -> Vec<Othe
     given.map(&mut other).collect()
 }
 
-/// The same in order of time, held against `first`, that of the top of the file, if it is sound.
+/// Returns the reloads in order of time, after comparing each with `first`, the policy at the top of the
+/// file, if that is valid.
 pub(super) fn reloads(
     others: Vec<Other<'_>>,
     first: Option<&Site>,
@@ -64,7 +65,7 @@ pub(super) fn reloads(
     reloads
 }
 
-/// Complains about everything in which the other policy differs and may not.
+/// Complains about every difference between the policies that a reload does not allow.
 fn same(first: &Site, other: &Site, mark: Mark, cx: &mut Context) {
     let names = |site: &Site| -> Vec<String> {
         let templates = site.policy.templates.iter().map(|template| &template.class);

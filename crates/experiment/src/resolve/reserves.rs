@@ -8,7 +8,7 @@ use super::names::{Names, index_of};
 use crate::experiment::{CpuReserves, Machine, Reallocation};
 use crate::file::ExperimentFile;
 
-/// The shares, if the experiment has any.
+/// Returns the shares, if the experiment has any.
 pub(super) fn reserves(
     file: &ExperimentFile,
     names: &Names,

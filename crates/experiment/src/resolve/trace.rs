@@ -1,11 +1,11 @@
-//! Trace files: the instants of a log, and what its lines say that their requests take.
+//! Trace files: the timestamps of a log, and the costs of requests given in its lines.
 //!
-//! A log is text, or gzip (RFC 1952), with a request in each line; [`Instant`] is what its instants may look like.
-//! Blank lines and those that begin with `#` are passed over, and so is a first line without an instant: the names of
-//! the columns. Logs are written when requests end, so the instants need not be in order.
+//! A log is text, or gzip (RFC 1952), with a request in each line. [`Instant`] describes the formats of timestamps.
+//! Blank lines and lines that begin with `#` are skipped, and so is a first line without a timestamp, which holds
+//! the names of the columns. Logs are written when requests end, so the timestamps need not be in order.
 //!
-//! Where the first instant is, there are all: in a date in brackets, as in access logs, or in that column. A number
-//! elsewhere is never taken for one.
+//! The position of the first timestamp holds for all lines: a date in brackets, as in access logs, or a
+//! column. A number elsewhere is never read as a timestamp.
 
 mod columns;
 mod instant;
@@ -23,26 +23,28 @@ use weirgate_spanned_yaml::errors::{Complaint, quoted};
 
 use crate::file::Traced;
 
-/// Longest line. An access log's are far shorter.
+/// Longest line. Lines of access logs are far shorter.
 const MAX_LINE: u64 = 64 << 10;
 
-/// What gzip begins with: RFC 1952, sec. 2.3.1.
+/// First bytes of a gzip file: RFC 1952, sec. 2.3.1.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// From here on, the year 2286, seconds since 1970 are milliseconds: nobody logs the future.
+/// From this value on (the year 2286), a number since 1970 is in milliseconds, because no log is from the future.
 const MAX_SECONDS: u64 = 10_000_000_000;
 
 const SAY_WHEN: &str = "write seconds, such as `12.345`, or a date, such as `2023-11-16T18:17:03Z`";
 
-/// Reads the instants before `end` of the trace at `path`, played `speed` times as fast, in order; at most `most`. With
-/// them for each instant what the lines say of what is `wanted`, or nothing if nothing is.
+/// Reads the timestamps before `end` of the trace at `path`, played `speed` times as fast, in order, at most
+/// `most` of them. Also returns, for each timestamp, the costs that the lines give for the parts in `wanted`,
+/// or no costs if `wanted` is empty.
 ///
-/// Dates and seconds since 1970 count from the earliest in the file, other seconds from the start of the run. If the
-/// whole log has whole seconds, those that are equal are spread evenly over their second: they did not come at once,
-/// the log only does not say when. The order of lines makes no difference, but among those that come at one instant.
+/// Dates and seconds since 1970 count from the earliest in the file, other seconds from the start of the run.
+/// If the whole log has whole seconds, requests with equal timestamps are spread evenly over their second,
+/// because they did not arrive at once and the log only lacks the precision. The order of lines does not
+/// matter, except among lines with the same timestamp.
 ///
 /// # Errors
-/// What is wrong with the file, with the line, and how to mend it.
+/// Returns the error in the file, with the line and a hint.
 pub(super) fn read(
     path: &Path,
     speed: f64,
@@ -61,7 +63,7 @@ pub(super) fn read(
     let played = |since: Duration| Duration::from_nanos((since.as_nanos() as f64 / speed).round() as u64);
 
     let (mut log, mut columns) = (Log::default(), Columns::new(wanted));
-    // Those before the end, as far as is known: the earliest may come last.
+    // Timestamps before the end, as far as is known. The earliest may be in the last line.
     let (mut instants, mut earliest, mut whole) = (BinaryHeap::new(), None::<Duration>, true);
     let mut line = Vec::new();
     for number in 1usize.. {
@@ -127,7 +129,7 @@ pub(super) fn read(
     Ok((instants, costs))
 }
 
-/// The text of `reader`, unpacked if it is gzip.
+/// Returns the text of `reader`, decompressed if it is gzip.
 fn unpacked(mut reader: BufReader<File>) -> std::io::Result<Box<dyn BufRead>> {
     Ok(match reader.fill_buf()?.starts_with(GZIP) {
         true => Box::new(BufReader::new(MultiGzDecoder::new(reader))),
@@ -135,7 +137,7 @@ fn unpacked(mut reader: BufReader<File>) -> std::io::Result<Box<dyn BufRead>> {
     })
 }
 
-/// Spreads equal instants, in order, evenly over the second that they begin.
+/// Spreads equal timestamps, which are sorted, evenly over the second that they begin.
 fn spread(instants: &mut [Duration]) {
     for equal in instants.chunk_by_mut(|a, b| a == b) {
         let count = equal.len() as u64;
@@ -145,26 +147,26 @@ fn spread(instants: &mut [Duration]) {
     }
 }
 
-/// What is known of a log after some of its lines.
+/// The format of a log, as known after some of its lines.
 #[derive(Default)]
 struct Log {
-    /// Where instants are, and what they count from.
+    /// Position of timestamps, and the origin that they count from.
     form: Option<(Place, Origin)>,
-    /// A line without an instant was passed over.
+    /// Whether a line without a timestamp was skipped.
     header: bool,
 }
 
-/// Where in a line its instant is.
+/// Position of the timestamp in a line.
 #[derive(Clone, Copy)]
 enum Place {
-    /// In brackets, as a date: a number there is a process id.
+    /// In brackets, as a date. A number in brackets is a process id.
     Brackets,
-    /// Behind so many of these separators; spaces count by runs.
+    /// After this number of these separators. A run of spaces counts as one.
     Column(char, usize),
 }
 
 impl Log {
-    /// What an instant in the log counts from, if `earliest` is the first.
+    /// Returns the timestamp at which the run starts, if `earliest` is the first of the log.
     fn start(&self, earliest: Option<Duration>) -> Duration {
         match self.form {
             Some((_, Origin::Epoch)) => earliest.unwrap_or_default(),
@@ -172,15 +174,15 @@ impl Log {
         }
     }
 
-    /// Do spaces separate the fields of its lines, whatever else is in them?
+    /// Whether spaces separate the fields of its lines, whatever other separators the lines contain.
     fn is_spaced(&self) -> bool {
         matches!(self.form, Some((Place::Brackets, _)))
     }
 
-    /// The instant of the next line; `None` if it is passed over.
+    /// Returns the timestamp of the next line, or `None` if the line is skipped.
     ///
     /// # Errors
-    /// What the line has or has not, and how to mend it.
+    /// Returns the error in the line, and a hint.
     fn instant(&mut self, line: &str) -> Result<Option<Duration>, (String, &'static str)> {
         let line = line.trim_start_matches('\u{feff}');
         if matches!(line.trim_start().chars().next(), None | Some('#')) {
@@ -217,7 +219,7 @@ impl Log {
 }
 
 impl Place {
-    /// The first instant of `line`, and where it is.
+    /// Returns the first timestamp of `line`, and its position.
     fn find(line: &str) -> Option<(Place, Instant)> {
         if let Some(instant) = Place::Brackets.read(line) {
             return Some((Place::Brackets, instant));
@@ -233,7 +235,7 @@ impl Place {
         Some((place, instant))
     }
 
-    /// The instant of `line`, if it is here.
+    /// Returns the timestamp of `line`, if it is at this position.
     fn read(self, line: &str) -> Option<Instant> {
         match self {
             Place::Brackets => line.split('[').skip(1).find_map(Instant::leading_date),
@@ -241,7 +243,7 @@ impl Place {
         }
     }
 
-    /// What is wrong with `line`, which has no instant here, and how to mend it.
+    /// Returns the error and the hint for `line`, which has no timestamp at this position.
     fn missing(self, line: &str) -> (String, &'static str) {
         let Place::Column(separator, number) = self else {
             return ("has no date in brackets".into(), "write one, such as `[01/Aug/1995:00:00:01 -0400]`");
@@ -252,7 +254,7 @@ impl Place {
     }
 }
 
-/// What follows `number` separators.
+/// Returns the text after `number` separators.
 fn column(line: &str, separator: char, number: usize) -> Option<&str> {
     match separator {
         ' ' => (0..number).try_fold(line.trim_start(), |rest, _| {

@@ -1,4 +1,4 @@
-//! Traffic: names bound, changes put in order, sources told apart.
+//! Traffic: binds names, orders changes, and distinguishes the sources of requests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use super::{documents, pages, trace};
 use crate::experiment::{Arrivals, DemandFrom, Knot, PARTS, Profile, RequestShape, Source, Traffic, TrafficClass};
 use crate::file::{self, Changing, ExperimentFile, Figure, RequestForm, Step, Times, Traced, TrafficForm};
 
-/// Most requests of a run: a record of each is kept, and 100 million of them are 5 GB.
+/// Maximum number of requests in a run. A record of each is kept, and 100 million of them take 5 GB.
 const MAX_REQUESTS: f64 = 1e8;
 
-/// Most users and keys. Each takes memory of its own.
+/// Maximum number of users and of keys, because each takes memory.
 const MAX_POPULATION: f64 = 1e6;
 
-/// Most times a client tries again; nobody tries oftener.
+/// Maximum number of retries of a client. Real clients retry less often.
 const MAX_RETRIES: u32 = 100;
 
-/// Every stream; `end` is the end of the run, if it is known.
+/// Returns every stream. `end` is the end of the run, if it is known.
 pub(super) fn traffic(
     file: &ExperimentFile,
     names: &Names,
@@ -50,7 +50,7 @@ pub(super) fn traffic(
         let expected = match &source {
             Source::Open { rate, .. } => end.map_or(0.0, |end| rate.mean(Duration::ZERO, end) * end.as_secs_f64()),
             Source::Trace(instants) => instants.len() as f64,
-            // Users are bounded by themselves: they wait for replies.
+            // Users need no limit, because they wait for replies.
             Source::Users { .. } | Source::Objects { .. } | Source::Part { .. } => 0.0,
         };
         let request = form.request.get().map_or_else(RequestShape::default, |form| request(form, cx));
@@ -71,7 +71,7 @@ pub(super) fn traffic(
         all.push(traffic);
         embedded.extend(objects);
     }
-    // Behind all others, so that those have their numbers, and with them their seeds, whoever has objects.
+    // Streams of objects come after all others, so that those keep their numbers and with them their random seeds.
     all.extend(embedded);
     documents::add_parts(&mut all, parted);
     all
@@ -81,7 +81,7 @@ fn objects_mean(objects: &Traffic) -> f64 {
     if let Source::Objects { count, .. } = &objects.source { count.mean() } else { 0.0 }
 }
 
-/// What goes over the wire.
+/// Returns the form of the request as it is sent.
 pub(super) fn request(form: &RequestForm, cx: &mut Context) -> RequestShape {
     let mut text = |field: &Optional<Text>, says: fn(&str) -> bool, mend: &str| {
         let Text(text) = field.get()?;
@@ -106,7 +106,7 @@ pub(super) fn request(form: &RequestForm, cx: &mut Context) -> RequestShape {
     RequestShape { method: form.method.get().0.clone(), path, host, headers }
 }
 
-/// Whose requests.
+/// Returns the class of the requests.
 fn target(form: &TrafficForm, names: &Names, cx: &mut Context) -> Option<TrafficClass> {
     let name = &form.class.get()?.0;
     if let Some(template) = names.templates.iter().position(|template| template == name) {
@@ -130,13 +130,13 @@ fn target(form: &TrafficForm, names: &Names, cx: &mut Context) -> Option<Traffic
     Some(class)
 }
 
-/// The class of this name.
+/// Returns the class with this name.
 pub(super) fn class_named(name: &str, names: &Names, mark: Mark, cx: &mut Context) -> Option<TrafficClass> {
     let known: Vec<String> = names.classes.iter().chain(&names.templates).cloned().collect();
     index_of("class", name, &known, names.all_classes, mark, cx).map(TrafficClass::Class)
 }
 
-/// When requests come, exactly one of three, and what a trace says that each takes.
+/// Returns the arrivals, given by exactly one of three fields, and the costs that a trace gives for each request.
 fn source(
     form: &TrafficForm,
     mark: Mark,
@@ -219,12 +219,12 @@ fn source(
     }
 }
 
-/// What the lines of a trace are to say that requests take, each with its place.
+/// Returns the costs to read from the lines of a trace, each with its place in the file.
 fn traced(form: &TrafficForm) -> impl Iterator<Item = &(Traced, Mark)> {
     form.demand.get().into_iter().flat_map(|steps| &steps.0).flat_map(|step| &step.value.figure.traced)
 }
 
-/// Complains about every part of a demand that a trace should say.
+/// Complains about every part of a cost that refers to a trace.
 pub(super) fn refuse_traced(demand: Option<&Changing<file::Demand>>, what: &str, mend: &str, cx: &mut Context) {
     for (_, mark) in demand.into_iter().flat_map(|steps| &steps.0).flat_map(|step| &step.value.figure.traced) {
         cx.fail(*mark, Complaint::new(what, mend));
@@ -259,7 +259,7 @@ fn arrivals(form: &TrafficForm, cx: &mut Context) -> Option<Arrivals> {
     Some(Arrivals::Mmpp { burst, share, length })
 }
 
-/// A figure over time, its steps in order.
+/// Returns a value over time, after checking that its steps are in order.
 pub(super) fn profile<T: Figure>(
     changing: &Changing<T>,
     figure: fn(&T) -> f64,
@@ -274,7 +274,7 @@ pub(super) fn profile<T: Figure>(
     Profile(changing.0.iter().map(knot).collect())
 }
 
-/// A demand over time, its steps in order.
+/// Returns a cost over time, after checking that its steps are in order.
 pub(super) fn demands(changing: &Changing<file::Demand>, end: Option<Duration>, cx: &mut Context) -> Vec<DemandFrom> {
     in_order(changing, end, cx);
     if let Some(first) = changing.0.first()
@@ -291,7 +291,7 @@ pub(super) fn demands(changing: &Changing<file::Demand>, end: Option<Duration>, 
     changing.0.iter().map(from).collect()
 }
 
-/// Complains unless every step begins after the one before it has ended, the first at 0.
+/// Complains unless every step begins after the end of the one before it, the first at 0.
 fn in_order<T: Figure>(changing: &Changing<T>, end: Option<Duration>, cx: &mut Context) {
     let field = T::FIELD;
     let mut free: Option<Duration> = None;

@@ -36,7 +36,7 @@ fn the_reason_of_a_move_is_a_sentence() {
     assert_eq!(said(9, 12, engine::Why::Contention), "up 3: requests wait for one another in flight, from so many on");
 }
 
-/// The reason never says the opposite of what the window does.
+/// The reason never contradicts the direction in which the window moved.
 #[test]
 fn the_reason_fits_the_direction() {
     let (class, compute, limit) = (engine::ClassId(1), Duration::from_millis(180), Duration::from_millis(200));

@@ -1,11 +1,11 @@
-//! From the marked tree to typed file structs, with all errors at once.
+//! From the tree with places to typed file structs, with all errors at once.
 //!
-//! A derived deserialiser stops at the first error and knows no places. Here every part is decoded
-//! for itself: a part that is wrong is reported and left out, flagged [`At::bad`], and its neighbours go
-//! on. So the semantic checks can run over what is sound and stay silent about what is not.
+//! A derived deserialiser stops at the first error and knows no places. Here every part is decoded on its
+//! own: an invalid part is reported, left out and flagged [`At::bad`], and decoding goes on with its
+//! neighbours. So the semantic checks can run on the valid parts and ignore the others.
 //!
-//! The macros [`crate::record!`] and [`crate::words!`] are the single description of the file format: one
-//! declaration is the struct, its decoder and its JSON Schema with documentation and default.
+//! The macros [`record!`] and [`words!`] are the only description of the file format: one declaration is the
+//! struct, its decoder and its JSON Schema with documentation and default.
 
 mod record;
 mod shape;
@@ -20,26 +20,26 @@ pub use record::{At, Defaulted, Fields, Optional, RecordSchema, Required, field_
 pub use shape::{Named, OneOrMany, Switch};
 pub use words::unknown_word;
 
-/// Most parts that aliases may add to what the file itself has, a million: 100,000 classes may share ten
-/// each, and the memory that a hostile file can claim stays in the hundreds of megabytes.
+/// Maximum number of parts that aliases may add to the file's own, a million. It allows 100,000 classes to
+/// share ten parts each, and limits the memory that a hostile file can claim to hundreds of megabytes.
 const MAX_ALIASED: usize = 1 << 20;
 
 /// A type that a node of the file can hold.
 pub trait Decode: Sized {
-    /// `None` if nothing can be made of it; then at least one problem was reported. Parts that are
-    /// wrong are reported as well and left out of the result.
+    /// Decodes `node`. Returns `None` if nothing usable is left, after reporting at least one problem.
+    /// Invalid parts are reported too, and left out of the result.
     fn decode(node: &Node, cx: &mut Context) -> Option<Self>;
 }
 
 /// A type that is written as one word, number or text.
 pub trait FromText: Sized {
-    /// What is expected, as in "expected `EXPECTED`".
+    /// The expected form, as in "expected `EXPECTED`".
     const EXPECTED: &'static str;
 
-    /// Reads it.
+    /// Parses `text`.
     ///
     /// # Errors
-    /// What is wrong and how to mend it.
+    /// Returns the error, and a hint.
     fn from_text(text: &str) -> Result<Self, Complaint>;
 }
 
@@ -53,7 +53,7 @@ impl<T: FromText> Decode for T {
     }
 }
 
-/// Names a decoded part: its place and its path.
+/// Identifies a decoded part, with its place and its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u32);
 
@@ -77,7 +77,7 @@ pub enum StepName {
     Index(usize),
 }
 
-/// Where the decoder is, and what it found wrong.
+/// The position of the decoder, and the problems found so far.
 #[derive(Debug)]
 pub struct Context {
     steps: Vec<Step>,
@@ -95,7 +95,7 @@ pub struct Context {
 pub type Hints = fn(&[&str], &str) -> Option<&'static str>;
 
 impl Context {
-    /// For a tree of `nodes` nodes.
+    /// Creates the context for a tree of `nodes` nodes.
     pub fn new(problems: Problems, nodes: usize, hints: Hints) -> Context {
         let root = Step { parent: Mark(0), name: StepName::Root, place: Place::new(1, 1) };
         // A part may take two steps, one for its key and one for its value.
@@ -110,17 +110,17 @@ impl Context {
         }
     }
 
-    /// Is there too much to decode, which was reported.
+    /// Whether there is too much to decode, which was reported.
     pub fn exhausted(&self) -> bool {
         self.steps.len() >= self.most_steps
     }
 
-    /// The hint for the unknown `field` of a map with the fields `known`.
+    /// Returns the hint for the unknown `field` of a map with the fields `known`.
     fn hint(&self, known: &[&str], field: &str) -> Option<&'static str> {
         (self.hints)(known, field)
     }
 
-    /// Runs `f` one step deeper. `None` if there are too many nodes, which is reported once.
+    /// Runs `f` one step deeper. Returns `None` if there are too many nodes, which is reported once.
     pub fn within<T>(
         &mut self,
         name: StepName,
@@ -133,7 +133,7 @@ impl Context {
             self.problems.add(Problem { source: None, place: None, path: String::new(), what, mend });
             return (None, self.current);
         }
-        // A file of 16 MiB has fewer nodes than bytes, so the bound fits 32 bits.
+        // A file of 16 MiB has fewer nodes than bytes, so their number fits 32 bits.
         let mark = Mark(self.steps.len() as u32);
         let parent = std::mem::replace(&mut self.current, mark);
         self.steps.push(Step { parent, name, place });
@@ -142,17 +142,17 @@ impl Context {
         (value, mark)
     }
 
-    /// Where the decoder is.
+    /// Returns the position of the decoder.
     pub fn here(&self) -> Mark {
         self.current
     }
 
-    /// Reports a problem where the decoder is.
+    /// Reports a problem at the position of the decoder.
     pub fn complain(&mut self, complaint: Complaint) {
         self.fail(self.current, complaint);
     }
 
-    /// Reports that `node` is not what is expected.
+    /// Reports that `node` is not of the expected form.
     pub fn mismatch(&mut self, expected: &str, node: &Node) {
         let complaint = match node.value {
             Value::Null => {
@@ -174,19 +174,19 @@ impl Context {
         self.problems.add(problem);
     }
 
-    /// Reports a problem of the field `name` of what is at `mark`, which the file need not have.
+    /// Reports a problem of the field `name` in the map at `mark`. The file need not have that field.
     pub fn fail_in(&mut self, mark: Mark, name: &str, complaint: Complaint) {
         let problem = self.problem(mark, Some(name), complaint);
         self.problems.add(problem);
     }
 
-    /// Warns about what is at `mark`.
+    /// Warns about the part at `mark`.
     pub fn warn(&mut self, mark: Mark, complaint: Complaint) {
         let problem = self.problem(mark, None, complaint);
         self.warnings.add(problem);
     }
 
-    /// The place of what is at `mark`.
+    /// Returns the place of the part at `mark`.
     pub fn place(&self, mark: Mark) -> Place {
         self.steps[mark.0 as usize].place
     }

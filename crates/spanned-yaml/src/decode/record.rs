@@ -1,4 +1,4 @@
-//! Maps with fixed fields: how a field is found, and the macro that declares them.
+//! Maps with fixed fields: how a field is found, and the macro that declares such maps.
 
 use std::rc::Rc;
 
@@ -12,27 +12,26 @@ use crate::tree::{Entry, Node, Value};
 /// A value with its place.
 #[derive(Clone, Debug)]
 pub struct At<T> {
-    /// The value.
     pub value: T,
-    /// Its place, or the record's if the file does not have it.
+    /// Its place, or that of the record if the file does not have the field.
     pub mark: Mark,
-    /// Something in it was wrong and reported: conclusions from it would mislead.
+    /// Whether something in it was invalid and reported. Conclusions from it would mislead.
     pub bad: bool,
-    /// The file has it.
+    /// Whether the file has it.
     pub given: bool,
 }
 
 /// A field of a record.
 pub trait Field: Sized {
-    /// What the file holds.
+    /// Type of the value in the file.
     type Value: Decode + JsonSchema;
-    /// Must the file have it.
+    /// Whether the file must have it.
     const REQUIRED: bool;
-    /// From what was found; `default` is set exactly for [`Defaulted`].
+    /// Builds the field from the found value. `default` is given only for [`Defaulted`].
     fn from_found(found: Found<Self::Value>, default: Option<&str>, cx: &mut Context) -> Self;
 }
 
-/// A field's value as far as the file has one.
+/// A field's value, as far as the file has one.
 pub struct Found<T> {
     value: Option<T>,
     mark: Mark,
@@ -40,7 +39,7 @@ pub struct Found<T> {
     given: bool,
 }
 
-/// A field that the file must have; `None` was reported.
+/// A field that the file must have. A missing value (`None`) was reported.
 pub type Required<T> = At<Needed<T>>;
 /// A field that the file may have.
 pub type Optional<T> = At<Option<T>>;
@@ -75,7 +74,7 @@ impl<T> Defaulted<T> {
         &self.value.0
     }
 
-    /// Replaces it by what a shorter form of the record said.
+    /// Replaces the value by the one that a shorter form of the record gives.
     pub fn set(&mut self, value: T) {
         self.value.0 = value;
     }
@@ -104,7 +103,7 @@ impl<T: Decode + JsonSchema> Field for Defaulted<T> {
     const REQUIRED: bool = false;
 
     /// # Panics
-    /// If the default, which is written beside the field, does not decode; a test decodes them all.
+    /// If the default, which is declared with the field, does not decode. A test decodes all defaults.
     fn from_found(found: Found<T>, default: Option<&str>, cx: &mut Context) -> Self {
         let value = found.value.unwrap_or_else(|| {
             let node = Node::assumed(default.unwrap_or("{}"), cx.place(found.mark));
@@ -114,13 +113,13 @@ impl<T: Decode + JsonSchema> Field for Defaulted<T> {
     }
 }
 
-/// The fields of a record as the file has them, checked against the names that it may have.
+/// The fields of a record in the file, checked against the allowed names.
 pub struct Fields<'n> {
     entries: &'n [Entry],
 }
 
 impl<'n> Fields<'n> {
-    /// Reports fields that `known` does not have. `None` if `node` is not a map, which is reported.
+    /// Reports fields that are not in `known`. Returns `None` if `node` is not a map, which is reported.
     pub fn of(node: &'n Node, known: &[&'static str], cx: &mut Context) -> Option<Fields<'n>> {
         let Value::Map(entries) = &node.value else {
             cx.mismatch(&format!("a map with {}", listed(known.iter().copied())), node);
@@ -181,7 +180,7 @@ impl RecordSchema {
         }
     }
 
-    /// The whole.
+    /// Returns the complete schema.
     pub fn finish(self, about: &str) -> Schema {
         let mut schema = json_schema!({
             "type": "object",
@@ -196,8 +195,8 @@ impl RecordSchema {
     }
 }
 
-/// Declares a map with fixed fields: struct, [`Decode`] and JSON Schema. A field's type is
-/// [`Required`], [`Optional`] or [`Defaulted`]; the last needs `= default`, written as in the file.
+/// Declares a map with fixed fields: struct, [`Decode`] and JSON Schema. A field's type is [`Required`],
+/// [`Optional`] or [`Defaulted`]. The last needs `= default`, written as in the file.
 #[macro_export]
 macro_rules! record {
     (
@@ -247,7 +246,7 @@ macro_rules! record {
     (@default $default:tt) => { Some(stringify!($default)) };
 }
 
-/// A field's name in the file: Rust's keywords need `r#`, files do not.
+/// Returns a field's name in the file, without the `r#` that Rust needs for keywords.
 pub const fn field_name(name: &'static str) -> &'static str {
     match name.as_bytes() {
         [b'r', b'#', ..] => name.split_at(2).1,

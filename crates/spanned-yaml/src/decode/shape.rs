@@ -1,4 +1,4 @@
-//! Shapes that the file uses in many places: one or a list, a map of names, something or `off`.
+//! Shapes that occur in many places of the file: one value or a list, a map of names, a value or `off`.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
 }
 
 impl<T: Decode> Decode for Vec<At<T>> {
-    /// A list that is not empty. Items that are wrong are left out.
+    /// Decodes a list that must not be empty. Invalid items are left out.
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         let Value::List(nodes) = &node.value else {
             cx.mismatch("a list: each item on its own line behind `- `", node);
@@ -75,16 +75,15 @@ impl<T: JsonSchema> JsonSchema for At<T> {
     }
 }
 
-/// A map whose keys are names of the operator's choice, in the order of the file.
+/// A map with names chosen by the operator as keys, in the order of the file.
 #[derive(Clone, Debug)]
 pub struct Named<K, T> {
-    /// The entries with a sound name, in the order of the file.
     pub items: Vec<NamedItem<K, T>>,
-    /// Every key was a name; those that are not are left out.
+    /// Whether every key was a valid name. Others are left out.
     pub complete: bool,
 }
 
-/// One of them. The value is `None` if nothing could be made of it.
+/// An item of a [`Named`] map. The value is `None` if it could not be decoded.
 #[derive(Clone, Debug)]
 pub struct NamedItem<K, T> {
     /// The name.
@@ -138,7 +137,7 @@ impl<K, T: JsonSchema> JsonSchema for Named<K, T> {
     }
 }
 
-/// Something that can be switched off with the word `off`.
+/// A value that can be switched off with the word `off`.
 #[derive(Clone, Debug)]
 pub enum Switch<T> {
     /// The word `off`.

@@ -40,7 +40,7 @@ macro_rules! words {
         }
     };
 }
-/// The complaint about a word that is none of `known`.
+/// Returns the complaint about a word that is not in `known`.
 pub fn unknown_word(text: &str, known: &[&str]) -> Complaint {
     unknown("", text, known.iter().copied())
 }

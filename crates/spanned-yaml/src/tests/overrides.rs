@@ -1,11 +1,11 @@
-//! Tests of overrides: paths, and what becomes of a tree.
+//! Tests of overrides: paths, and the changed trees.
 
 use super::*;
 use crate::errors::SourceId;
 use crate::tree::parse;
 use crate::tree::tests::FILE;
 
-/// `text` with the override in it, as JSON-like text; or what is wrong.
+/// Returns `text` with the override applied, as JSON-like text, or the error.
 fn with(text: &str, change: &str) -> String {
     let mut problems = Problems::default();
     let tree = parse(text, FILE, SourceId::FILE, &mut problems).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the marked tree.
+//! Tests of the tree with places.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 pub(crate) const FILE: Kind =
     Kind { name: "a policy", least: "write at least a field", too_long: "write less", too_deep: "nest less" };
 
-/// The tree as JSON-like text, and the problems.
+/// Returns the tree as JSON-like text, and the problems.
 fn read(text: &str) -> (String, Vec<String>) {
     let mut problems = Problems::default();
     let root = parse(text, FILE, SourceId::FILE, &mut problems);

@@ -6,74 +6,75 @@ use serde::{Deserialize, Serialize};
 /// A group of nodes that serve the same pools, and its window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
-    /// The resource that its requests take most of, where the group has a window for each.
+    /// The resource that its requests use most, if the group has a window for each resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// The pools' names.
+    /// Names of the pools.
     pub pools: Vec<String>,
-    /// Requests that may be inside; absent without a limit.
+    /// Maximum number of requests in flight. Absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// Requests inside.
+    /// Number of requests in flight.
     pub outstanding: u32,
-    /// What bounds surplus beside the window, under disciplines that tell it from what is owed.
+    /// Limits on surplus in addition to the window, under disciplines that distinguish surplus from owed requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surplus: Option<Surplus>,
-    /// Whether requests have been seen to wait for one another in flight; absent if load control does not look for it.
+    /// Whether requests have been observed to wait for each other in flight. Absent if load control does not
+    /// watch for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contention: Option<Contention>,
-    /// Why the window moved last.
+    /// The window's last move, with its reason.
     pub moved: Moved,
 }
 
-/// What bounds surplus and what is owed in one window.
+/// Limits on surplus and on owed requests in one window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Surplus {
-    /// Owed requests that may be inside, whatever the window. Absent once requests have been seen to wait for one
-    /// another inside: then the window bounds them as well.
+    /// Maximum number of owed requests in flight, whatever the window. Absent once requests have been
+    /// observed to wait for each other in flight, because the window then limits owed requests as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reach: Option<u32>,
-    /// Requests inside that were released as surplus.
+    /// Requests in flight that were released as surplus.
     pub outstanding: u32,
-    /// Requests inside beyond the bounds of their machines, which hang or were bounded since; the window does not count
-    /// them.
+    /// Requests in flight beyond the limits of their machines, because they hang or because the limit was set
+    /// after their release. The window does not count them.
     pub stuck: u32,
     /// Slots that the classes with a guaranteed throughput need now.
     pub needed: f64,
-    /// Slots that what is inside keeps from them for longer than their limits allow.
+    /// Slots that requests in flight keep from these classes for longer than the classes' limits allow.
     pub blocked: f64,
 }
 
-/// Whether requests have been seen to wait for one another in flight.
+/// Whether requests have been observed to wait for each other in flight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contention {
-    /// What is known of it.
+    /// The present knowledge about contention.
     pub state: ContentionState,
-    /// Since when, in seconds since the gateway started.
+    /// Time at which this state began, in seconds since the gateway started.
     pub since_seconds: f64,
 }
 
-/// What is known of contention.
+/// Knowledge about contention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentionState {
-    /// It has not been seen: the window bounds surplus, and nothing that is owed is held back.
+    /// Contention has not been observed. The window limits surplus, and owed requests are not held back.
     Unseen,
-    /// It had been seen, but times in flight have changed since: nothing that is owed is held back, on trial.
+    /// Contention was observed, but times in flight have changed since. Owed requests are not held back, on trial.
     Trial,
-    /// It has been seen, or it is being found out: the window bounds what is owed as well.
+    /// Contention has been observed or is being tested for. The window limits owed requests as well.
     Seen,
 }
 
 /// The window's last move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
-    /// Seconds since the gateway started.
+    /// Time in seconds since the gateway started.
     pub at_seconds: f64,
-    /// From how many requests.
+    /// Window before the move, in requests.
     pub from: u32,
-    /// To how many.
+    /// Window after the move, in requests.
     pub to: u32,
-    /// Why, for people.
+    /// Reason, as text for the operator.
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! The page table as it is in force, and what was learned of it.
+//! The page table in force, and the costs learned for it.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,26 @@ use serde::{Deserialize, Serialize};
 use super::resources::by_name;
 use crate::RESOURCE_NAMES;
 
-/// What requests take of the nodes' resources. Shares are of what a node of weight 1 has of a resource in a second:
-/// 0.09 is 9 % of it.
+/// Costs of requests as shares of the nodes' resources. A share refers to the capacity per second of a node
+/// of weight 1: 0.09 is 9 % of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PageTable {
-    /// It is refined from what the nodes use.
+    /// Whether costs are refined from the measured use of the nodes.
     pub learned: bool,
-    /// Part of the arrivals whose route it does not know.
+    /// Share of the arrivals with a route that is not in the table.
     pub unknown_share: f64,
-    /// What a node uses without requests, as learned; absent if nothing is.
+    /// Learned use of a node without requests. Absent if nothing is learned.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub background: BTreeMap<String, f64>,
-    /// Per resource how many windows between two reports of an agent were `learned` since learning began, and how many
-    /// said nothing of the resource, by reason; absent if nothing is learned.
+    /// For each resource, the number of windows between two reports of an agent that were `learned` since
+    /// learning began, and the number of windows without information on the resource, by reason. Absent if
+    /// nothing is learned.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub windows: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Its routes: those that are learned apart first, then by requests. At most 256 are shown.
+    /// Its routes: first those that are learned separately, then the others by number of requests. At most
+    /// 256 are shown.
     pub routes: Vec<Route>,
-    /// How many there are.
+    /// Number of routes in the table.
     pub routes_total: usize,
 }
 
@@ -34,29 +36,29 @@ pub struct PageTable {
 pub struct Route {
     /// Path and parameters.
     pub pattern: String,
-    /// The resource that it takes most of.
+    /// The resource that its requests use most.
     pub tendency: String,
-    /// What a request takes: what counts for requests that arrive now.
+    /// Cost that is used for arriving requests.
     pub cost: BTreeMap<String, f64>,
-    /// What the policy or its file says; absent of routes that were found in the traffic.
+    /// Cost in the policy or its file. Absent for routes that were found in the traffic.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub table: BTreeMap<String, f64>,
-    /// The standard error of `cost`; absent where nothing was learned.
+    /// Standard error of `cost`. Absent where nothing was learned.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub error: BTreeMap<String, f64>,
-    /// That of the tendency, as a part of the cost.
+    /// Standard error for the resource in `tendency`, as a fraction of its cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_error: Option<f64>,
-    /// It is learned apart, not with all others that are.
+    /// Whether the route is learned separately, not together with all other learned routes.
     pub apart: bool,
-    /// Requests behind that.
+    /// Number of requests behind the estimate.
     pub requests: f64,
-    /// Windows of nodes in which there were such.
+    /// Number of nodes' windows with such requests.
     pub windows: u64,
 }
 
 impl Route {
-    /// A route that takes `cost`; all else is unknown.
+    /// Returns a route of this cost, with all else unknown.
     #[must_use]
     pub fn new(pattern: &str, cost: [f64; 3]) -> Route {
         let most = (1..3).fold(0, |most, next| if cost[next] > cost[most] { next } else { most });
@@ -73,14 +75,14 @@ impl Route {
         }
     }
 
-    /// The same with what the table says.
+    /// Adds the cost given by the table.
     #[must_use]
     pub fn with_table(mut self, table: Option<[f64; 3]>) -> Route {
         self.table = table.map(|table| by_name(&table)).unwrap_or_default();
         self
     }
 
-    /// The same with standard errors.
+    /// Adds standard errors.
     #[must_use]
     pub fn with_error(mut self, error: [Option<f64>; 3]) -> Route {
         let known = RESOURCE_NAMES.iter().zip(error);
@@ -92,14 +94,14 @@ impl Route {
 }
 
 impl PageTable {
-    /// The same with what nodes use without requests.
+    /// Adds the use of nodes without requests.
     #[must_use]
     pub fn with_background(mut self, background: [f64; 3]) -> PageTable {
         self.background = by_name(&background);
         self
     }
 
-    /// The same with what became of windows, per resource.
+    /// Adds the outcomes of windows per resource.
     #[must_use]
     pub fn with_windows<O>(mut self, of: impl Fn(usize) -> O) -> PageTable
     where

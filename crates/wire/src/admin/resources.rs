@@ -1,4 +1,4 @@
-//! What is left of the nodes' resources, and what classes have had of them.
+//! Available resources of the nodes, and the rounds in which classes share them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::RESOURCE_NAMES;
 pub struct Resource {
     /// `cpu`, `disk` or `bandwidth`.
     pub name: String,
-    /// What is left of it on the usable nodes, as a share of what they have.
+    /// Available share of it, relative to the capacity of the usable nodes.
     pub available: f64,
 }
 
@@ -23,11 +23,11 @@ pub struct Rounds {
     pub pool: String,
     /// Rounds begun after the first.
     pub begun: u64,
-    /// Per resource the class whose turn it is.
+    /// For each resource, the class that has its turn.
     pub turns: BTreeMap<String, String>,
 }
 
-/// Figures by the names of the resources.
+/// Returns numbers keyed by the names of the resources.
 #[must_use]
 pub fn by_name(figures: &[f64]) -> BTreeMap<String, f64> {
     RESOURCE_NAMES.iter().zip(figures).map(|(name, figure)| ((*name).to_owned(), *figure)).collect()

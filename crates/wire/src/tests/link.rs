@@ -1,4 +1,4 @@
-//! Tests of sealed lines: who is let in, and what is taken for the other side's word.
+//! Tests of sealed lines: which connections are accepted, and which lines count as the other side's.
 
 use super::*;
 use crate::reserves_wire::NodeReport;
@@ -10,12 +10,12 @@ fn token(text: &str) -> Token {
     Token::find("reserves", None, Some(("X", text.to_owned()))).unwrap().unwrap()
 }
 
-/// A line as the other side reads it.
+/// Returns a line as the other side reads it.
 fn cut(line: &str) -> &[u8] {
     line.strip_suffix('\n').expect("a line has an end").as_bytes()
 }
 
-/// The two sides' links, or the error of the side that finds one.
+/// Returns the links of both sides, or the error of the side that finds one.
 fn connect(agent: Option<&str>, manager: Option<&str>) -> Result<(AgentLink, ManagerLink), LinkError> {
     let (agent, manager) = (agent.map(token), manager.map(token));
     let (greeted, hello) = AgentLink::agent(agent.as_ref(), "n1", [1; 16]);
@@ -62,7 +62,7 @@ fn an_agent_proves_its_own_name_to_this_challenge() {
     let other_node = Greeting { node: "n2".to_owned(), ..greeting.clone() };
     let other_node = ManagerLink::manager(Some(&token), &other_node, [2; 16]).0;
     assert!(matches!(other_node.proven(cut(&proof)), Err(LinkError::Unproven(_))));
-    // Nor does a manager's own proof serve as an agent's.
+    // A manager's own proof does not serve as an agent's.
     let (challenged, challenge) = ManagerLink::manager(Some(&token), &greeting, [2; 16]);
     let FromManager::Challenge { mac, .. } = serde_json::from_str(&challenge).unwrap() else { panic!("no challenge") };
     let reflected = plain(&FromAgent::Proof { mac });
@@ -89,7 +89,7 @@ fn no_line_is_changed_repeated_left_out_or_sent_back() {
     unproven(manager.open(b""));
     unproven(manager.open(&[b'a'; 300]));
 
-    // What the manager sealed first is no first line of the agent's.
+    // A line that the manager sealed first is not accepted as the agent's first line.
     let (_, mut manager) = links();
     let back = manager.seal(&FromManager::Refused { why: "x".to_owned() });
     unproven(manager.open(cut(&back)));

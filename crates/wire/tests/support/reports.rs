@@ -1,41 +1,41 @@
-//! Agents that say anything, and a learner that believes them: what must hold of costs whatever is reported. The test
-//! beside it draws from seeds, the fuzzer from its bytes.
+//! Agents that report arbitrary data, and a learner that uses it: invariants of costs for any report. The
+//! test `reports.rs` draws from seeds, the fuzzer from its bytes.
 
 use weirgate_pages::{Learner, RESOURCES, Study};
 use weirgate_wire::{Active, MAX_REPORT_BYTES, Report, Usage};
 
-/// Where the numbers come from: a seed in tests, bytes in the fuzzer.
+/// Source of numbers: a seed in tests, bytes in the fuzzer.
 pub trait Source {
-    /// A number below `n`, or `None` at the end.
+    /// Returns a number below `n`, or `None` at the end.
     fn below(&mut self, n: u64) -> Option<u64>;
 }
 
-/// Nodes that are learned from; an agent of one more reports as well.
+/// Number of nodes that are learned from. The agent of one further node reports too.
 const NODES: u64 = 3;
 
-/// Routes of the table, some with costs and some without: more than are learned apart.
+/// Number of routes in the table, some with costs and some without. There are more than can be learned separately.
 const ROUTES: u32 = 80;
 
-/// Most that a request may cost, and how many times dearer than the table those may be that are not learned apart: as
-/// `docs/guide/page-table.md` says, with room for rounding.
+/// Maximum cost of a request. Also the maximum factor over the table's cost for routes that are not learned
+/// separately, as in `docs/guide/page-table.md`, with room for rounding.
 const MOST: f64 = 4.29 + 1e-9;
 
-/// Most requests that end in one step: enough for hundreds in a window.
+/// Maximum number of requests that end in one step, which allows hundreds in a window.
 const MOST_REQUESTS: u64 = 40;
 
-/// A study and what agents have said to it.
+/// A study and the reports that it received.
 pub struct Model {
     study: Study,
     /// Seconds since the start.
     now: f64,
-    /// What each agent said last.
+    /// Last report of each agent.
     last: [Usage; NODES as usize + 1],
-    /// Windows that were complete.
+    /// Number of complete windows.
     pub windows: u64,
 }
 
 impl Model {
-    /// Nothing is known but the table.
+    /// Creates a study that knows only the table.
     pub fn new() -> Model {
         let cost = |route: u32| (!route.is_multiple_of(3)).then_some([0.001 * f64::from(route), 0.0, 4.29]);
         let mut study = Study::new(Learner::new((0..ROUTES).map(cost)), [None; RESOURCES]);
@@ -43,7 +43,7 @@ impl Model {
         Model { study, now: 0.0, last: [Usage::default(); NODES as usize + 1], windows: 0 }
     }
 
-    /// One thing happens. `None` once the source has run dry.
+    /// Runs one random step. Returns `None` when the source is exhausted.
     pub fn step(&mut self, source: &mut impl Source) -> Option<()> {
         match source.below(12)? {
             0..6 => self.report(source)?,
@@ -56,7 +56,7 @@ impl Model {
         Some(())
     }
 
-    /// An agent reports: as it should, or a text with something wrong in it.
+    /// An agent sends a report, either a valid one or a corrupted text.
     fn report(&mut self, source: &mut impl Source) -> Option<()> {
         let node = source.below(NODES + 1)?;
         let usage = self.usage(node as usize, source)?;
@@ -74,7 +74,8 @@ impl Model {
         Some(())
     }
 
-    /// What an agent says next: counters that grow a little, stand still, fall, are lost, or are anything.
+    /// Returns an agent's next report, with counters that grow a little, stand still, fall, are lost, or are
+    /// arbitrary.
     fn usage(&self, node: usize, source: &mut impl Source) -> Option<Option<Usage>> {
         let mut usage = self.last[node];
         for (used, capacity) in usage.used.iter_mut().zip(&mut usage.capacity) {
@@ -94,10 +95,10 @@ impl Model {
         Some((source.below(16)? > 0).then_some(usage))
     }
 
-    /// Requests end that were inside for nothing, for a while, or since before there was anything.
+    /// Requests end after no time in flight, after some time, or after starting before the study did.
     fn requests(&mut self, source: &mut impl Source) -> Option<()> {
         for _ in 0..source.below(MOST_REQUESTS)? {
-            // Beside those of the table some are of none, and of one that is not there.
+            // In addition to the table's routes, some requests have no route, and some have one that does not exist.
             let route = source.below(u64::from(ROUTES) + 2)?.checked_sub(1).map(|route| route as u32);
             let stay = if source.below(20)? == 0 { amount(source)? } else { source.below(3000)? as f64 / 1000.0 };
             let whole = source.below(5)? > 0;
@@ -106,7 +107,7 @@ impl Model {
         Some(())
     }
 
-    /// Another table, other nodes, another word for what 100 % is.
+    /// Changes the table, the nodes, or the quantities that equal 100 %.
     fn reload(&mut self, source: &mut impl Source) -> Option<()> {
         match source.below(3)? {
             0 => {
@@ -125,7 +126,7 @@ impl Model {
         Some(())
     }
 
-    /// Costs and errors are numbers within their bounds, and every window is accounted for.
+    /// Checks that costs and errors are numbers within their bounds, and that every window is accounted for.
     fn check(&self) {
         for (route, estimate) in self.study.learner.estimates().iter().enumerate() {
             let most = if estimate.apart { MOST } else { MOST * MOST };
@@ -144,7 +145,7 @@ impl Model {
     }
 }
 
-/// Reads a report; what is read is written as it was read.
+/// Reads a report, and checks that it is written as it was read.
 pub fn parsed(text: &[u8]) -> Option<Report> {
     let report = match Report::parse(text) {
         Ok(report) => report,
@@ -162,14 +163,14 @@ pub fn parsed(text: &[u8]) -> Option<Report> {
     let read = Report::parse(again.as_bytes()).unwrap_or_else(|why| panic!("{why}: {again}"));
     let figures = |report: &Report| report.usage.map(|usage| usage.used.map(Option::unwrap_or_default));
     for (before, after) in figures(&report).into_iter().flatten().zip(figures(&read).into_iter().flatten()) {
-        // The reader of numbers may be off by their last digit.
+        // The reader of numbers may be off in their last digit.
         assert!((before - after).abs() <= f64::EPSILON * 2.0 * before, "{before} is read as {after}");
     }
     assert_eq!(read.active, report.active);
     Some(report)
 }
 
-/// A figure of any size that a report may hold: 0, or from next to nothing to 2^64.
+/// Returns a number of any size that a report may hold: 0, or from the smallest positive number to 2^64.
 fn amount(source: &mut impl Source) -> Option<f64> {
     let digits = 1.0 + source.below(1 << 20)? as f64 / f64::from(1 << 20);
     Some(match source.below(6)? {
@@ -180,8 +181,7 @@ fn amount(source: &mut impl Source) -> Option<f64> {
     })
 }
 
-/// Something goes wrong with the text: a byte is another, the end is missing, or there is something in it that JSON
-/// cannot hold.
+/// Corrupts the text: changes a byte, cuts off the end, or inserts something that JSON cannot represent.
 fn mutilate(text: &mut Vec<u8>, source: &mut impl Source) -> Option<()> {
     const SIGNS: &[u8] = b"0123456789.eE+-\"{}[],:";
     const WORDS: [&[u8]; 7] = [b"1e999", b"-1", b"NaN", b"1e-400", b"18446744073709551616", b"[[[[", b"null"];

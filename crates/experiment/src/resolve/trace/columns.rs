@@ -1,13 +1,13 @@
-//! Columns: what the lines of a log say that their requests take.
+//! Columns: costs of requests given in the lines of a log.
 //!
-//! A column has a name of the log's head (its first line, or `#Fields:` as in W3C's Extended Log File Format), or a
-//! number that counts from 1. Fields are separated by the first of tab, comma and semicolon that the head has (the
-//! first line with an instant, if there is no head), else by spaces. What stands in quotation marks is one field, and
-//! where spaces separate so is what stands in brackets: the columns of an access log have the numbers that its manual
-//! gives them.
+//! A column has a name from the log's head (its first line, or `#Fields:` as in W3C's Extended Log File
+//! Format), or a number that counts from 1. The separator of fields is the first of tab, comma and semicolon
+//! that occurs in the head (or in the first line with a timestamp, if there is no head), else spaces. Text in
+//! quotation marks is one field, and so is text in brackets if spaces are the separator: the columns of an
+//! access log thus have the numbers that its manual gives them.
 //!
-//! Departures: `-` is nothing, as logs write it where a reply has no body. A quotation mark in a quoted field is
-//! written `\"`.
+//! Departures: `-` counts as zero, because logs write it for a reply without a body. A quotation mark in a
+//! quoted field is written `\"`.
 
 use std::time::Duration;
 
@@ -16,31 +16,31 @@ use weirgate_spanned_yaml::errors::{Complaint, listed, quoted};
 use crate::experiment::PARTS;
 use crate::file::Traced;
 
-/// Longest that one request may take of one part unless the experiment says `most`: an hour, as for emulated nodes.
-/// Longer is a wrong unit.
+/// Longest time that one request may take of one part, unless the experiment gives `most`: an hour, as for
+/// emulated nodes. A longer time is a wrong unit.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// What a request takes of each part, in nanoseconds.
+/// Cost of a request per part, in nanoseconds.
 pub(super) type Cost = [u64; PARTS];
 
-/// The columns that an experiment wants of a log.
+/// The columns that an experiment reads from a log.
 pub(super) struct Columns<'a> {
     wanted: &'a [Traced],
     head: Option<Head>,
     form: Option<Form>,
 }
 
-/// What the head says.
+/// The head of a log.
 struct Head {
     names: Vec<String>,
-    /// `None` if it does not show.
+    /// `None` if the head does not show it.
     separator: Option<char>,
 }
 
-/// Where the fields are.
+/// The separator and the positions of the columns.
 struct Form {
     separator: char,
-    /// For each wanted part the places of its columns, from 0.
+    /// For each wanted part, the positions of its columns, from 0.
     places: Vec<Vec<usize>>,
 }
 
@@ -49,12 +49,12 @@ impl<'a> Columns<'a> {
         Columns { wanted, head: None, form: None }
     }
 
-    /// Is nothing wanted?
+    /// Whether no column is wanted.
     pub(super) fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
 
-    /// A line that has no instant and no request: it may be the head.
+    /// Notes a line without a timestamp and request, which may be the head.
     pub(super) fn passed_over(&mut self, line: &str) {
         let line = line.trim_end_matches(['\r', '\n']);
         if let Some(names) = line.strip_prefix("#Fields:") {
@@ -66,10 +66,11 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// What the request of `line` takes; `spaced` if spaces separate its fields whatever else it has.
+    /// Returns the cost of the request in `line`. `spaced` means that spaces separate its fields, whatever
+    /// other separators it contains.
     ///
     /// # Errors
-    /// What is wrong with the line, or with all of them, and how to mend it.
+    /// Returns the error in this line, or in all lines, and a hint.
     pub(super) fn cost(&mut self, line: &str, spaced: bool) -> Result<Cost, Complaint> {
         let line = line.trim_end_matches(['\r', '\n']);
         if self.form.is_none() {
@@ -102,7 +103,7 @@ impl<'a> Columns<'a> {
         Ok(cost)
     }
 
-    /// Where the columns are, by the head or by the first line of a request.
+    /// Finds the columns, by the head or by the first line with a request.
     fn find(&self, line: &str, spaced: bool) -> Result<Form, Complaint> {
         let shown = self.head.as_ref().and_then(|head| head.separator);
         let separator = if spaced { ' ' } else { shown.unwrap_or_else(|| separator(line)) };
@@ -123,12 +124,12 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// What separates the fields of `line`.
+/// Returns the separator of the fields in `line`.
 fn separator(line: &str) -> char {
     ['\t', ',', ';'].into_iter().find(|separator| line.contains(*separator)).unwrap_or(' ')
 }
 
-/// The fields of `line`; spaces count by runs.
+/// Returns the fields of `line`. A run of spaces counts as one separator.
 fn fields(line: &str, separator: char) -> impl Iterator<Item = &str> {
     let spaced = separator == ' ';
     let ends = move |c: char| if spaced { c.is_whitespace() } else { c == separator };
@@ -146,7 +147,7 @@ fn fields(line: &str, separator: char) -> impl Iterator<Item = &str> {
             Some('[') if spaced => text.find(']'),
             _ => None,
         };
-        // What is never closed is an ordinary field.
+        // An unclosed quotation mark or bracket is part of an ordinary field.
         let after = close.map_or(0, |close| close + 1);
         let end = text[after..].find(ends).map(|end| after + end);
         rest = end.and_then(|end| text.get(end + text[end..].chars().next().map_or(1, char::len_utf8)..));

@@ -1,23 +1,23 @@
-//! Instants as logs write them.
+//! Timestamps in the formats of logs.
 //!
-//! Three ways: seconds; the date of the Common Log Format, `01/Aug/1995:00:00:01 -0400` (Apache HTTP Server's manual,
-//! "Log Files"); and `2023-11-16T18:17:03Z` (RFC 3339, sec. 5.6). Departures, all towards what servers really
-//! write: a date may have a fraction of any length (HAProxy's has milliseconds), may lack its zone and then is UTC, and
-//! a space or a tab may stand in place of the `T`.
+//! There are three formats: seconds, the date of the Common Log Format, `01/Aug/1995:00:00:01 -0400` (Apache
+//! HTTP Server's manual, "Log Files"), and `2023-11-16T18:17:03Z` (RFC 3339, sec. 5.6). There are some
+//! departures, which follow the output of real servers: a date may have a fraction of any length (HAProxy's
+//! has milliseconds), may lack its zone and then is UTC, and may have a space or a tab in place of the `T`.
 
 use std::time::Duration;
 
-/// Seconds from here on count from 1970, fewer from the start of the run: the web is younger than March 1973, and no
-/// run takes three years.
+/// Seconds from this value on count from 1970, smaller ones from the start of the run. The web is younger
+/// than March 1973, and no run takes three years.
 const EPOCH_FROM: u64 = 100_000_000;
 
-/// Longest whole part of seconds, in digits: what a `u64` holds.
+/// Maximum number of digits before the decimal point of seconds, so that they fit a `u64`.
 const MOST_DIGITS: usize = 19;
 
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
-/// What an instant counts from.
+/// Origin of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The start of the run.
@@ -26,7 +26,7 @@ pub(super) enum Origin {
     Epoch,
 }
 
-/// When a request came.
+/// Arrival time of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instant {
     pub(super) since: Duration,
@@ -34,12 +34,13 @@ pub(super) struct Instant {
 }
 
 impl Instant {
-    /// The instant that `text` begins with. `None` if there is none, or something else follows without a separator.
+    /// Returns the timestamp that `text` begins with, or `None` if there is none, or if other text follows it
+    /// without a separator.
     pub(super) fn leading(text: &str) -> Option<Instant> {
         Cursor::whole(text, Cursor::seconds).or_else(|| Instant::leading_date(text))
     }
 
-    /// The same, if it is a date.
+    /// Returns the date that `text` begins with.
     pub(super) fn leading_date(text: &str) -> Option<Instant> {
         Cursor::whole(text, Cursor::internet_date).or_else(|| Cursor::whole(text, Cursor::common_log_date))
     }
@@ -50,18 +51,18 @@ pub(super) fn is_separator(c: char) -> bool {
     c.is_whitespace() || matches!(c, ',' | ';' | '"')
 }
 
-/// What is left of a text.
+/// The rest of a text.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
-    /// What `read` finds in `text`, if it is followed by the end, a separator or a closing bracket.
+    /// Returns the result of `read` on `text`, if the end, a separator or a closing bracket follows.
     fn whole(text: &'a str, read: fn(&mut Cursor<'a>) -> Option<Instant>) -> Option<Instant> {
         let mut cursor = Cursor(text.as_bytes());
         let instant = read(&mut cursor)?;
         cursor.0.first().is_none_or(|&byte| byte == b']' || is_separator(byte.into())).then_some(instant)
     }
 
-    /// `12.345`.
+    /// Reads seconds such as `12.345`.
     fn seconds(&mut self) -> Option<Instant> {
         let digits = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits > MOST_DIGITS || (digits == 0 && !matches!(self.0, [b'.', b'0'..=b'9', ..])) {
@@ -72,7 +73,7 @@ impl<'a> Cursor<'a> {
         Some(Instant { since, origin: if seconds < EPOCH_FROM { Origin::Run } else { Origin::Epoch } })
     }
 
-    /// `2023-11-16T18:17:03.97Z`.
+    /// Reads a date such as `2023-11-16T18:17:03.97Z`.
     fn internet_date(&mut self) -> Option<Instant> {
         let year = self.number(4)?;
         self.one_of(b"-")?;
@@ -85,7 +86,7 @@ impl<'a> Cursor<'a> {
         instant(days(year, month, day)?, second, nanos, east)
     }
 
-    /// `01/Aug/1995:00:00:01 -0400`.
+    /// Reads a date such as `01/Aug/1995:00:00:01 -0400`.
     fn common_log_date(&mut self) -> Option<Instant> {
         let day = self.number(2)?;
         self.one_of(b"/")?;
@@ -103,7 +104,8 @@ impl<'a> Cursor<'a> {
         instant(days(year, month, day)?, second, nanos, east)
     }
 
-    /// Second of the day and nanoseconds of `18:17:03.97`. A leap second, `:60`, is the first of the next minute.
+    /// Reads a time such as `18:17:03.97` as second of the day and nanoseconds. A leap second, `:60`, is the
+    /// first second of the next minute.
     fn time_of_day(&mut self) -> Option<(u64, u32)> {
         let hour = self.number(2)?;
         self.one_of(b":")?;
@@ -113,7 +115,7 @@ impl<'a> Cursor<'a> {
         (hour < 24 && minute < 60 && second <= 60).then(|| (hour * 3600 + minute * 60 + second, self.fraction()))
     }
 
-    /// Seconds east of Greenwich of `-0400` or `-04:00`; 0 if no sign follows.
+    /// Reads a zone such as `-0400` or `-04:00` as seconds east of Greenwich. Returns 0 if no sign follows.
     fn zone(&mut self) -> Option<i64> {
         let Some(sign) = self.one_of(b"+-") else { return Some(0) };
         let hours = self.number(2)?;
@@ -123,7 +125,7 @@ impl<'a> Cursor<'a> {
         (hours < 24 && minutes < 60).then_some(if sign == b'-' { -seconds } else { seconds })
     }
 
-    /// Nanoseconds of a fraction, if one follows; what is finer is cut off.
+    /// Reads a fraction as nanoseconds, if one follows. Finer digits are dropped.
     fn fraction(&mut self) -> u32 {
         if self.one_of(b".").is_none() {
             return 0;
@@ -134,7 +136,7 @@ impl<'a> Cursor<'a> {
         (0..9).fold(0, |nanos, place| nanos * 10 + u32::from(fraction.get(place).map_or(0, |digit| digit - b'0')))
     }
 
-    /// A number of exactly `width` digits, at most [`MOST_DIGITS`].
+    /// Reads a number of exactly `width` digits, at most [`MOST_DIGITS`].
     fn number(&mut self, width: usize) -> Option<u64> {
         let (digits, rest) = self.0.split_at_checked(width)?;
         if !digits.iter().all(u8::is_ascii_digit) {
@@ -144,7 +146,7 @@ impl<'a> Cursor<'a> {
         Some(digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
     }
 
-    /// The next byte, if it is one of `bytes`; else it stays.
+    /// Takes the next byte, if it is one of `bytes`.
     fn one_of(&mut self, bytes: &[u8]) -> Option<u8> {
         let (&first, rest) = self.0.split_first().filter(|(first, _)| bytes.contains(first))?;
         self.0 = rest;
@@ -152,13 +154,15 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The instant `second` seconds into day `days` in a zone `east` seconds east of Greenwich. `None` before 1970.
+/// Returns the timestamp `second` seconds into day `days` in a zone `east` seconds east of Greenwich, or
+/// `None` before 1970.
 fn instant(days: u64, second: u64, nanos: u32, east: i64) -> Option<Instant> {
     let seconds = (days * 86_400 + second).checked_add_signed(-east)?;
     Some(Instant { since: Duration::new(seconds, nanos), origin: Origin::Epoch })
 }
 
-/// Days from 1970 to a date of the Gregorian calendar; `None` if there is no such date or it is before 1970.
+/// Returns the days from 1970 to a date of the Gregorian calendar, or `None` if there is no such date or it
+/// is before 1970.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
@@ -166,7 +170,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     if year < 1970 || !(1..=*lengths.get(before)?).contains(&day) {
         return None;
     }
-    // 477 leap days lie before 1970.
+    // There are 477 leap days before 1970.
     let leap_days = (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400 - 477;
     Some((year - 1970) * 365 + leap_days + lengths[..before].iter().sum::<u64>() + day - 1)
 }
@@ -181,7 +185,7 @@ mod tests {
 
     #[test]
     fn every_way_of_writing_is_read() {
-        // The right sides are `date -u -d ... +%s`.
+        // The expected values are from `date -u -d ... +%s`.
         for (text, seconds, nanos) in [
             ("01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.0\" 200 1839", 807_249_601, 0),
             ("06/Feb/2009:12:14:14.655] http-in static/srv1", 1_233_922_454, 655_000_000),

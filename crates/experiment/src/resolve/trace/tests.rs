@@ -1,4 +1,4 @@
-//! Logs of every form, whole and broken, and the two real ones beside the repository.
+//! Logs of every format, valid and broken, and the two real logs in the folder next to the repository.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::*;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A file that goes with the test.
+/// A file that is removed after the test.
 struct Trace(PathBuf);
 
 impl Trace {
@@ -35,7 +35,7 @@ fn packed(text: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The instants of a log, in milliseconds.
+/// Returns the timestamps of a log, in milliseconds.
 fn millis(content: impl AsRef<[u8]>) -> Vec<u128> {
     let trace = Trace::new(content.as_ref());
     let (instants, costs) = read(&trace.0, 1.0, DAY, 1000, &[]).unwrap_or_else(|error| panic!("{error:?}"));
@@ -43,7 +43,7 @@ fn millis(content: impl AsRef<[u8]>) -> Vec<u128> {
     instants.iter().map(Duration::as_millis).collect()
 }
 
-/// What is said about a log, without its name.
+/// Returns the complaint about a log, without the log's name.
 fn refused(content: impl AsRef<[u8]>, most: usize) -> String {
     let trace = Trace::new(content.as_ref());
     let complaint = read(&trace.0, 1.0, DAY, most, &[]).expect_err("it is broken");
@@ -94,9 +94,9 @@ fn the_instant_is_in_the_column_of_the_first_one() {
 fn the_requests_of_a_whole_second_are_spread_over_it() {
     assert_eq!(millis("7\n5\n7\n7\n7\n5\n"), [5_000, 5_500, 7_000, 7_250, 7_500, 7_750]);
     assert_eq!(millis("1700000003\n1700000000\n1700000003\n"), [0, 3_000, 3_500]);
-    // One fraction shows that the log has them: then they did come at once.
+    // A single fraction shows that the log records fractions, so equal timestamps are real.
     assert_eq!(millis("7\n5\n7\n5.5\n"), [5_000, 5_500, 7_000, 7_000]);
-    // The fraction counts also where the run is over.
+    // A fraction after the end of the run counts too.
     assert_eq!(millis("7\n7\n100000.5\n"), [7_000, 7_000]);
 }
 
@@ -119,7 +119,7 @@ fn gzip_is_told_by_its_first_bytes_and_may_have_several_members() {
     assert_eq!(millis(&content), [500, 2_500]);
     assert!(refused(&content[..content.len() - 9], 9).starts_with("the trace T cannot be read: "));
     assert!(refused([&content[..], b"rubbish"].concat(), 9).ends_with("; is it a whole file, as text or gzip?"));
-    // 100 MB of nothing in 100 KB are not unpacked.
+    // A gzip bomb of 100 MB in 100 KB is not unpacked.
     let bomb = packed(&" ".repeat(100 << 20));
     assert_eq!(refused(bomb, 9), "line 1 of the trace T has more than 64 KiB; is it a trace at all?");
 }
@@ -168,12 +168,12 @@ fn a_broken_line_is_named() {
         assert_eq!(refused(text, 9), format!("{what}; {mend}"), "{text}");
     }
     assert_eq!(refused("1\n3\n2\n", 2), "the trace T has more than 2 requests within the run; make the run shorter");
-    // Those after the end do not count.
+    // Requests after the end do not count.
     let trace = Trace::new(b"1\n90000\n2\n90001\n");
     assert_eq!(read(&trace.0, 1.0, DAY, 2, &[]).unwrap().0.len(), 2);
 }
 
-/// A line of a log in one of its forms.
+/// Returns a line of a log in one of the formats.
 fn line(form: usize, seconds: u64, millis: u64, whole: bool) -> String {
     let fraction = if whole { String::new() } else { format!(".{millis:03}") };
     let clock = format!("{:02}:{:02}{fraction}", seconds / 60, seconds % 60);
@@ -230,7 +230,7 @@ proptest! {
     }
 }
 
-/// A file of `shared/data` beside the repository, if it is there.
+/// Returns a file of `shared/data` in the folder next to the repository, if it exists.
 fn shared(name: &str) -> Option<PathBuf> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "data", name].iter().collect();
     if !path.exists() {
@@ -249,7 +249,7 @@ fn the_log_of_kennedy_space_center_is_read() {
     // The first replies have 1713, 8677 and 1173 bytes.
     assert_eq!(costs.iter().take(3).map(|cost| cost[1] / 1000).collect::<Vec<_>>(), [1_713, 8_677, 1_173]);
     assert_eq!((instants[0], instants[30_968].as_secs()), (Duration::ZERO, 807_303_121 - 807_256_800));
-    // Whole seconds, spread: none comes with another.
+    // Timestamps of whole seconds are spread, so no two are equal.
     assert!(instants.windows(2).all(|pair| pair[0] < pair[1]));
     let hour = read(&path, 10.0, Duration::from_secs(360), 100_000, &[]);
     let (hour, _) = hour.unwrap_or_else(|error| panic!("{error:?}"));
@@ -267,7 +267,7 @@ fn the_log_of_a_language_model_is_read() {
     assert_eq!((instants[0], instants[1], last), (Duration::ZERO, Duration::from_millis(52), expected));
 }
 
-/// So many microseconds of I/O for each unit of a column.
+/// Returns a number of microseconds of I/O for each unit of a column.
 fn per(column: &str, micros: u64) -> Traced {
     Traced { part: 1, columns: vec![(column.to_owned(), Duration::from_micros(micros))], most: None }
 }
