@@ -10,8 +10,6 @@ use weirgate_spanned_yaml::read::included;
 use weirgate_spanned_yaml::tree::{Entry, Node, Value};
 
 use crate::load::PAGE_TABLE;
-/// Reads the file at `path`, relative to `folder`. `what` names the kind of file in messages, and in the path
-/// of the field at `place`. Errors are reported.
 
 /// Returns the policy with its page table's file inserted, if it names one: `page_table: FILE` becomes
 /// `page_table: { file: … }`.

@@ -1,11 +1,26 @@
-//! All serialised forms of Weirgate: the policy file, the experiment file, their JSON Schemas, agents'
-//! reports, and the admin JSON.
+//! The policy file: from its text to the [`Site`] that a gateway runs.
 //!
-//! A policy file takes three steps, each in its own module: the text becomes a tree in which every node knows
-//! its place (`tree`), the tree becomes typed records (`file`, by `decode`), and the records become a
-//! [`Site`] with every name bound and every pattern compiled (`resolve`). No step stops at the first error:
-//! [`Errors`] has all of them, with places and hints. An experiment file takes the same steps and becomes an
-//! [`Experiment`]. Before the second step, `--set` changes its tree (`overrides`).
+//! A file takes three steps. `weirgate_spanned_yaml` turns the text into a tree with positions, the declarations in
+//! `file` turn the tree into typed records, and `resolve` turns the records into a [`Site`] with every name bound and
+//! every pattern compiled. No step stops at the first error: [`Errors`] has all of them, with positions and hints.
+//! [`fn@feasibility`] compares the guarantees with the capacity, and [`embed`] reads a policy that is part of another
+//! file.
+//!
+//! # Examples
+//! ```
+//! let text = "
+//! listen: 127.0.0.1:8080
+//! upstreams: { web: { nodes: [127.0.0.1:9001] } }
+//! classes:
+//!   - { name: gold, match: { host: gold.test }, guarantee: { throughput: 50/s } }
+//!   - { name: rest }
+//! ";
+//! let loaded = weirgate_config::load("policy.yaml", text, false).unwrap();
+//! assert_eq!(loaded.site.policy.classes[0].guarantee.throughput, Some(50.0));
+//!
+//! let errors = weirgate_config::load("policy.yaml", "listen: 8080\nclases: []\n", false).unwrap_err();
+//! assert!(errors.to_string().contains("policy.yaml:2:1: clases: this field is unknown; did you mean `classes`?"));
+//! ```
 
 pub mod embed;
 mod feasibility;

@@ -45,7 +45,7 @@ pub struct Site {
     pub threads: Option<usize>,
     /// Cluster Reserves: settings of the manager and the agents.
     pub reserves: Option<Reserves>,
-    /// Costs of requests as shares of the nodes' resources. If given, `policy.resources` are [`RESOURCE_NAMES`].
+    /// Costs of requests as shares of the nodes' resources. If given, `policy.resources` are [`weirgate_wire::RESOURCE_NAMES`].
     pub page_table: Option<PageTable>,
 }
 
@@ -54,7 +54,7 @@ pub struct Site {
 pub struct PageTable {
     /// Whether costs are refined from the measured use of the nodes.
     pub learned: bool,
-    /// The quantities per second that equal 100 % of each of [`RESOURCE_NAMES`], in the units in which agents
+    /// The quantities per second that equal 100 % of each of [`weirgate_wire::RESOURCE_NAMES`], in the units in which agents
     /// count. `None` means those that the agents report.
     pub capacity: [Option<f64>; 3],
     /// Routes in the order of their patterns. Without any, all are learned.
@@ -293,7 +293,7 @@ pub struct HealthCheck {
 /// How a node's agent is queried for its report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// Path requested with GET. The reply is a [`crate::Report`].
+    /// Path requested with GET. The reply is a [`weirgate_wire::Report`].
     pub path: String,
     /// The agent's port on the node's host. `None` means the node's own port.
     pub port: Option<u16>,

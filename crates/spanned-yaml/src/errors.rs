@@ -29,7 +29,7 @@ impl Place {
     }
 }
 
-/// One of the texts that a tree was built from: the main file, or an entry of [`Problems::sources`].
+/// One of the texts that a tree was built from: the main file, or an entry of [`Problems::source`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(u32);
 

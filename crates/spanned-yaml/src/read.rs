@@ -11,7 +11,10 @@ use std::rc::Rc;
 use crate::errors::{Errors, Place, Problem, Problems, Source, quoted};
 use crate::tree::{self, Kind, MAX_BYTES, Node, Value};
 
-/// The text in `bytes`.
+/// Returns the text in `bytes`.
+///
+/// # Errors
+/// The bytes are too many, or not UTF-8: then the error has the position of the first wrong byte.
 pub fn sound_text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, Errors> {
     if bytes.len() > MAX_BYTES {
         return Err(unreadable(name, "the file is longer than 16 MiB".to_owned(), "is it a policy at all?"));
@@ -36,21 +39,25 @@ pub fn sound_text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, Errors> {
     }
 }
 
-/// The file at `path`, at most one byte more than allowed: that tells a long file from one that just fits.
+/// Reads the file at `path`, at most one byte more than allowed, which distinguishes a file that is too
+/// long from one that just fits.
+///
+/// # Errors
+/// The error of the operating system.
 pub fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// An error about the file as a whole.
+/// Returns an error about the file as a whole.
 pub fn unreadable(name: &str, what: String, mend: &str) -> Errors {
     let problem = Problem { source: None, place: None, path: String::new(), what, mend: mend.to_owned() };
     Errors { file: name.to_owned(), problems: vec![problem], more: 0 }
 }
 
-/// The file at `path`, which counts from `folder`; `what` it is called in messages, and in the place that names it.
-/// What is wrong is reported.
+/// Reads the file at `path`, relative to `folder`. `what` names the kind of file in messages, and in the path
+/// of the field at `place`. Errors are reported.
 pub fn included(
     path: &str,
     place: Place,

@@ -31,6 +31,7 @@ const MAX_MERGED: usize = 1 << 20;
 /// A part of the file.
 #[derive(Debug)]
 pub struct Node {
+    /// Its position.
     pub place: Place,
     /// Number of levels from this node down, itself included.
     height: usize,
@@ -100,6 +101,7 @@ impl Node {
 /// A file as a tree.
 #[derive(Debug)]
 pub struct Tree {
+    /// Its outermost node.
     pub root: Rc<Node>,
     /// Number of nodes in the file, aliases not counted.
     pub nodes: usize,

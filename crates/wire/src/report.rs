@@ -38,7 +38,7 @@ pub struct Report {
     pub usage: Option<Usage>,
 }
 
-/// Used CPU, disk and bandwidth of a node, in this order ([`USAGE_RESOURCES`]). Weirgate's agents count
+/// Used CPU, disk and bandwidth of a node, in this order ([`RESOURCE_NAMES`]). Weirgate's agents count
 /// CPU-seconds, bytes read and written, and bytes sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {

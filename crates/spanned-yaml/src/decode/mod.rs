@@ -4,7 +4,7 @@
 //! own: an invalid part is reported, left out and flagged [`At::bad`], and decoding goes on with its
 //! neighbours. So the semantic checks can run on the valid parts and ignore the others.
 //!
-//! The macros [`record!`] and [`words!`] are the only description of the file format: one declaration is the
+//! The macros [`crate::record!`] and [`crate::words!`] are the only description of the file format: one declaration is the
 //! struct, its decoder and its JSON Schema with documentation and default.
 
 mod record;

@@ -12,6 +12,7 @@ use crate::tree::{Entry, Node, Value};
 /// A value with its place.
 #[derive(Clone, Debug)]
 pub struct At<T> {
+    /// The value.
     pub value: T,
     /// Its place, or that of the record if the file does not have the field.
     pub mark: Mark,

@@ -78,6 +78,7 @@ impl<T: JsonSchema> JsonSchema for At<T> {
 /// A map with names chosen by the operator as keys, in the order of the file.
 #[derive(Clone, Debug)]
 pub struct Named<K, T> {
+    /// The entries with a valid name, in the order of the file.
     pub items: Vec<NamedItem<K, T>>,
     /// Whether every key was a valid name. Others are left out.
     pub complete: bool,
