@@ -40,7 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("weirgate-agent", &["weirgate-cgroup", "weirgate-reserves", "weirgate-wire"]),
-    ("weirgate-manager", &["weirgate-config", "weirgate-reserves", "weirgate-wire"]),
+    ("weirgate-coordinator", &["weirgate-config", "weirgate-reserves", "weirgate-wire"]),
     ("weirgate-probe", &["weirgate-pages", "weirgate-wire"]),
     (
         "weirgate-gateway",
@@ -83,7 +83,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-experiment",
             "weirgate-gateway",
             "weirgate-lab",
-            "weirgate-manager",
+            "weirgate-coordinator",
             "weirgate-pages",
             "weirgate-probe",
             "weirgate-reserves",

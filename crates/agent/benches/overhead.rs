@@ -1,7 +1,7 @@
 //! CPU time that an agent takes from its node, in percent of a core, with 100 classes and one real cgroup for
 //! each. It uses cgroup v1 if that may be changed, and otherwise a tree of plain files, which costs more to
 //! write. The agent reports four windows a second over a sealed connection. In the second line of output the
-//! manager changes all shares in every window, the maximum that it ever does. Run
+//! coordinator changes all shares in every window, the maximum that it ever does. Run
 //! `cargo bench -p weirgate-agent`.
 #![allow(clippy::disallowed_methods, reason = "it measures for a fixed time")]
 
@@ -14,7 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use weirgate_agent::{Node, Settings};
-use weirgate_wire::{FromManager, Lines, ManagerLink, Token};
+use weirgate_wire::{CoordinatorLink, FromCoordinator, Lines, Token};
 
 const CLASSES: usize = 100;
 
@@ -101,8 +101,8 @@ fn manage(listener: &TcpListener, token: &Token, change: bool, stop: &AtomicBool
             lines.push(&bytes[..read]);
         }
     };
-    let greeting = ManagerLink::greeting(&line(&mut stream)?).map_err(std::io::Error::other)?;
-    let (challenged, challenge) = ManagerLink::manager(Some(token), &greeting, [7; 16]);
+    let greeting = CoordinatorLink::greeting(&line(&mut stream)?).map_err(std::io::Error::other)?;
+    let (challenged, challenge) = CoordinatorLink::coordinator(Some(token), &greeting, [7; 16]);
     stream.write_all(challenge.as_bytes())?;
     let mut link = challenged.proven(&line(&mut stream)?).map_err(std::io::Error::other)?;
     let mut reports = 0;
@@ -115,7 +115,7 @@ fn manage(listener: &TcpListener, token: &Token, change: bool, stop: &AtomicBool
         reports += 1;
         if change {
             let share = |class: usize| if (class + reports).is_multiple_of(2) { 1.25 } else { 0.75 };
-            let shares = FromManager::Shares { run: reports as u64, shares: (0..CLASSES).map(share).collect() };
+            let shares = FromCoordinator::Shares { run: reports as u64, shares: (0..CLASSES).map(share).collect() };
             if stream.write_all(link.seal(&shares).as_bytes()).is_err() {
                 break;
             }
@@ -145,7 +145,7 @@ fn play(name: &str, change: bool) -> Result<(), Box<dyn std::error::Error>> {
         token: token()?,
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let manager = {
+    let coordinator = {
         let (stop, token) = (Arc::clone(&stop), token()?.ok_or("a token")?);
         std::thread::spawn(move || manage(&listener, &token, change, &stop).map_err(|error| error.to_string()))
     };
@@ -165,8 +165,8 @@ fn play(name: &str, change: bool) -> Result<(), Box<dyn std::error::Error>> {
     let (cpu, wall) = receiver.recv()?;
     agent.join().map_err(|_| "the agent panicked")??;
     stop.store(true, Ordering::Relaxed);
-    // The agent has closed the connection, which ends the manager if nothing else did.
-    let reports = manager.join().map_err(|_| "the manager panicked")?;
+    // The agent has closed the connection, which ends the coordinator if nothing else did.
+    let reports = coordinator.join().map_err(|_| "the coordinator panicked")?;
     let percent = 100.0 * cpu.as_secs_f64() / wall.as_secs_f64();
     let rate = reports? as f64 / wall.as_secs_f64();
     println!("{name:<32} {percent:.3} % of a core for {CLASSES} classes, {rate:.1} reports/s");

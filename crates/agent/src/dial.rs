@@ -1,9 +1,9 @@
-//! Connection to the manager, re-established for the lifetime of the agent.
+//! Connection to the coordinator, re-established for the lifetime of the agent.
 //!
-//! Source: Cluster Reserves, Sec. 4: a persistent TCP connection between tracker and manager. If it fails,
-//! the shares stay as they are. Lines are sealed as described in `weirgate_wire::Link`. While the manager
+//! Source: Cluster Reserves, Sec. 4: a persistent TCP connection between tracker and coordinator. If it fails,
+//! the shares stay as they are. Lines are sealed as described in `weirgate_wire::Link`. While the coordinator
 //! is not reachable, the agent dials again after a pause of at first 50 ms and at most 400 ms. Each pause is
-//! shortened by a random part, so that a thousand agents do not reach a new manager at once.
+//! shortened by a random part, so that a thousand agents do not reach a new coordinator at once.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use weirgate_wire::{AgentLink, FromAgent, FromManager, Lines, NodeReport, Token};
+use weirgate_wire::{AgentLink, FromAgent, FromCoordinator, Lines, NodeReport, Token};
 
 use crate::clock::{self, Clock};
 
-/// First and longest pause before the manager is dialled again. A new manager starts its first run after all
+/// First and longest pause before the coordinator is dialled again. A new coordinator starts its first run after all
 /// nodes have connected and reported a window of 250 ms. With a pause of 400 ms before that, shares are
 /// managed again within a second of its start. A thousand agents then cause 2,500 refused connections a
 /// second, a negligible load for a loopback or a network card.
@@ -26,7 +26,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_m
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Maximum number of reports that wait for the network: two windows of them. If there are more, the
-/// connection is given up, because the manager counts a node as down after 1 s without a report.
+/// connection is given up, because the coordinator counts a node as down after 1 s without a report.
 const MOST_WAITING: usize = 2;
 
 /// Maximum number of bytes read at once. The shares of 100 classes are 2 KiB.
@@ -38,21 +38,21 @@ pub(crate) enum Event {
     /// A connection is established. The agent sends its reports here, and the connection ends when the sender
     /// is dropped.
     Up(mpsc::Sender<NodeReport>),
-    /// The manager has sent shares to set.
+    /// The coordinator has sent shares to set.
     Shares {
-        /// Number of the manager's run.
+        /// Number of the coordinator's run.
         run: u64,
-        /// Shares in percent of the node. A correct manager sends one for each class.
+        /// Shares in percent of the node. A correct coordinator sends one for each class.
         shares: Vec<f64>,
     },
     /// The connection has ended or failed, with the reason. Not sent if the agent itself gave it up.
     Down(String),
 }
 
-/// The manager to dial, and the identity of the agent.
+/// The coordinator to dial, and the identity of the agent.
 #[derive(Debug)]
 pub(crate) struct Dial {
-    pub(crate) manager: String,
+    pub(crate) coordinator: String,
     pub(crate) node: String,
     pub(crate) token: Option<Token>,
     pub(crate) events: mpsc::Sender<Event>,
@@ -87,7 +87,7 @@ impl Dial {
                     }
                 }
             }
-            // The pause is not reset after a short connection. So a manager that closes connections at once
+            // The pause is not reset after a short connection. So a coordinator that closes connections at once
             // is not dialled too often.
             if began.now() >= PAUSE.1 {
                 pause = PAUSE.0;
@@ -103,9 +103,9 @@ impl Dial {
     /// The reason why there is no connection, or why it ended.
     async fn talk(&self) -> Result<End, String> {
         let slow = |what: &str| format!("{what} within {} s", PATIENCE.as_secs());
-        let connect = clock::within(PATIENCE, TcpStream::connect(self.manager.as_str())).await;
+        let connect = clock::within(PATIENCE, TcpStream::connect(self.coordinator.as_str())).await;
         let mut stream = connect.ok_or_else(|| slow("no connection"))?.map_err(|error| error.to_string())?;
-        // A report is one small write that must be sent at once. A manager's machine that fails does not
+        // A report is one small write that must be sent at once. A coordinator's machine that fails does not
         // close the connection.
         let set = stream.set_nodelay(true).and_then(|()| SockRef::from(&stream).set_tcp_user_timeout(Some(PATIENCE)));
         set.map_err(|error| error.to_string())?;
@@ -132,9 +132,11 @@ impl Dial {
         loop {
             while let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
                 let event = match link.open(line).map_err(|error| error.to_string())? {
-                    FromManager::Shares { run, shares } => Event::Shares { run, shares },
-                    FromManager::Refused { why } => return Err(format!("the manager refuses: {}", why.escape_debug())),
-                    FromManager::Challenge { .. } => return Err("a second challenge came".to_owned()),
+                    FromCoordinator::Shares { run, shares } => Event::Shares { run, shares },
+                    FromCoordinator::Refused { why } => {
+                        return Err(format!("the coordinator refuses: {}", why.escape_debug()));
+                    }
+                    FromCoordinator::Challenge { .. } => return Err("a second challenge came".to_owned()),
                 };
                 if self.events.send(event).await.is_err() {
                     return Ok(End::Unheard);
@@ -160,7 +162,7 @@ async fn send(stream: &mut TcpStream, line: &str) -> Result<(), String> {
 async fn receive(stream: &mut TcpStream, lines: &mut Lines) -> Result<(), String> {
     let mut bytes = [0; READ];
     match stream.read(&mut bytes).await {
-        Ok(0) => Err("the manager closed the connection".to_owned()),
+        Ok(0) => Err("the coordinator closed the connection".to_owned()),
         Ok(read) => {
             lines.push(bytes.get(..read).unwrap_or_default());
             Ok(())
@@ -181,7 +183,7 @@ mod tests {
             ("localhost:9903", true),
             ("[::ffff:127.0.0.1]:1", true),
             ("10.0.0.9:9903", false),
-            ("manager.internal:9903", false),
+            ("coordinator.internal:9903", false),
         ] {
             assert_eq!(is_local(address), local, "{address}");
         }

@@ -1,9 +1,9 @@
 //! The node's side of Cluster Reserves as a whole: measures windows, reports them, and puts shares in force.
 //!
 //! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Secs. 4 and 5.4. [`weirgate_reserves::Tracker`]
-//! makes the decisions. This module adds the clock, the cgroups ([`weirgate_cgroup`]) and the manager. The
+//! makes the decisions. This module adds the clock, the cgroups ([`weirgate_cgroup`]) and the coordinator. The
 //! order matters in one place: after shares are set, the counters are read and the window begins. So a report
-//! never mixes the usage under two sets of shares. While the manager is not reachable, the last shares stay
+//! never mixes the usage under two sets of shares. While the coordinator is not reachable, the last shares stay
 //! in force.
 
 use std::cell::Cell;
@@ -15,8 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{self, error::TrySendError};
 use weirgate_cgroup::{self as cgroup, Counter};
-use weirgate_reserves::Tracker;
-use weirgate_reserves::{self as reserves, Cluster};
+use weirgate_reserves::{self as reserves, Cluster, Tracker};
 use weirgate_wire::{Active, NodeReport, Token, Trigger};
 
 use crate::classes::Classes;
@@ -32,10 +31,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Interval between requests to the server for its number of active requests.
 const ASK: Duration = Duration::from_secs(1);
 
-/// Maximum number of pending connection events. The manager sends one set of shares in a window.
+/// Maximum number of pending connection events. The coordinator sends one set of shares in a window.
 const MOST_EVENTS: usize = 4;
 
-/// Maximum excess of a manager's shares over 100 % in total, in percentage points, due to rounding in JSON
+/// Maximum excess of a coordinator's shares over 100 % in total, in percentage points, due to rounding in JSON
 /// and in sums.
 const ROUNDING: f64 = 0.01;
 
@@ -86,10 +85,10 @@ impl Node {
     pub fn start(settings: Settings, say: impl Fn(&str) + 'static) -> Result<Node, String> {
         let Settings { cluster, node, cpus, root, state, source, token } = settings;
         let name = cluster.nodes.get(node).ok_or("the policy has no such node")?.name.clone();
-        if token.is_none() && !is_local(&cluster.manager) {
+        if token.is_none() && !is_local(&cluster.coordinator) {
             return Err(format!(
                 "anybody at {} could set this node's shares: give `reserves` or the node a `token_file`",
-                cluster.manager
+                cluster.coordinator
             ));
         }
         let cpus_given = cpus;
@@ -108,7 +107,7 @@ impl Node {
         classes.summary().iter().for_each(|line| (voice.say)(line));
         voice.tell(problems);
         let (sender, events) = mpsc::channel(MOST_EVENTS);
-        let dial = Dial { manager: cluster.manager, node: name, token, events: sender };
+        let dial = Dial { coordinator: cluster.coordinator, node: name, token, events: sender };
         Ok(Node { classes, cpus, whole, clock: Clock::start(), source, dial, events, voice })
     }
 
@@ -121,7 +120,7 @@ impl Node {
     pub async fn run(mut self, stop: impl Future, keep: bool) -> Result<(), String> {
         let active = Rc::new(Cell::new(None));
         let asking = self.source.take().map(|source| tokio::task::spawn_local(ask(source, Rc::clone(&active))));
-        let manager = self.dial.manager.clone();
+        let coordinator = self.dial.coordinator.clone();
         let dialling = tokio::task::spawn_local(self.dial.keep());
         let (clock, mut classes, mut voice, mut events) = (self.clock, self.classes, self.voice, self.events);
         let (mut monitor, mut sender) = (Monitor::default(), None::<mpsc::Sender<NodeReport>>);
@@ -154,7 +153,7 @@ impl Node {
                     connected = Some(clock.now());
                 }
                 Some(Event::Down(why)) => {
-                    voice.down(&manager, why);
+                    voice.down(&coordinator, why);
                     sender = None;
                 }
                 Some(Event::Shares { run, shares }) => match check(&shares, classes.len()) {
@@ -165,7 +164,7 @@ impl Node {
                                 in_force = run;
                                 shares
                             }
-                            // Report the actual shares to the manager.
+                            // Report the actual shares to the coordinator.
                             false => classes.in_force(),
                         };
                         let counters = classes.counters();
@@ -173,7 +172,7 @@ impl Node {
                         outside_before = outside(&counters);
                     }
                     Err(why) => {
-                        voice.down(&manager, why);
+                        voice.down(&coordinator, why);
                         sender = None;
                     }
                 },
@@ -191,16 +190,16 @@ impl Node {
                     if let Some(open) = &sender
                         && let Err(TrySendError::Full(_)) = open.try_send(report)
                     {
-                        voice.down(&manager, "the network takes no reports".to_owned());
+                        voice.down(&coordinator, "the network takes no reports".to_owned());
                         sender = None;
                     }
                 }
             }
             if now >= look {
                 voice.tell(classes.look());
-                // Not at once, because a manager may close the connection after the first report.
+                // Not at once, because a coordinator may close the connection after the first report.
                 if connected.is_some_and(|since| now >= since + LOOK) && sender.is_some() {
-                    voice.up(&manager);
+                    voice.up(&coordinator);
                     connected = None;
                 }
                 look = clock.now() + LOOK;
@@ -265,7 +264,7 @@ struct Voice {
     say: Box<dyn Fn(&str)>,
     /// Problems that were announced and still exist.
     said: BTreeSet<String>,
-    /// Why the manager is not reachable. `None` if it is.
+    /// Why the coordinator is not reachable. `None` if it is.
     away: Option<String>,
 }
 
@@ -291,14 +290,14 @@ impl Voice {
         }
     }
 
-    fn up(&mut self, manager: &str) {
+    fn up(&mut self, coordinator: &str) {
         self.away = None;
-        (self.say)(&format!("reports to the manager at {manager}"));
+        (self.say)(&format!("reports to the coordinator at {coordinator}"));
     }
 
-    fn down(&mut self, manager: &str, why: String) {
+    fn down(&mut self, coordinator: &str, why: String) {
         if self.away.as_ref() != Some(&why) {
-            let mut line = format!("the manager at {manager} is away: {why}");
+            let mut line = format!("the coordinator at {coordinator} is away: {why}");
             if self.away.is_none() {
                 let _ = write!(line, "; the last shares stay in force");
             }
@@ -344,8 +343,8 @@ mod tests {
         assert!(said(&mut |v| v.tell(Vec::new())).is_empty());
         assert_eq!(said(&mut |v| v.tell(is("a"))), ["a"], "it is there again");
         let away = said(&mut |v| v.down("m:1", "refused".into()));
-        assert_eq!(away, ["the manager at m:1 is away: refused; the last shares stay in force"]);
+        assert_eq!(away, ["the coordinator at m:1 is away: refused; the last shares stay in force"]);
         assert!(said(&mut |v| v.down("m:1", "refused".into())).is_empty());
-        assert_eq!(said(&mut |v| v.up("m:1")), ["reports to the manager at m:1"]);
+        assert_eq!(said(&mut |v| v.up("m:1")), ["reports to the coordinator at m:1"]);
     }
 }

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use weirgate_engine as engine;
 use weirgate_reserves::Cluster;
 
-/// All settings of one gateway process, and those of a manager and its agents. A policy with only `reserves`
+/// All settings of one gateway process, and those of a coordinator and its agents. A policy with only `reserves`
 /// has no listeners, pools and classes, and then there is no gateway to run.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -43,7 +43,7 @@ pub struct Site {
     pub drain_deadline: Duration,
     /// Number of threads that serve requests. `None` means one per core.
     pub threads: Option<usize>,
-    /// Cluster Reserves: settings of the manager and the agents.
+    /// Cluster Reserves: settings of the coordinator and the agents.
     pub reserves: Option<Reserves>,
     /// Costs of requests as shares of the nodes' resources. If given, `policy.resources` are [`weirgate_wire::RESOURCE_NAMES`].
     pub page_table: Option<PageTable>,
@@ -356,15 +356,15 @@ pub struct AccessLog {
 /// Cluster Reserves: guaranteed shares of the nodes' CPUs for classes of work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reserves {
-    /// Address where agents connect to the manager.
+    /// Address where agents connect to the coordinator.
     pub listen: SocketAddr,
-    /// Address of the manager for the agents: `host:port`, resolved when they connect.
-    /// The manager's page and metrics. `None` switches them off.
+    /// Address of the coordinator for the agents: `host:port`, resolved when they connect.
+    /// The coordinator's page and metrics. `None` switches them off.
     pub admin: Option<Admin>,
     /// Time between two periodic runs. `None` if shares are computed only on demand.
     pub every: Option<Duration>,
     /// Whether shares are computed again when a node asks for it.
     pub on_demand: bool,
-    /// The nodes and the classes, as the manager and the agents know them.
+    /// The nodes and the classes, as the coordinator and the agents know them.
     pub cluster: Cluster,
 }

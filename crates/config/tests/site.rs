@@ -249,7 +249,7 @@ fn reserves_may_stand_alone() {
     assert!(site.listeners.is_empty() && site.policy.classes.is_empty() && site.admin.is_none());
     let reserves = site.reserves.expect("it has them");
     assert_eq!(
-        (reserves.listen.to_string().as_str(), reserves.cluster.manager.as_str()),
+        (reserves.listen.to_string().as_str(), reserves.cluster.coordinator.as_str()),
         ("127.0.0.1:9903", "127.0.0.1:9903")
     );
     assert_eq!((reserves.every, reserves.on_demand), (Some(Duration::from_secs(5)), true));
@@ -266,15 +266,15 @@ fn reserves_may_stand_alone() {
 #[test]
 fn reserves_know_who_has_which_token_and_class() {
     let site = loaded(
-        "reserves:\n  listen: 0.0.0.0:9903\n  manager: Manager.internal:9903\n  admin: off\n  every: off\n  \
+        "reserves:\n  listen: 0.0.0.0:9903\n  coordinator: Coordinator.internal:9903\n  admin: off\n  every: off\n  \
          token_file: /all\n  nodes: [n1, { name: n2, token_file: /own }, n3]\n  classes:\n    \
          - { name: a, share: 60%, cgroup: a, nodes: [n3, n1] }\n    - { name: b, share: 0.4, cgroup: b }\n",
     )
     .site;
     let reserves = site.reserves.expect("it has them");
     assert_eq!(
-        (reserves.cluster.manager.as_str(), reserves.every, reserves.admin.is_none()),
-        ("manager.internal:9903", None, true)
+        (reserves.cluster.coordinator.as_str(), reserves.every, reserves.admin.is_none()),
+        ("coordinator.internal:9903", None, true)
     );
     let tokens: Vec<_> = (0..3).map(|node| reserves.cluster.token_of(node).and_then(|path| path.to_str())).collect();
     assert_eq!(tokens, [Some("/all"), Some("/own"), Some("/all")]);

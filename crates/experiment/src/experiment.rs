@@ -52,13 +52,13 @@ pub struct CpuReserves {
     /// runs on the remainder.
     pub shares: Vec<f64>,
     /// When shares move between machines. `None` leaves every class its share of every machine.
-    pub manager: Option<Reallocation>,
+    pub coordinator: Option<Reallocation>,
 }
 
-/// When a manager moves shares between machines.
+/// When a coordinator moves shares between machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reallocation {
-    /// Start of the manager.
+    /// Start of the coordinator.
     pub from: Duration,
     /// Time between two periodic runs, if there are any.
     pub every: Option<Duration>,

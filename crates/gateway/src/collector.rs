@@ -1,7 +1,7 @@
 //! Collectors: the gateway requests the nodes' own counts every few seconds.
 //!
 //! Source: Andreolini et al., "QoS-aware switching policies for a locally distributed Web system", Sec. 2.
-//! There the manager in the switch collects the servers' counts every 10 s through a socket. Here it is an
+//! There the coordinator in the switch collects the servers' counts every 10 s through a socket. Here it is an
 //! HTTP request. All nodes are asked at the same times, the multiples of `every`, as in the paper and unlike
 //! health checks. The loads are summed and compared, so they must be from the same moment. Such a request
 //! costs a node far less than a normal one.

@@ -1,6 +1,6 @@
 //! Memory use of the process compared with its limit, in case the sum of all other limits was set too high.
 //!
-//! The thresholds are those of Envoy's overload manager. Above 90 % no new connection is accepted (it waits
+//! The thresholds are those of Envoy's overload coordinator. Above 90 % no new connection is accepted (it waits
 //! in the kernel). Above 95 % no request is admitted. Both measures end once memory has been freed. Memory
 //! use is read once a second, which is often enough as long as everything else is bounded.
 

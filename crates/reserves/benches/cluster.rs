@@ -1,5 +1,5 @@
 //! One second of a whole cluster in virtual time. Every node reports four windows of all its classes, and the
-//! manager runs as often as it may. The CPU time of this benchmark is the CPU time that a manager needs,
+//! coordinator runs as often as it may. The CPU time of this benchmark is the CPU time that a coordinator needs,
 //! apart from reading lines from sockets. `cargo bench -p weirgate-reserves --bench cluster`.
 
 use std::time::Duration;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 /// The declared cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
-    /// Where agents find the manager: `host:port`, resolved when they connect.
-    pub manager: String,
+    /// Where agents find the coordinator: `host:port`, resolved when they connect.
+    pub coordinator: String,
     /// The nodes, 1 to 1000 with different names.
     pub nodes: Vec<ClusterNode>,
     /// The classes, 1 to 100 with different names. Their shares sum to 100 at most.

@@ -1,13 +1,13 @@
-//! The manager's side: knows which nodes are up, decides when to compute new shares, and hands them out.
+//! The coordinator's side: knows which nodes are up, decides when to compute new shares, and hands them out.
 //!
-//! Source: Cluster Reserves, Sec. 4 (the resource manager) and Secs. 5.3 and 5.4 (when it runs). Departures:
+//! Source: Cluster Reserves, Sec. 4 (the resource coordinator) and Secs. 5.3 and 5.4 (when it runs). Departures:
 //!
 //! - A run needs from every live node a report on a window that began after the last change of shares. The
 //!   paper waits for 250 ms. Requiring such a report has the same effect, and also covers a node that is slow
 //!   to set its shares.
 //! - A node that joins or leaves causes a run, just as a node that asks for one, because the promises refer
 //!   to the nodes that are up.
-//! - The reports contain the shares in force, so a manager that has just started continues from them. It
+//! - The reports contain the shares in force, so a coordinator that has just started continues from them. It
 //!   first waits for the nodes to connect, because a missing node would count as down.
 //! - A node that repeats a question about a class within [`MEMORY`] is ignored. The optimiser gives a class
 //!   that uses less than its share exactly its use, which makes the class a sink. Step 2 then gives it more,
@@ -28,10 +28,10 @@ mod node;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use node::{on_node, percentages, row};
+
 use crate::problem::{Error, Problem, Solution};
 use crate::tracker::{Measured, Trigger};
-
-use node::{on_node, percentages, row};
 
 pub use books::{Books, Finished, MOST_FINISHED, Runs};
 pub use node::{MEMORY, Node};
@@ -39,7 +39,7 @@ pub use node::{MEMORY, Node};
 /// A node that sends nothing for this long is down. It is the time of four reports.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
-/// How long a new manager waits for all nodes before its first run. Nodes that are still missing then count
+/// How long a new coordinator waits for all nodes before its first run. Nodes that are still missing then count
 /// as down. Agents reconnect within a second, and their first report follows one window later.
 pub const GATHERING: Duration = Duration::from_secs(2);
 
@@ -124,7 +124,7 @@ pub struct Coordinator {
     members: Vec<Member>,
     running: Option<Run>,
     asked: Option<(usize, Trigger)>,
-    /// Highest run number seen, from this manager or from a report.
+    /// Highest run number seen, from this coordinator or from a report.
     last_run: u64,
     /// When shares were last handed out, or when a run last failed.
     changed: Option<Duration>,

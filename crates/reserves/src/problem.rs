@@ -86,7 +86,7 @@ pub enum Error {
     },
 }
 
-/// Maximum number of nodes. It is ten times the size that a manager is built for, and the sums of step 1 stay
+/// Maximum number of nodes. It is ten times the size that a coordinator is built for, and the sums of step 1 stay
 /// exact.
 pub const MOST_NODES: usize = 10_000;
 

@@ -5,7 +5,7 @@
 //!
 //! - The paper's tracker reports a weighted mean of past and present use. This one reports the present
 //!   [`WINDOW`] alone and begins a new one whenever shares change. A mean carries the use under the old
-//!   shares into the manager's next run, which then takes shares from a class that has just been given them.
+//!   shares into the coordinator's next run, which then takes shares from a class that has just been given them.
 //! - In the paper a node asks when it *stops* being a sink for a class. Here a node also asks when it becomes
 //!   one: at that moment a request has reached a node where its class has a small share.
 //! - After a class has asked, it does not ask again until its state has changed, so that one event asks once.

@@ -1,5 +1,5 @@
 //! `weirgate agent`: the program on a node. Its collector reports the load of this machine's server to
-//! gateways. With a policy that has `reserves`, it measures the use of the node's classes for the manager
+//! gateways. With a policy that has `reserves`, it measures the use of the node's classes for the coordinator
 //! and sets their shares.
 
 use std::fs::File;
@@ -26,8 +26,8 @@ const DYNAMIC: [&str; 2] = ["*.php", "/cgi-bin/*"];
 /// Set a node's class shares (Cluster Reserves), report the load of its server to gateways, or both.
 ///
 /// With POLICY the agent is the node's part of the policy's `reserves`. It measures the use of each class's
-/// cgroups, reports it to the manager every quarter of a second, and sets the shares that the manager
-/// sends. The last shares stay in force while the manager is away. On SIGTERM, SIGINT or SIGHUP it restores
+/// cgroups, reports it to the coordinator every quarter of a second, and sets the shares that the coordinator
+/// sends. The last shares stay in force while the coordinator is away. On SIGTERM, SIGINT or SIGHUP it restores
 /// the former settings of the cgroups and removes the cgroups that it made. An agent that is killed leaves
 /// the shares in force, and the next one still knows the former settings.
 ///
@@ -53,7 +53,7 @@ Exit codes:
   1  it cannot start, or something could not be put back: standard error says what helps
   2  the command line is wrong")]
 pub(crate) struct Args {
-    /// The policy file (YAML) with `reserves`, the same as the manager's.
+    /// The policy file (YAML) with `reserves`, the same as the coordinator's.
     #[arg(requires = "node")]
     policy: Option<PathBuf>,
     /// Name of this node in the policy.
@@ -167,7 +167,7 @@ fn agent_says(line: &str) {
 fn settings(policy: &Path, args: &Args, source: Option<Source>) -> Result<Settings, String> {
     let file = policy.display().to_string();
     let bytes = File::open(policy).and_then(bounded).map_err(|e| format!("{file}: cannot be read: {e}"))?;
-    // The agent cannot know whether the manager's page has a token.
+    // The agent cannot know whether the coordinator's page has a token.
     let loaded = weirgate_config::load_bytes(&file, &bytes, true).map_err(|errors| {
         tell(&errors.to_string());
         format!("{file} is not sound: not started")

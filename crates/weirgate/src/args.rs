@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, bands, demo, lab, manager, plan, probe, reserves, sim};
+use crate::{agent, bands, coordinator, demo, lab, plan, probe, reserves, sim};
 
 /// End of the help text.
 const EXIT_CODES: &str = "\
@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Lab(lab::Args),
     Probe(probe::Args),
     Agent(Box<agent::Args>),
-    Manager(manager::Args),
+    Coordinator(coordinator::Args),
     Reserves(reserves::Args),
 }
 

@@ -1,5 +1,5 @@
 //! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `bands`, `lab`,
-//! `probe`, `agent`, `manager`, `reserves`.
+//! `probe`, `agent`, `coordinator`, `reserves`.
 //!
 //! The crates meet only here: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
 //! and the demonstration's cluster from `weirgate-emulator`. Output for people goes to standard error,
@@ -10,11 +10,11 @@ mod args;
 mod bands;
 mod best_fixed;
 mod check;
+mod coordinator;
 mod demo;
 mod exit;
 mod explain;
 mod lab;
-mod manager;
 mod plan;
 mod probe;
 mod reserves;
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
         Command::Probe(args) => probe::run(&args),
         Command::Agent(args) => agent::run(&args),
-        Command::Manager(args) => manager::run(&args),
+        Command::Coordinator(args) => coordinator::run(&args),
         Command::Reserves(args) => reserves::run(&args),
     }
 }

@@ -1,4 +1,4 @@
-//! Sealed lines between an agent and the manager of Cluster Reserves: both sides are authenticated, and
+//! Sealed lines between an agent and the coordinator of Cluster Reserves: both sides are authenticated, and
 //! messages cannot be changed.
 //!
 //! A peer that can impersonate a node influences the shares of other nodes. So both sides prove in the first
@@ -10,7 +10,7 @@
 //! only allow on loopback, MACs are empty and lines are bare JSON.
 //!
 //! ```text
-//! agent                                  manager
+//! agent                                  coordinator
 //! Hello { version, node, nonce }    →
 //!                                   ←    Challenge { nonce, mac }    or Refused { why }
 //! Proof { mac }                     →
@@ -27,7 +27,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::Sha256;
 
-use crate::reserves_wire::{FromAgent, FromManager, MAX_LINE, WIRE_VERSION};
+use crate::reserves_wire::{FromAgent, FromCoordinator, MAX_LINE, WIRE_VERSION};
 use crate::token::Token;
 
 /// 16 random bytes, fresh for every connection. Two equal ones are unlikely in a thousand years of
@@ -38,10 +38,10 @@ pub type Nonce = [u8; 16];
 const MAX_QUOTED: usize = 200;
 
 /// An agent's side of an established connection.
-pub type AgentLink = Link<FromAgent, FromManager>;
+pub type AgentLink = Link<FromAgent, FromCoordinator>;
 
-/// The manager's side of an established connection.
-pub type ManagerLink = Link<FromManager, FromAgent>;
+/// The coordinator's side of an established connection.
+pub type CoordinatorLink = Link<FromCoordinator, FromAgent>;
 
 /// One side of an established connection. It seals sent lines and opens received ones.
 pub struct Link<Sent, Received> {
@@ -62,7 +62,7 @@ pub enum LinkError {
     Unproven(&'static str),
     /// The other side uses another version.
     Version(u32),
-    /// The manager refuses, for this reason.
+    /// The coordinator refuses, for this reason.
     Refused(String),
     /// A line is longer than [`MAX_LINE`].
     TooLong,
@@ -79,7 +79,7 @@ impl fmt::Display for LinkError {
                     "the other side speaks version {version}, this one {WIRE_VERSION}: run the same Weirgate on both"
                 )
             }
-            LinkError::Refused(why) => write!(f, "the manager refuses: {why}"),
+            LinkError::Refused(why) => write!(f, "the coordinator refuses: {why}"),
             LinkError::TooLong => write!(f, "a line is longer than {MAX_LINE} bytes"),
         }
     }
@@ -90,7 +90,7 @@ impl std::error::Error for LinkError {}
 /// Direction of a line. It is part of the sealed data, so that no line can be sent back.
 #[derive(Clone, Copy)]
 enum Direction {
-    ToManager = b'a' as isize,
+    ToCoordinator = b'a' as isize,
     ToAgent = b'm' as isize,
 }
 
@@ -113,13 +113,13 @@ struct Opening {
     token: Option<Vec<u8>>,
     node: String,
     agent: Nonce,
-    manager: Nonce,
+    coordinator: Nonce,
 }
 
 impl Opening {
     fn mac(&self, purpose: &str) -> Option<Hmac<Sha256>> {
         let token = self.token.as_deref()?;
-        Some(mac(token, &[purpose.as_bytes(), &self.agent, &self.manager, self.node.as_bytes()]))
+        Some(mac(token, &[purpose.as_bytes(), &self.agent, &self.coordinator, self.node.as_bytes()]))
     }
 
     /// Returns the proof in hex, or an empty text without a token.
@@ -146,13 +146,13 @@ impl Opening {
     }
 }
 
-/// An agent that has sent its greeting and waits for the manager's challenge.
+/// An agent that has sent its greeting and waits for the coordinator's challenge.
 pub struct Greeted(Opening);
 
-/// A manager that has sent its challenge and waits for the agent's proof.
+/// A coordinator that has sent its challenge and waits for the agent's proof.
 pub struct Challenged(Opening);
 
-/// An agent's first line, as the manager reads it. Nothing in it is authenticated.
+/// An agent's first line, as the coordinator reads it. Nothing in it is authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeting {
     /// The name of the node that the agent claims to run on.
@@ -166,31 +166,33 @@ impl AgentLink {
     pub fn agent(token: Option<&Token>, node: &str, nonce: Nonce) -> (Greeted, String) {
         let token = token.map(|token| token.key().to_vec());
         let hello = FromAgent::Hello { version: WIRE_VERSION, node: node.to_owned(), nonce: hex(&nonce) };
-        (Greeted(Opening { token, node: node.to_owned(), agent: nonce, manager: Nonce::default() }), plain(&hello))
+        (Greeted(Opening { token, node: node.to_owned(), agent: nonce, coordinator: Nonce::default() }), plain(&hello))
     }
 }
 
 impl Greeted {
-    /// Reads the manager's challenge. Returns the connection, and the line to send to complete it.
+    /// Reads the coordinator's challenge. Returns the connection, and the line to send to complete it.
     ///
     /// # Errors
-    /// Returns an error if the manager refuses or does not have the token.
+    /// Returns an error if the coordinator refuses or does not have the token.
     pub fn challenged(self, line: &[u8]) -> Result<(AgentLink, String), LinkError> {
         let Greeted(mut opening) = self;
         match read(line)? {
-            FromManager::Challenge { nonce, mac } => {
-                opening.manager = unhex(nonce.as_bytes()).ok_or_else(no_nonce)?;
-                opening.check("manager", &mac)?;
+            FromCoordinator::Challenge { nonce, mac } => {
+                opening.coordinator = unhex(nonce.as_bytes()).ok_or_else(no_nonce)?;
+                opening.check("coordinator", &mac)?;
             }
-            FromManager::Refused { why } => return Err(LinkError::Refused(quoted(&why))),
-            FromManager::Shares { .. } => return Err(LinkError::Malformed("shares came before a challenge".into())),
+            FromCoordinator::Refused { why } => return Err(LinkError::Refused(quoted(&why))),
+            FromCoordinator::Shares { .. } => {
+                return Err(LinkError::Malformed("shares came before a challenge".into()));
+            }
         }
         let proof = FromAgent::Proof { mac: opening.proof("agent") };
-        Ok((opening.link(Direction::ToManager, Direction::ToAgent), plain(&proof)))
+        Ok((opening.link(Direction::ToCoordinator, Direction::ToAgent), plain(&proof)))
     }
 }
 
-impl ManagerLink {
+impl CoordinatorLink {
     /// Reads an agent's first line.
     ///
     /// # Errors
@@ -208,17 +210,17 @@ impl ManagerLink {
     /// Answers an agent's greeting, with the token of the node that it names. Also returns the line to
     /// send.
     #[must_use]
-    pub fn manager(token: Option<&Token>, greeting: &Greeting, nonce: Nonce) -> (Challenged, String) {
+    pub fn coordinator(token: Option<&Token>, greeting: &Greeting, nonce: Nonce) -> (Challenged, String) {
         let token = token.map(|token| token.key().to_vec());
-        let opening = Opening { token, node: greeting.node.clone(), agent: greeting.nonce, manager: nonce };
-        let challenge = FromManager::Challenge { nonce: hex(&nonce), mac: opening.proof("manager") };
+        let opening = Opening { token, node: greeting.node.clone(), agent: greeting.nonce, coordinator: nonce };
+        let challenge = FromCoordinator::Challenge { nonce: hex(&nonce), mac: opening.proof("coordinator") };
         (Challenged(opening), plain(&challenge))
     }
 
     /// Returns the line that refuses an agent that is not authenticated yet.
     #[must_use]
     pub fn refusal(why: &str) -> String {
-        plain(&FromManager::Refused { why: why.to_owned() })
+        plain(&FromCoordinator::Refused { why: why.to_owned() })
     }
 }
 
@@ -227,12 +229,12 @@ impl Challenged {
     ///
     /// # Errors
     /// Returns an error if the agent does not have the token.
-    pub fn proven(self, line: &[u8]) -> Result<ManagerLink, LinkError> {
+    pub fn proven(self, line: &[u8]) -> Result<CoordinatorLink, LinkError> {
         let FromAgent::Proof { mac } = read(line)? else {
             return Err(LinkError::Malformed("the second line is no proof".into()));
         };
         self.0.check("agent", &mac)?;
-        Ok(self.0.link(Direction::ToAgent, Direction::ToManager))
+        Ok(self.0.link(Direction::ToAgent, Direction::ToCoordinator))
     }
 }
 

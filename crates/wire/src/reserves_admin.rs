@@ -1,4 +1,4 @@
-//! The manager's JSON for Cluster Reserves at `GET /reserves`: state of the nodes, use, shares, and the
+//! The coordinator's JSON for Cluster Reserves at `GET /reserves`: state of the nodes, use, shares, and the
 //! reasons for runs.
 //!
 //! Field names include the unit. Percentages are of one node, except guaranteed shares, which are of the
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::reserves_wire::NodeFigures;
 
-/// The cluster as seen by the manager.
+/// The cluster as seen by the coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reserves {
-    /// Seconds since the manager started.
+    /// Seconds since the coordinator started.
     pub now_seconds: f64,
     /// Time between two periodic runs. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,8 +1,8 @@
-//! Messages between agents and the manager of Cluster Reserves: lines of JSON.
+//! Messages between agents and the coordinator of Cluster Reserves: lines of JSON.
 //!
 //! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Sec. 4: a tracker on each node reports the use
-//! of each class to the manager, and the manager returns the shares to set. Departures: the paper does not
-//! print its format. Ours includes the share in force with the use measured under it, so that a manager that
+//! of each class to the coordinator, and the coordinator returns the shares to set. Departures: the paper does not
+//! print its format. Ours includes the share in force with the use measured under it, so that a coordinator that
 //! has just started can continue. It also includes figures of the node as a whole for the operator, and an
 //! agent may ask for new shares at once.
 //!
@@ -49,11 +49,11 @@ pub enum FromAgent {
     Report(NodeReport),
 }
 
-/// Message of the manager.
+/// Message of the coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FromManager {
-    /// Reply to [`FromAgent::Hello`], which proves that the manager has the node's token. Sent unsealed. The
+pub enum FromCoordinator {
+    /// Reply to [`FromAgent::Hello`], which proves that the coordinator has the node's token. Sent unsealed. The
     /// MAC is empty without a token.
     Challenge {
         /// 16 random bytes in hex.
@@ -239,10 +239,10 @@ mod tests {
             let text = serde_json::to_string(&message).unwrap();
             assert_eq!(serde_json::from_str::<FromAgent>(&text).unwrap(), message, "{text}");
         }
-        let shares = FromManager::Shares { run: 8, shares: vec![55.5, 44.5] };
+        let shares = FromCoordinator::Shares { run: 8, shares: vec![55.5, 44.5] };
         let text = serde_json::to_string(&shares).unwrap();
         assert_eq!(text, r#"{"shares":{"run":8,"shares":[55.5,44.5]}}"#);
-        assert_eq!(serde_json::from_str::<FromManager>(&text).unwrap(), shares);
+        assert_eq!(serde_json::from_str::<FromCoordinator>(&text).unwrap(), shares);
     }
 
     #[test]

@@ -78,7 +78,7 @@ record! {
         /// Costs of requests per route, as shares of the nodes' resources: the path of a file that `weirgate probe`
         /// wrote, `learned`, or a map. Required by `mqos` and `sqos`. With it, `weirgate` keeps more guarantees.
         page_table: Optional<PageTable>,
-        /// Cluster Reserves: the shares of the nodes' CPUs that classes have, for `weirgate manager` and the
+        /// Cluster Reserves: the shares of the nodes' CPUs that classes have, for `weirgate coordinator` and the
         /// agents on the nodes. A policy with only this field needs no `listen`, `upstreams` and `classes`.
         reserves: Optional<Reserves>,
     }
@@ -124,6 +124,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ),
     ("classes", &["nodes"], "it belongs in an upstream: `upstreams: { web: { nodes: … } }`"),
     ("policy", &["listen", "upstreams", "classes", "discipline"], "it belongs in `policy:`"),
+    ("coordinator", &["manager"], "it is called `coordinator`"),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];
 

@@ -12,15 +12,15 @@ use super::gateway::AdminPlace;
 
 record! {
     /// Cluster Reserves: every class gets its share of the nodes' CPUs, whichever nodes its requests reach.
-    /// `weirgate manager` and the agents on the nodes read the same file.
+    /// `weirgate coordinator` and the agents on the nodes read the same file.
     pub(crate) struct Reserves {
-        /// Address where agents connect to the manager: `IP:PORT`. On loopback by default, because outside it
+        /// Address where agents connect to the coordinator: `IP:PORT`. On loopback by default, because outside it
         /// every node needs a token.
         listen: Defaulted<Listen> = "127.0.0.1:9903",
-        /// Address of the manager for the agents: `host:port`. By default `listen`, which then must not be a
+        /// Address of the coordinator for the agents: `host:port`. By default `listen`, which then must not be a
         /// wildcard.
-        manager: Optional<NodeAddress>,
-        /// Status page and metrics of the manager: `off`, `IP:PORT` or `unix:/path`. On loopback by default,
+        coordinator: Optional<NodeAddress>,
+        /// Status page and metrics of the coordinator: `off`, `IP:PORT` or `unix:/path`. On loopback by default,
         /// so that only this machine reaches it.
         admin: Defaulted<Switch<AdminPlace>> = "127.0.0.1:9904",
         /// File with the bearer token of the page, at least 128 bits as hex or base64. You can set the
@@ -34,7 +34,7 @@ record! {
         /// Whether shares are computed again when a class's use on a node changes: `yes` or `no`. A class
         /// then returns to its share in a fraction of a second instead of seconds.
         on_demand: Defaulted<Answer> = "yes",
-        /// File with the token that authenticates agents and manager to each other, at least 128 bits as hex
+        /// File with the token that authenticates agents and coordinator to each other, at least 128 bits as hex
         /// or base64.
         token_file: Optional<Text>,
         /// The nodes: the name of each, as given to its agent with `--node`, or a map that adds a token.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use weirgate_reserves::{Cluster, ClusterClass, ClusterNode};
 use weirgate_spanned_yaml::decode::{Context, Mark, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted, unknown};
 use weirgate_spanned_yaml::unit::{Name, Text, number_text};
@@ -11,9 +12,8 @@ use weirgate_spanned_yaml::unit::{Name, Text, number_text};
 use super::gateway::hosts;
 use crate::file::{AdminPlace, PolicyFile, ReserveClassForm, ReserveNodeForm, Reserves as Form};
 use crate::site::{Admin, AdminAddress, Listener, Reserves};
-use weirgate_reserves::{Cluster, ClusterClass, ClusterNode};
 
-/// Maximum number of nodes. One manager solves for this many within seconds (design: 1000 × 50), and the
+/// Maximum number of nodes. One coordinator solves for this many within seconds (design: 1000 × 50), and the
 /// paper has up to 32.
 const MAX_NODES: usize = 1_000;
 
@@ -43,7 +43,7 @@ pub(super) fn reserves(
     let taken = listeners.iter().any(|l| l.address == listen);
     if listen.port() != 0 && (taken || admin.is_some_and(|admin| admin.address == AdminAddress::Tcp(listen))) {
         let what = format!("the gateway of this policy listens on `{listen}` already");
-        cx.fail(place, Complaint::new(what, "give the manager an address of its own"));
+        cx.fail(place, Complaint::new(what, "give the coordinator an address of its own"));
     }
     let open = nodes.iter().find(|node| node.token.is_none()).filter(|_| token.is_none() && !form.token_file.bad);
     if let Some(node) = open
@@ -53,12 +53,12 @@ pub(super) fn reserves(
         let mend = "give `reserves` a `token_file:`, or each node one, or listen on `127.0.0.1`";
         cx.fail(place, Complaint::new(what, mend));
     }
-    let manager = match form.manager.get() {
+    let coordinator = match form.coordinator.get() {
         Some(address) => address.0.clone(),
         None => {
-            if listen.ip().is_unspecified() && !form.manager.bad {
-                let what = format!("agents cannot find a manager at `{listen}`, which is every address");
-                cx.fail(place, Complaint::new(what, format!("add `manager: HOST:{}`", listen.port())));
+            if listen.ip().is_unspecified() && !form.coordinator.bad {
+                let what = format!("agents cannot find a coordinator at `{listen}`, which is every address");
+                cx.fail(place, Complaint::new(what, format!("add `coordinator: HOST:{}`", listen.port())));
             }
             listen.to_string()
         }
@@ -78,7 +78,7 @@ pub(super) fn reserves(
         cx.fail(form.every.mark, Complaint::new(what, "give `every:` a time, or leave out `on_demand: no`"));
     }
     let admin = page(form, listen, env_token, cx);
-    Some(Reserves { listen, admin, every, on_demand, cluster: Cluster { manager, nodes, classes, token } })
+    Some(Reserves { listen, admin, every, on_demand, cluster: Cluster { coordinator, nodes, classes, token } })
 }
 
 fn nodes(form: &Form, cx: &mut Context) -> Vec<ClusterNode> {
@@ -100,7 +100,7 @@ fn nodes(form: &Form, cx: &mut Context) -> Vec<ClusterNode> {
         nodes.push(ClusterNode { name: name.0.clone(), token });
     }
     if list.len() > MAX_NODES {
-        let what = format!("{} nodes are too many for one manager", list.len());
+        let what = format!("{} nodes are too many for one coordinator", list.len());
         cx.fail(form.nodes.mark, Complaint::new(what, format!("list at most {MAX_NODES}, and divide the cluster")));
     }
     nodes
@@ -203,7 +203,7 @@ fn page(form: &Form, listen: std::net::SocketAddr, env_token: bool, cx: &mut Con
         AdminPlace::Tcp(address) => {
             let has_token = env_token || token_file.is_some() || form.admin_token_file.bad;
             if !address.ip().is_loopback() && !has_token {
-                let what = format!("`{address}` lets others reach the manager's page, and it has no token");
+                let what = format!("`{address}` lets others reach the coordinator's page, and it has no token");
                 let mend = "add `admin_token_file:`, set WEIRGATE_ADMIN_TOKEN, or use `127.0.0.1` or `unix:/path`";
                 cx.fail(form.admin.mark, Complaint::new(what, mend));
             }

@@ -110,17 +110,17 @@ record! {
 }
 
 record! {
-    /// Cluster Reserves: every class has a share of the machines' CPUs. A manager moves shares between
+    /// Cluster Reserves: every class has a share of the machines' CPUs. A coordinator moves shares between
     /// machines so that each class can use its share of the cluster.
     pub(crate) struct ReservesForm {
         /// Classes and their shares of the cluster, at most 100 % in total.
         classes: Required<Named<Name, Share>>,
-        /// Time between two runs of the manager, or `off`.
+        /// Time between two runs of the coordinator, or `off`.
         every: Defaulted<Switch<Span>> = "5s",
         /// Whether machines request runs when a class's use changes: `yes` or `no`. With neither periodic nor
         /// requested runs, every class keeps its share on every machine.
         on_demand: Defaulted<Answer> = "yes",
-        /// Start of the manager.
+        /// Start of the coordinator.
         from: Defaulted<Moment> = "0s",
     }
 }

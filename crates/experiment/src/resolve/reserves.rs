@@ -43,6 +43,6 @@ pub(super) fn reserves(
         Switch::On(Span(every)) => Some(*every),
     };
     let (on_demand, Moment(from)) = (form.on_demand.get().0, *form.from.get());
-    let manager = (on_demand || every.is_some()).then_some(Reallocation { from, every, on_demand });
-    Some(CpuReserves { shares, manager })
+    let coordinator = (on_demand || every.is_some()).then_some(Reallocation { from, every, on_demand });
+    Some(CpuReserves { shares, coordinator })
 }

@@ -104,7 +104,7 @@ impl Guard {
         if self.knows(host.as_bytes()) && target {
             Ok(())
         } else {
-            let why = "this Host is not served here; names besides the address belong in admin.hosts or, of a manager, admin_hosts";
+            let why = "this Host is not served here; names besides the address belong in admin.hosts or, of a coordinator, admin_hosts";
             Err(refuse(StatusCode::FORBIDDEN, why))
         }
     }

@@ -1,4 +1,4 @@
-//! A test that kills (SIGKILL) managers, agents and nodes at random, again and again. Shares must stay in
+//! A test that kills (SIGKILL) coordinators, agents and nodes at random, again and again. Shares must stay in
 //! force, no node may ever allot more than it has, the old state must return soon after the victim is back,
 //! and nothing may be left at the end.
 
@@ -16,7 +16,7 @@ use super::cluster::{Busy, Cluster};
 use super::managed::{Managed, name};
 use super::play::STEP;
 use super::report::Finding;
-use super::scenario::Manager;
+use super::scenario::Coordinator;
 use super::{CLASSES, NODES, SHARE};
 
 /// Index of the class that is busy on the first two nodes only, so that shares differ from those at the start.
@@ -44,8 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The process or node that was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Victim {
-    /// The manager.
-    Manager,
+    /// The coordinator.
+    Coordinator,
     /// A node's agent.
     Agent(usize),
     /// A node, with its agent and everything in its groups.
@@ -75,7 +75,7 @@ pub struct Chaos {
     pub largest_sum: f64,
     /// State that was not restored after everything had been told to stop.
     pub left: Vec<String>,
-    /// Log of manager and agents.
+    /// Log of coordinator and agents.
     pub log: Vec<String>,
 }
 
@@ -132,10 +132,10 @@ pub fn chaos(
     let mut cluster = Cluster::new(Duration::from_secs(12) * kills as u32)?;
     let mut busy: Vec<Vec<Busy>> = (0..NODES).map(|node| workers(&cluster, node)).collect::<Result<_, _>>()?;
     cluster.measure()?;
-    let terms = Manager { from: Duration::ZERO, every: Some(Duration::from_secs(1)), on_demand: true };
+    let terms = Coordinator { from: Duration::ZERO, every: Some(Duration::from_secs(1)), on_demand: true };
     let mut managed = Managed::new(terms, program, directory)?;
     (0..NODES).try_for_each(|node| managed.start_agent(&cluster, node))?;
-    managed.start_manager()?;
+    managed.start_coordinator()?;
     let mut chaos = Chaos::default();
     let mut random = Random::new(seed);
     if !until(|| has_recovered(&managed, &cluster, 0), || chaos.look(&cluster)) {
@@ -144,15 +144,15 @@ pub fn chaos(
     for number in 0..kills {
         progress(number);
         let victim = match (random.unit() * (1 + 2 * NODES) as f64) as usize {
-            0 => Victim::Manager,
+            0 => Victim::Coordinator,
             agent @ 1..=NODES => Victim::Agent(agent - 1),
             node => Victim::Node(node - 1 - NODES),
         };
-        // One victim in three is the manager, because it alone has no stand-in.
-        let victim = if random.unit() < 0.25 { Victim::Manager } else { victim };
+        // One victim in three is the coordinator, because it alone has no stand-in.
+        let victim = if random.unit() < 0.25 { Victim::Coordinator } else { victim };
         let away = AWAY.0 + (AWAY.1 - AWAY.0) * random.unit();
         match victim {
-            Victim::Manager => managed.kill_manager(),
+            Victim::Coordinator => managed.kill_coordinator(),
             Victim::Agent(node) => managed.kill_agent(node),
             Victim::Node(node) => {
                 managed.kill_agent(node);
@@ -162,7 +162,7 @@ pub fn chaos(
         let kept = kept(victim, away, &cluster, &mut chaos);
         let before = last_run(&managed).unwrap_or(0);
         match victim {
-            Victim::Manager => managed.start_manager()?,
+            Victim::Coordinator => managed.start_coordinator()?,
             Victim::Agent(node) => managed.start_agent(&cluster, node)?,
             Victim::Node(node) => {
                 busy[node] = workers(&cluster, node)?;
@@ -193,7 +193,7 @@ pub fn chaos(
         }
     }
     if admin.exists() {
-        chaos.left.push(format!("the manager's socket {}", admin.display()));
+        chaos.left.push(format!("the coordinator's socket {}", admin.display()));
     }
     chaos.left.extend(cluster.close());
     Ok(chaos)
@@ -205,10 +205,10 @@ fn workers(cluster: &Cluster, node: usize) -> Result<Vec<Busy>, String> {
 }
 
 /// Waits while a victim is absent. Returns whether the shares stayed: all shares in the absence of the
-/// manager, those of its node in the absence of an agent.
+/// coordinator, those of its node in the absence of an agent.
 fn kept(victim: Victim, away: f64, cluster: &Cluster, chaos: &mut Chaos) -> bool {
     let nodes = match victim {
-        Victim::Manager => 0..NODES,
+        Victim::Coordinator => 0..NODES,
         Victim::Agent(node) | Victim::Node(node) => node..node + 1,
     };
     let shares = || -> Vec<Vec<f64>> { nodes.clone().map(|node| cluster.shares(node)).collect() };
@@ -261,7 +261,7 @@ fn last_run(managed: &Managed) -> Option<u64> {
     page(managed)?["last_runs"][0]["number"].as_u64()
 }
 
-/// Returns the manager's page, if a manager is running.
+/// Returns the coordinator's page, if a coordinator is running.
 fn page(managed: &Managed) -> Option<Value> {
     let mut stream = UnixStream::connect(&managed.admin).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

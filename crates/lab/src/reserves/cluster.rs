@@ -9,15 +9,13 @@
 //! Everything is removed when the cluster is dropped. If the lab is killed, a limit on CPU time ends each
 //! of its processes, and the next cluster removes the groups, which are empty by then.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use std::{fs, io};
 
 use rustix::process::{Pid, test_kill_process};
 use weirgate_cgroup::{Cgroups, Counter, Resource, create, missing, open, read, remove, write};
-
 use weirgate_emulator::clock;
 
 use super::{CLASSES, NODES, SHARE};
@@ -87,7 +85,7 @@ impl Cluster {
             fillers: Vec::new(),
         };
         // The cluster has the weight of an ordinary process, so that it does not delay the agents and the
-        // manager that manage it. Its nodes have equal weights.
+        // coordinator that manage it. Its nodes have equal weights.
         cluster.group(&cluster.top.clone(), ORDINARY)?;
         for node in 0..NODES {
             cluster.group(&cluster.node(node), SHARE)?;
@@ -150,7 +148,7 @@ impl Cluster {
         child.map(Busy).map_err(|error| format!("a busy process in {group}: {error}"))
     }
 
-    /// Measures the CPU capacity that a node really gets while manager and agents idle and other guests of
+    /// Measures the CPU capacity that a node really gets while coordinator and agents idle and other guests of
     /// the machine take their part. This is the node's size from now on. Its processes never wait, so it
     /// gets as much as possible.
     ///

@@ -1,4 +1,4 @@
-//! Manager and agents of a run, as processes.
+//! Coordinator and agents of a run, as processes.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::cluster::Cluster;
-use super::scenario::Manager;
+use super::scenario::Coordinator;
 use super::{CLASSES, NODES, SHARE};
 use crate::process::Process;
 
 /// Name of the policy file in a run's directory.
 const POLICY: &str = "policy.yaml";
 
-/// Manager and agents. Dropping it kills them.
+/// Coordinator and agents. Dropping it kills them.
 pub(super) struct Managed {
     program: PathBuf,
     directory: PathBuf,
     agents: Vec<Option<Process>>,
-    manager: Option<Process>,
-    /// Socket of the manager's page.
+    coordinator: Option<Process>,
+    /// Socket of the coordinator's page.
     pub(super) admin: PathBuf,
     log: Vec<String>,
 }
@@ -30,16 +30,16 @@ impl Managed {
     ///
     /// # Errors
     /// The policy cannot be written.
-    pub(super) fn new(terms: Manager, program: &Path, directory: &Path) -> Result<Managed, String> {
+    pub(super) fn new(terms: Coordinator, program: &Path, directory: &Path) -> Result<Managed, String> {
         let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = listener.map_err(|error| format!("a port on loopback: {error}"))?.port();
         // The path of a socket has at most 107 bytes, and that of a run directory may be longer.
-        let admin = std::env::temp_dir().join(format!("weirgate-lab-{}-manager.sock", std::process::id()));
+        let admin = std::env::temp_dir().join(format!("weirgate-lab-{}-coordinator.sock", std::process::id()));
         let file = directory.join(POLICY);
         fs::write(&file, policy(terms, port, &admin)).map_err(|error| format!("{}: {error}", file.display()))?;
         let agents = (0..NODES).map(|_| None).collect();
         let (program, directory) = (program.to_owned(), directory.to_owned());
-        Ok(Managed { program, directory, agents, manager: None, admin, log: Vec::new() })
+        Ok(Managed { program, directory, agents, coordinator: None, admin, log: Vec::new() })
     }
 
     /// Starts a node's agent.
@@ -56,14 +56,14 @@ impl Managed {
         Ok(())
     }
 
-    /// Starts the manager.
+    /// Starts the coordinator.
     ///
     /// # Errors
     /// It cannot be started.
-    pub(super) fn start_manager(&mut self) -> Result<(), String> {
+    pub(super) fn start_coordinator(&mut self) -> Result<(), String> {
         let mut command = Command::new(&self.program);
-        command.arg("manager").arg(self.directory.join(POLICY));
-        self.manager = Some(self.start(MANAGER, &mut command)?);
+        command.arg("coordinator").arg(self.directory.join(POLICY));
+        self.coordinator = Some(self.start(COORDINATOR, &mut command)?);
         Ok(())
     }
 
@@ -78,14 +78,14 @@ impl Managed {
         self.agents[node] = None;
     }
 
-    /// Kills the manager.
-    pub(super) fn kill_manager(&mut self) {
-        self.manager = None;
+    /// Kills the coordinator.
+    pub(super) fn kill_coordinator(&mut self) {
+        self.coordinator = None;
     }
 
-    /// Returns whether the manager was started and not killed since.
-    pub(super) fn has_manager(&self) -> bool {
-        self.manager.is_some()
+    /// Returns whether the coordinator was started and not killed since.
+    pub(super) fn has_coordinator(&self) -> bool {
+        self.coordinator.is_some()
     }
 
     /// Checks that all started processes still run.
@@ -93,7 +93,7 @@ impl Managed {
     /// # Errors
     /// A process has exited. The error quotes its output.
     pub(super) fn check(&mut self) -> Result<(), String> {
-        for process in self.agents.iter_mut().flatten().chain(&mut self.manager) {
+        for process in self.agents.iter_mut().flatten().chain(&mut self.coordinator) {
             if let Some(words) = process.ended().map_err(|error| error.to_string())? {
                 let name = words.split(' ').next().unwrap_or_default();
                 let said = fs::read_to_string(self.directory.join(format!("{name}.log"))).unwrap_or_default();
@@ -108,10 +108,10 @@ impl Managed {
     /// # Errors
     /// A system call fails.
     pub(super) fn stop(mut self) -> Result<Vec<String>, String> {
-        for process in self.agents.iter_mut().filter_map(Option::take).chain(self.manager.take()) {
+        for process in self.agents.iter_mut().filter_map(Option::take).chain(self.coordinator.take()) {
             process.stop().map_err(|error| error.to_string())?;
         }
-        (0..NODES).map(name).chain([MANAGER.to_owned()]).for_each(|name| self.take_log(&name));
+        (0..NODES).map(name).chain([COORDINATOR.to_owned()]).for_each(|name| self.take_log(&name));
         Ok(self.log)
     }
 
@@ -128,15 +128,15 @@ impl Managed {
     }
 }
 
-/// Name of the manager's process.
-const MANAGER: &str = "manager";
+/// Name of the coordinator's process.
+const COORDINATOR: &str = "coordinator";
 
 /// Returns the name of a node in the policy.
 pub(super) fn name(node: usize) -> String {
     format!("n{}", node + 1)
 }
 
-fn policy(terms: Manager, port: u16, admin: &Path) -> String {
+fn policy(terms: Coordinator, port: u16, admin: &Path) -> String {
     let every = terms.every.map_or_else(|| "off".to_owned(), |every| format!("{}s", every.as_secs()));
     let on_demand = if terms.on_demand { "yes" } else { "no" };
     let nodes: Vec<String> = (0..NODES).map(name).collect();
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn the_policy_is_sound() {
         for (every, on_demand) in [(None, true), (Some(Duration::from_secs(5)), false)] {
-            let terms = Manager { from: Duration::ZERO, every, on_demand };
+            let terms = Coordinator { from: Duration::ZERO, every, on_demand };
             let text = policy(terms, 9903, Path::new("/run/x.sock"));
             let loaded = weirgate_config::load("policy.yaml", &text, false);
             let reserves = loaded.unwrap_or_else(|errors| panic!("{errors}")).site.reserves.expect("it has reserves");

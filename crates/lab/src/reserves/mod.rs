@@ -1,14 +1,14 @@
 //! The experiments of Cluster Reserves on real control groups. They measure the CPU time that the kernel's scheduler
-//! gives to the classes of four nodes, with fixed shares, and with a manager and agents that move them.
+//! gives to the classes of four nodes, with fixed shares, and with a coordinator and agents that move them.
 //!
 //! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves" (SIGMETRICS 2000), Secs. 5.2 to 5.4, Figs. 4
 //! to 13. There, four machines with Apache served a hundred requests at a time per class. Here, a node is a
 //! control group with its own part of a CPU (`cluster.rs`). A class that is busy on a node is a process
-//! that never waits, which looks to a scheduler like a server with a full queue. Manager and agents are the
+//! that never waits, which looks to a scheduler like a server with a full queue. Coordinator and agents are the
 //! programs that you run in production.
 //!
 //! Playing a [`Scenario`] gives a [`Recording`], and all recordings make a page and a table with the
-//! paper's figures next to ours (`report.rs`). [`chaos()`] kills manager, agents and nodes instead.
+//! paper's figures next to ours (`report.rs`). [`chaos()`] kills coordinator, agents and nodes instead.
 
 mod chaos;
 mod cluster;
@@ -22,7 +22,7 @@ pub use chaos::{Chaos, KILLS, Kill, Victim, chaos};
 pub use play::play;
 pub use recording::{Recording, Relocation, Sample};
 pub use report::{Finding, figures, findings, page, table};
-pub use scenario::{Band, Judged, Manager, SCENARIOS, Scenario};
+pub use scenario::{Band, Coordinator, Judged, SCENARIOS, Scenario};
 
 /// Number of nodes, as in the paper.
 pub const NODES: usize = 4;

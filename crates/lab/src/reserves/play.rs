@@ -42,7 +42,7 @@ pub fn play(
         }
     }
     cluster.measure()?;
-    let mut managed = scenario.manager.map(|terms| Managed::new(terms, program, directory)).transpose()?;
+    let mut managed = scenario.coordinator.map(|terms| Managed::new(terms, program, directory)).transpose()?;
     let mut recording = Recording { scenario: scenario.name.into(), node_cpus: cluster.size, ..Recording::default() };
     // The process of the present request, and its end.
     let mut request: Option<(Busy, Duration)> = None;
@@ -61,9 +61,9 @@ pub fn play(
         if over {
             break;
         }
-        if let (Some(managed), Some(terms)) = (&mut managed, scenario.manager) {
-            if !managed.has_manager() && now >= terms.from {
-                managed.start_manager()?;
+        if let (Some(managed), Some(terms)) = (&mut managed, scenario.coordinator) {
+            if !managed.has_coordinator() && now >= terms.from {
+                managed.start_coordinator()?;
             }
             managed.check()?;
         }

@@ -15,7 +15,7 @@ pub struct Recording {
     pub samples: Vec<Sample>,
     /// Requests of the first class.
     pub relocations: Vec<Relocation>,
-    /// Log of manager and agents.
+    /// Log of coordinator and agents.
     pub log: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl Recording {
     }
 
     /// Returns the relocation times in seconds, sorted, with infinity for those that never ended. The first
-    /// request is left out, because it comes from no other node and meets a manager that has just started.
+    /// request is left out, because it comes from no other node and meets a coordinator that has just started.
     #[must_use]
     pub fn relocation_times(&self) -> Vec<f64> {
         let moved = self.relocations.iter().skip(1);

@@ -118,7 +118,7 @@ fn section(scenario: &Scenario, recording: &Recording) -> String {
     }
     html += "</div>";
     let times: Vec<String> = recording.relocation_times().iter().map(|took| format!("{took:.2}")).collect();
-    if scenario.manager.is_some() && !times.is_empty() {
+    if scenario.coordinator.is_some() && !times.is_empty() {
         let _ = write!(
             html,
             "<p class=\"note\">Time until a request's class had nine tenths of its share on the node that the request had gone to, in \
@@ -128,7 +128,7 @@ fn section(scenario: &Scenario, recording: &Recording) -> String {
     }
     if !recording.log.is_empty() {
         let log = escape(&recording.log.join("\n"));
-        let _ = write!(html, "<details><summary>What manager and agents said</summary><pre>{log}</pre></details>");
+        let _ = write!(html, "<details><summary>What coordinator and agents said</summary><pre>{log}</pre></details>");
     }
     html
 }

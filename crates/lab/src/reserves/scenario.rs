@@ -1,4 +1,4 @@
-//! The scenarios: busy classes per node, the manager, and the bands for the results.
+//! The scenarios: busy classes per node, the coordinator, and the bands for the results.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ pub struct Scenario {
     pub figures: [&'static str; 2],
     /// Its duration.
     pub length: Duration,
-    /// The manager. Without one, shares stay as they are.
-    pub manager: Option<Manager>,
+    /// The coordinator. Without one, shares stay as they are.
+    pub coordinator: Option<Coordinator>,
     /// Whether a class (from 0) is always busy on a node (from 0).
     pub busy: fn(usize, usize) -> bool,
     /// Duration of a request of the first class, which has one request at a time and sends each to another node.
@@ -28,9 +28,9 @@ pub struct Scenario {
     pub bands: &'static [Band],
 }
 
-/// The times at which a manager decides.
+/// The times at which a coordinator decides.
 #[derive(Clone, Copy, Debug)]
-pub struct Manager {
+pub struct Coordinator {
     /// Delay of its start after everything else.
     pub from: Duration,
     /// Interval between its decisions.
@@ -70,10 +70,10 @@ const fn seconds(seconds: u64) -> Duration {
 /// Time until newly written shares and newly started processes have settled.
 const SETTLED: Duration = seconds(2);
 
-/// The paper's manager starts after 8 s (Sec. 5.3).
+/// The paper's coordinator starts after 8 s (Sec. 5.3).
 const LATE: Duration = seconds(8);
 
-/// Instant from which the shares of a late manager are stable. A run moves a class's shares by at most five
+/// Instant from which the shares of a late coordinator are stable. A run moves a class's shares by at most five
 /// points and comes every five seconds, but the first run comes at once and moves them most of the way.
 const LATE_SETTLED: Duration = seconds(14);
 
@@ -84,7 +84,7 @@ pub const SCENARIOS: [Scenario; 5] = [
         title: "All classes are busy on all nodes, shares stand still",
         figures: ["Fig. 4", "Fig. 5"],
         length: seconds(20),
-        manager: None,
+        coordinator: None,
         busy: |_, _| true,
         request: None,
         shown: None,
@@ -98,7 +98,7 @@ pub const SCENARIOS: [Scenario; 5] = [
         title: "Class 1 is busy on nodes 1 and 2 only, shares stand still",
         figures: ["Fig. 6", "Fig. 7"],
         length: seconds(20),
-        manager: None,
+        coordinator: None,
         busy: |node, class| class > 0 || node < NODES / 2,
         request: None,
         shown: Some(1),
@@ -109,10 +109,10 @@ pub const SCENARIOS: [Scenario; 5] = [
     },
     Scenario {
         name: "geographic-managed",
-        title: "The same; a manager starts after 8 s and decides every 5 s",
+        title: "The same; a coordinator starts after 8 s and decides every 5 s",
         figures: ["Fig. 8", "Fig. 9"],
         length: seconds(44),
-        manager: Some(Manager { from: LATE, every: Some(seconds(5)), on_demand: false }),
+        coordinator: Some(Coordinator { from: LATE, every: Some(seconds(5)), on_demand: false }),
         busy: |node, class| class > 0 || node < NODES / 2,
         request: None,
         shown: Some(1),
@@ -126,7 +126,7 @@ pub const SCENARIOS: [Scenario; 5] = [
         title: "Class 1 has one request of 10 s at a time, each on another node, shares stand still",
         figures: ["Fig. 10", "Fig. 11"],
         length: seconds(50),
-        manager: None,
+        coordinator: None,
         busy: |_, class| class > 0,
         request: Some(seconds(10)),
         shown: Some(0),
@@ -137,10 +137,10 @@ pub const SCENARIOS: [Scenario; 5] = [
     },
     Scenario {
         name: "sparse-managed",
-        title: "The same; a manager decides whenever a node asks",
+        title: "The same; a coordinator decides whenever a node asks",
         figures: ["Fig. 12", "Fig. 13"],
         length: seconds(210),
-        manager: Some(Manager { from: Duration::ZERO, every: None, on_demand: true }),
+        coordinator: Some(Coordinator { from: Duration::ZERO, every: None, on_demand: true }),
         busy: |_, class| class > 0,
         request: Some(seconds(10)),
         shown: Some(0),

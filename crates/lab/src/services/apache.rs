@@ -9,22 +9,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use weirgate_emulator::clock;
 
 use super::Kind;
 use super::guarded::{Guarded, LOOK};
 use super::instance::{Place, Server};
-use weirgate_emulator::clock;
 
 /// Path of Apache in Debian.
 pub(super) const PROGRAM: &str = "/usr/sbin/apache2";
 
-/// Directory of PHP's process manager in Debian. The name of the program contains its version.
+/// Directory of PHP's process coordinator in Debian. The name of the program contains its version.
 const PROGRAMS: &str = "/usr/sbin";
 
 /// Maximum time until the pool listens. It forks its processes first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the newest PHP process manager.
+/// Returns the newest PHP process coordinator.
 pub(super) fn php_fpm() -> Option<PathBuf> {
     let names = fs::read_dir(PROGRAMS).into_iter().flatten().flatten().map(|entry| entry.path());
     let fpm = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm"));

@@ -15,13 +15,12 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
-
 use weirgate_emulator::clock;
 
 use crate::process;
 
 /// The shell program. Its `$0` is the file for the server's process id and, when the server exits, its
-/// status. A server may have made a process group of its own, as PHP's process manager does, and that group
+/// status. A server may have made a process group of its own, as PHP's process coordinator does, and that group
 /// is killed first.
 const GUARD: &str = r#"
 end() { kill -s KILL -- "-$1" 2>/dev/null; kill -s KILL 0; }

@@ -1,4 +1,4 @@
-//! The manager's record of its runs, for operators and metrics.
+//! The coordinator's record of its runs, for operators and metrics.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub struct Runs {
 pub struct Finished {
     /// Number of the run.
     pub number: u64,
-    /// When it started, as time since the manager's time base.
+    /// When it started, as time since the coordinator's time base.
     pub began: Duration,
     /// Reason for the run.
     pub cause: Cause,

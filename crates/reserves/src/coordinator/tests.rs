@@ -44,7 +44,7 @@ fn two() -> Coordinator {
 }
 
 #[test]
-fn a_new_manager_lets_the_nodes_gather() {
+fn a_new_coordinator_lets_the_nodes_gather() {
     let mut coordinator = Coordinator::new(ms(0), settings(2, &[50.0, 50.0]));
     assert_eq!(coordinator.poll_run(ms(5_000)), None, "nobody is there");
     coordinator.connected(0);
@@ -148,7 +148,7 @@ fn shares_that_a_broken_connection_swallowed_are_made_good() {
 }
 
 #[test]
-fn a_new_manager_counts_on_from_the_runs_in_force() {
+fn a_new_coordinator_counts_on_from_the_runs_in_force() {
     let mut coordinator = Coordinator::new(ms(0), settings(2, &[50.0, 50.0]));
     for (node, run, shares) in [(0, 41, [70.0, 30.0]), (1, 40, [30.0, 70.0])] {
         coordinator.connected(node);
@@ -156,7 +156,7 @@ fn a_new_manager_counts_on_from_the_runs_in_force() {
     }
     let shares = run(&mut coordinator, ms(200));
     assert!(shares.iter().all(|shares| shares.run == 42), "{shares:?}");
-    // The new manager starts from the shares in force. The nodes become slightly more alike.
+    // The new coordinator starts from the shares in force. The nodes become slightly more alike.
     assert!(shares[0].shares[0] < 70.0 && shares[0].shares[0] > 60.0, "{shares:?}");
     // The largest possible run number does no harm.
     for node in 0..2 {

@@ -123,7 +123,7 @@ fn shares() -> Vec<Figure> {
     both(
         "Figs. 4, 5",
         "share of a class, all busy everywhere, %",
-        "manager",
+        "coordinator",
         &balanced,
         (0, 0, 5),
         20.0,
@@ -153,14 +153,14 @@ fn shares() -> Vec<Figure> {
     both(
         "Figs. 8, 9",
         "share of class 1 on two of four nodes, %",
-        "manager",
+        "coordinator",
         &geographic,
         (1, 0, 1),
         20.0,
         18.5..=20.5,
         "1 % of the nodes on which it has no requests stays there, and a move takes some windows",
     );
-    both("Figs. 8, 9", "share of the other classes, %", "manager", &geographic, (1, 1, 5), 20.0, 19.5..=20.5, half);
+    both("Figs. 8, 9", "share of the other classes, %", "coordinator", &geographic, (1, 1, 5), 20.0, 19.5..=20.5, half);
     both(
         "Figs. 10, 11",
         "share of class 1, one request at a time, %",
@@ -174,7 +174,7 @@ fn shares() -> Vec<Figure> {
     both(
         "Figs. 12, 13",
         "share of class 1, one request at a time, %",
-        "manager on demand",
+        "coordinator on demand",
         &sparse,
         (0, 0, 1),
         20.0,
@@ -184,7 +184,7 @@ fn shares() -> Vec<Figure> {
     both(
         "Figs. 12, 13",
         "share of the other classes, %",
-        "manager on demand",
+        "coordinator on demand",
         &sparse,
         (0, 1, 5),
         20.0,
@@ -192,7 +192,7 @@ fn shares() -> Vec<Figure> {
         half,
     );
     figures.push(
-        figure("Figs. 12, 13", "requests of ten seconds served in 200 s", "manager on demand", &sparse, |runs| {
+        figure("Figs. 12, 13", "requests of ten seconds served in 200 s", "coordinator on demand", &sparse, |runs| {
             runs.first()?.served.first().map(|served| *served as f64)
         })
         .within(12.0..=20.0, "20 at the most, at full speed. 12 show that the share moves each time with the request"),
@@ -218,17 +218,23 @@ fn lard() -> Vec<Figure> {
         figure("Fig. 14", "use of class 2 without reserves, %", "LARD", &without, used(1))
             .said("less than 33")
             .within(10.0..=32.0, logs),
-        figure("Fig. 15", "share of a class with reserves, least, %", "LARD, manager", &with, share(1, 0, 3, false))
+        figure(
+            "Fig. 15",
+            "share of a class with reserves, least, %",
+            "LARD, coordinator",
+            &with,
+            share(1, 0, 3, false),
+        )
+        .printed(33.3)
+        .within(
+            31.0..=36.0,
+            "LARD moves files and with them load, and the coordinator follows windows later: 2.5 points",
+        ),
+        figure("Fig. 15", "share of a class with reserves, most, %", "LARD, coordinator", &with, share(1, 0, 3, true))
             .printed(33.3)
             .within(
                 31.0..=36.0,
-                "LARD moves files and with them load, and the manager follows windows later: 2.5 points",
-            ),
-        figure("Fig. 15", "share of a class with reserves, most, %", "LARD, manager", &with, share(1, 0, 3, true))
-            .printed(33.3)
-            .within(
-                31.0..=36.0,
-                "LARD moves files and with them load, and the manager follows windows later: 2.5 points",
+                "LARD moves files and with them load, and the coordinator follows windows later: 2.5 points",
             ),
     ]
 }

@@ -96,7 +96,7 @@ struct Driver<'a> {
     records: Vec<Record>,
     errands: Errands<Errand>,
     machines: Machines,
-    /// The manager that moves shares of the machines' CPUs, if the experiment has one.
+    /// The coordinator that moves shares of the machines' CPUs, if the experiment has one.
     managed: Option<Managed>,
     /// Messages on the way to the machines or back. Both directions take equally long, so this is a queue
     /// in order of arrival. Its head is compared with the agenda's first instant instead of being put into

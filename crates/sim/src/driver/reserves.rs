@@ -1,13 +1,13 @@
-//! Cluster reserves in virtual time: a tracker on every machine, and a manager that moves classes' shares.
+//! Cluster reserves in virtual time: a tracker on every machine, and a coordinator that moves classes' shares.
 //!
-//! Both are those of `weirgate agent` and `weirgate manager` (`weirgate_reserves`: [`Tracker`],
+//! Both are those of `weirgate agent` and `weirgate coordinator` (`weirgate_reserves`: [`Tracker`],
 //! [`Coordinator`], [`solve`]). Here they receive the CPU time that the simulated machines handed out. The
 //! experiments are those of Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.2
 //! to 5.5.
 //!
 //! Departures from the real ones: all machines measure at the same instants, reports and shares take no
 //! time, and the optimiser takes none either (the real one takes milliseconds, the paper's took 100 to
-//! 200). A crashed machine reports nothing. The manager begins at the experiment's instant. Before that
+//! 200). A crashed machine reports nothing. The coordinator begins at the experiment's instant. Before that
 //! every class has its share of every machine.
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ use weirgate_reserves::{Coordinator, Settings, Tracker, solve};
 
 use super::{Driver, Errand};
 
-/// The trackers and the manager.
+/// The trackers and the coordinator.
 #[derive(Debug)]
 pub(super) struct Managed {
     from: Duration,
@@ -27,10 +27,10 @@ pub(super) struct Managed {
 }
 
 impl Managed {
-    /// Creates the trackers and the manager of `experiment`, if it has a manager.
+    /// Creates the trackers and the coordinator of `experiment`, if it has a coordinator.
     pub(super) fn of(experiment: &Experiment) -> Option<Managed> {
-        let CpuReserves { shares, manager } = experiment.reserves.as_ref()?;
-        let manager = (*manager)?;
+        let CpuReserves { shares, coordinator } = experiment.reserves.as_ref()?;
+        let reallocation = (*coordinator)?;
         let idle = vec![0; shares.len()];
         let tracker = |machine: &weirgate_experiment::Machine| {
             let cpus = f64::from(machine.cpus) * f64::from(machine.servers) * machine.speed;
@@ -40,12 +40,12 @@ impl Managed {
         let settings = Settings {
             desired: shares.clone(),
             placed: vec![vec![true; shares.len()]; trackers.len()],
-            every: manager.every,
-            on_demand: manager.on_demand,
+            every: reallocation.every,
+            on_demand: reallocation.on_demand,
         };
-        let mut coordinator = Coordinator::new(manager.from, settings);
+        let mut coordinator = Coordinator::new(reallocation.from, settings);
         (0..trackers.len()).for_each(|machine| coordinator.connected(machine));
-        Some(Managed { from: manager.from, trackers, coordinator })
+        Some(Managed { from: reallocation.from, trackers, coordinator })
     }
 
     /// Returns the end of the next window.
@@ -63,7 +63,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Ends a window: the machines report, and the manager may move shares.
+    /// Ends a window: the machines report, and the coordinator may move shares.
     pub(super) fn look_at_use(&mut self) {
         let Some(mut managed) = self.managed.take() else { return };
         let now = Duration::from_nanos(self.now);

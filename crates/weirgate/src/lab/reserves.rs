@@ -12,11 +12,11 @@ use weirgate_lab::reserves::{Chaos, KILLS, Recording, SCENARIOS, Scenario, chaos
 use super::CANNOT;
 use crate::exit;
 
-/// Play Secs. 5.2 to 5.4 of the Cluster Reserves paper on control groups of this machine: manager, agents,
+/// Play Secs. 5.2 to 5.4 of the Cluster Reserves paper on control groups of this machine: coordinator, agents,
 /// four nodes.
 ///
 /// A node is a control group with a part of a CPU. A busy class is a process in it that never waits. The
-/// scenario `kills` kills manager, agents and nodes at random and checks that shares stay and come back. It
+/// scenario `kills` kills coordinator, agents and nodes at random and checks that shares stay and come back. It
 /// needs the right to make control groups (usually root), takes eight minutes, keeps the CPUs busy, and
 /// leaves nothing behind.
 #[derive(Debug, ClapArgs)]

@@ -1,4 +1,4 @@
-//! `weirgate lab cluster-reserves-table1`: the paper's example of the resource manager, call by call.
+//! `weirgate lab cluster-reserves-table1`: the paper's example of the resource coordinator, call by call.
 //!
 //! Source: Cluster Reserves, Sec. 3.1, Table 1: two nodes, two classes that reserve half of the cluster
 //! each. The paper prints calls 1 to 6 and 27. Between them every class uses all of its share everywhere,

@@ -1,4 +1,4 @@
-//! `weirgate reserves`: the shares that the manager of Cluster Reserves would set.
+//! `weirgate reserves`: the shares that the coordinator of Cluster Reserves would set.
 
 mod solve;
 
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-/// Compute the shares of the nodes that the manager would set.
+/// Compute the shares of the nodes that the coordinator would set.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
     #[command(subcommand)]

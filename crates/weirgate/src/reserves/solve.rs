@@ -14,7 +14,7 @@ use weirgate_verdict::report::Table;
 use crate::args::Format;
 use crate::exit;
 
-/// Solve cases: compute the shares that the manager would set from each class's guarantee and its use of
+/// Solve cases: compute the shares that the coordinator would set from each class's guarantee and its use of
 /// each node.
 ///
 /// A case is JSON with the letters of the paper, in percent: `D` per class of the cluster, `u` (used) and

@@ -88,7 +88,7 @@ pub(crate) fn gateway(file: &str, site: Site) -> Result<Site, String> {
         false => Ok(site),
         true => Err(format!(
             "{file} says nothing of a gateway, so there is nothing to listen on: add `listen:`, `upstreams:` and \
-             `classes:`, or use it with `weirgate manager` and `weirgate agent`"
+             `classes:`, or use it with `weirgate coordinator` and `weirgate agent`"
         )),
     }
 }

@@ -2,8 +2,8 @@
 //! built binary.
 
 mod check;
+mod coordinator;
 mod explain;
-mod manager;
 mod plan;
 mod run;
 mod sim;

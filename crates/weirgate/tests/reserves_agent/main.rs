@@ -1,4 +1,4 @@
-//! `weirgate agent POLICY` as a process: with real cgroups and busy processes in them, and with managers
+//! `weirgate agent POLICY` as a process: with real cgroups and busy processes in them, and with coordinators
 //! that come and go.
 
 // Other tests use more of it.
@@ -20,11 +20,11 @@ use scripted::{Connection, listen};
 
 const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
 
-/// Writes a policy with three classes of a node and its manager at `manager`.
-fn policy(directory: &Directory, manager: SocketAddr) -> (PathBuf, PathBuf) {
+/// Writes a policy with three classes of a node and its coordinator at `coordinator`.
+fn policy(directory: &Directory, coordinator: SocketAddr) -> (PathBuf, PathBuf) {
     let token = directory.write("token", TOKEN);
     let text = format!(
-        "reserves:\n  listen: {manager}\n  token_file: {}\n  nodes: [n1]\n  classes:\n\
+        "reserves:\n  listen: {coordinator}\n  token_file: {}\n  nodes: [n1]\n  classes:\n\
          \x20   - {{ name: gold, share: 79%, cgroup: gold }}\n\
          \x20   - {{ name: rest, share: 20%, cgroup: rest }}\n\
          \x20   - {{ name: made, share: 1%, cgroup: made, create: yes }}\n",
@@ -46,10 +46,10 @@ fn agent(directory: &Directory, policy: &Path, root: &str, more: &[&str]) -> Pro
 #[test]
 fn cpu_time_follows_the_shares_and_all_is_as_it_was_in_the_end() {
     let Some(mut groups) = Groups::make("follows", &["gold", "rest"]) else { return };
-    let (directory, manager) = (Directory::new(), free_address());
-    let (policy, token) = policy(&directory, manager);
+    let (directory, coordinator) = (Directory::new(), free_address());
+    let (policy, token) = policy(&directory, coordinator);
     ["gold", "rest"].iter().for_each(|group| groups.work(group));
-    let listener = listen(manager);
+    let listener = listen(coordinator);
     let mut first = agent(&directory, &policy, groups.root(), &[]);
     let mut connection = Connection::accept(&listener, &token);
     assert_eq!(connection.node, "n1");
@@ -113,13 +113,13 @@ fn weights(root: &Path) -> [String; 2] {
 }
 
 #[test]
-fn managers_may_come_and_go() {
-    let (directory, manager) = (Directory::new(), free_address());
-    let (policy, token) = policy(&directory, manager);
+fn coordinators_may_come_and_go() {
+    let (directory, coordinator) = (Directory::new(), free_address());
+    let (policy, token) = policy(&directory, coordinator);
     let root = tree(&directory);
     let mut agent = agent(&directory, &policy, root.to_str().expect("UTF-8"), &["--keep"]);
-    // The agent started before the manager.
-    let listener = listen(manager);
+    // The agent started before the coordinator.
+    let listener = listen(coordinator);
     let mut connection = Connection::accept(&listener, &token);
     connection.shares(5, &[70.0, 29.0, 1.0]);
     connection.report_of(5);
@@ -128,10 +128,10 @@ fn managers_may_come_and_go() {
     connection.shares(6, &[50.0, 50.0]);
     let mut connection = Connection::accept(&listener, &token);
     let report = connection.report();
-    assert_eq!((report.run, report.allocation), (5, vec![70.0, 29.0, 1.0]), "a new manager can carry on");
+    assert_eq!((report.run, report.allocation), (5, vec![70.0, 29.0, 1.0]), "a new coordinator can carry on");
     assert_eq!(weights(&root), ["7000", "2900"]);
     drop((connection, listener));
-    let listener = listen(manager);
+    let listener = listen(coordinator);
     let mut connection = Connection::accept(&listener, &token);
     connection.shares(9, &[10.0, 89.0, 1.0]);
     connection.report_of(9);
@@ -147,11 +147,11 @@ fn managers_may_come_and_go() {
 }
 
 #[test]
-fn a_manager_without_the_token_is_not_obeyed() {
-    let (directory, manager) = (Directory::new(), free_address());
-    let (policy, _) = policy(&directory, manager);
+fn a_coordinator_without_the_token_is_not_obeyed() {
+    let (directory, coordinator) = (Directory::new(), free_address());
+    let (policy, _) = policy(&directory, coordinator);
     let root = tree(&directory);
-    let listener = listen(manager);
+    let listener = listen(coordinator);
     let mut agent = agent(&directory, &policy, root.to_str().expect("UTF-8"), &[]);
     let other = directory.write("other", "00112233445566778899aabbccddeeff");
     let refused = std::panic::catch_unwind(|| Connection::accept(&listener, &other));
@@ -167,8 +167,10 @@ fn what_cannot_work_is_refused_at_the_start() {
     let directory = Directory::new();
     let root = tree(&directory);
     let (sound, _) = policy(&directory, "127.0.0.1:9".parse().expect("an address"));
-    let open = directory
-        .write("open.yaml", "reserves: {manager: 'm.test:9', nodes: [n1], classes: [{name: a, share: 9%, cgroup: a}]}");
+    let open = directory.write(
+        "open.yaml",
+        "reserves: {coordinator: 'm.test:9', nodes: [n1], classes: [{name: a, share: 9%, cgroup: a}]}",
+    );
     let plain = directory.write(
         "plain.yaml",
         "listen: 127.0.0.1:0\nupstreams: {a: {nodes: '127.0.0.1:9'}}\nclasses: [{name: a, upstream: a}]",

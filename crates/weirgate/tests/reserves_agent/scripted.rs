@@ -1,11 +1,11 @@
-//! A manager that is controlled by the test.
+//! A coordinator that is controlled by the test.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use weirgate_wire::{FromAgent, FromManager, Lines, ManagerLink, NodeReport, Token};
+use weirgate_wire::{CoordinatorLink, FromAgent, FromCoordinator, Lines, NodeReport, Token};
 
 /// Time limit of an agent's line, which comes every quarter of a second.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Connection {
     stream: TcpStream,
     lines: Lines,
-    link: ManagerLink,
+    link: CoordinatorLink,
     pub(crate) node: String,
 }
 
@@ -30,8 +30,8 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         let token = Token::find("test", Some(token), None).expect("a sound token");
         let mut lines = Lines::default();
-        let greeting = ManagerLink::greeting(&line(&mut stream, &mut lines)).expect("a greeting");
-        let (challenged, challenge) = ManagerLink::manager(token.as_ref(), &greeting, [7; 16]);
+        let greeting = CoordinatorLink::greeting(&line(&mut stream, &mut lines)).expect("a greeting");
+        let (challenged, challenge) = CoordinatorLink::coordinator(token.as_ref(), &greeting, [7; 16]);
         stream.write_all(challenge.as_bytes()).expect("it listens");
         let link = challenged.proven(&line(&mut stream, &mut lines)).expect("the agent has the token");
         Connection { stream, lines, link, node: greeting.node }
@@ -55,7 +55,7 @@ impl Connection {
 
     /// Sends shares.
     pub(crate) fn shares(&mut self, run: u64, shares: &[f64]) {
-        let line = self.link.seal(&FromManager::Shares { run, shares: shares.to_vec() });
+        let line = self.link.seal(&FromCoordinator::Shares { run, shares: shares.to_vec() });
         self.stream.write_all(line.as_bytes()).expect("it listens");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
-use weirgate_wire::{FromAgent, FromManager, Lines, ManagerLink};
+use weirgate_wire::{CoordinatorLink, FromAgent, FromCoordinator, Lines};
 
 use crate::clock;
 use crate::desk::Desk;
@@ -53,11 +53,11 @@ pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, desk: &Desk, 
             changed = seat.shares.changed() => match changed {
                 Ok(()) => {
                     let Some(shares) = seat.shares.borrow_and_update().clone() else { continue };
-                    link.seal(&FromManager::Shares { run: shares.run, shares: shares.shares })
+                    link.seal(&FromCoordinator::Shares { run: shares.run, shares: shares.shares })
                 }
                 Err(_) => {
                     let why = "another connection speaks for this node".to_owned();
-                    let line = link.seal(&FromManager::Refused { why: why.clone() });
+                    let line = link.seal(&FromCoordinator::Refused { why: why.clone() });
                     // Tell the earlier agent the reason, if it still reads.
                     let _ = clock::within(WRITE, stream.write_all(line.as_bytes())).await;
                     break why;
@@ -74,20 +74,20 @@ pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, desk: &Desk, 
 }
 
 /// Exchanges the first three lines. They identify the node and prove that the agent has the node's token.
-async fn handshake(stream: &mut TcpStream, lines: &mut Lines, desk: &Desk) -> Result<(usize, ManagerLink), String> {
+async fn handshake(stream: &mut TcpStream, lines: &mut Lines, desk: &Desk) -> Result<(usize, CoordinatorLink), String> {
     // Shares are one small write that must be sent at once.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let line = next(stream, lines).await?;
-    let greeting = match ManagerLink::greeting(&line) {
+    let greeting = match CoordinatorLink::greeting(&line) {
         Ok(greeting) => greeting,
         Err(error) => return Err(refuse(stream, &error.to_string()).await),
     };
     let Some(node) = desk.agents().node(&greeting.node) else {
         let name: String = greeting.node.chars().take(MOST_QUOTED).collect();
-        return Err(refuse(stream, &format!("the manager's policy has no node {name:?}")).await);
+        return Err(refuse(stream, &format!("the coordinator's policy has no node {name:?}")).await);
     };
     let nonce = clock::nonce().map_err(|error| format!("no random bytes: {error}"))?;
-    let (challenged, line) = ManagerLink::manager(desk.agents().token(node), &greeting, nonce);
+    let (challenged, line) = CoordinatorLink::coordinator(desk.agents().token(node), &greeting, nonce);
     send(stream, &line).await?;
     let line = next(stream, lines).await?;
     let link = challenged.proven(&line).map_err(|error| format!("as node {:?}: {error}", greeting.node))?;
@@ -97,14 +97,14 @@ async fn handshake(stream: &mut TcpStream, lines: &mut Lines, desk: &Desk) -> Re
 /// Tells an unauthenticated peer why it is refused.
 async fn refuse(stream: &mut TcpStream, why: &str) -> String {
     // It may have left.
-    let _ = send(stream, &ManagerLink::refusal(why)).await;
+    let _ = send(stream, &CoordinatorLink::refusal(why)).await;
     why.to_owned()
 }
 
 /// Processes all complete lines received so far.
 fn heard(
     lines: &mut Lines,
-    link: &mut ManagerLink,
+    link: &mut CoordinatorLink,
     mut report: impl FnMut(weirgate_wire::NodeReport) -> Result<(), String>,
 ) -> Result<(), String> {
     while let Some(line) = lines.next_line().map_err(|error| error.to_string())? {

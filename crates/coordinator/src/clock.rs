@@ -1,5 +1,5 @@
-//! The only source of time and randomness in the manager.
-#![allow(clippy::disallowed_methods, reason = "the manager's clock")]
+//! The only source of time and randomness in the coordinator.
+#![allow(clippy::disallowed_methods, reason = "the coordinator's clock")]
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -5,7 +5,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use weirgate_manager::routes;
+use weirgate_coordinator::routes;
 use weirgate_wire::reserves_admin::Reserves;
 
 use super::stage::Stage;

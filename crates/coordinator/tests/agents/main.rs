@@ -1,4 +1,4 @@
-//! Agents and a manager over real sockets: shares are distributed, and no agent can represent another node.
+//! Agents and a coordinator over real sockets: shares are distributed, and no agent can represent another node.
 
 mod page;
 mod stage;
@@ -6,11 +6,11 @@ mod stage;
 use std::io::Write;
 
 use stage::{Agent, ONE, Stage, TWO, Tokens, dial, line, shares};
-use weirgate_wire::{FromManager, NodeReport};
+use weirgate_wire::{FromCoordinator, NodeReport};
 
 const NODES: &str = "  nodes: [n1, n2]\n";
 
-/// Starts a manager of nodes with their own tokens.
+/// Starts a coordinator of nodes with their own tokens.
 fn guarded(tokens: &Tokens) -> Stage {
     let (one, two) = (tokens.path("one"), tokens.path("two"));
     Stage::two(&format!(
@@ -60,7 +60,7 @@ fn who_has_no_token_or_anothers_is_not_let_in() {
     assert!(refused("n3", Some(ONE)).contains("has no node \"n3\""));
     assert!(stage.hear("no node").starts_with("refused 127.0.0.1:"));
 
-    // An agent that ignores the manager's proof is refused as well.
+    // An agent that ignores the coordinator's proof is refused as well.
     for proof in
         ["{\"proof\":{\"mac\":\"\"}}\n".to_owned(), format!("{{\"proof\":{{\"mac\":\"{}\"}}}}\n", "0".repeat(64))]
     {
@@ -104,7 +104,7 @@ fn a_repeated_line_ends_the_connection() {
 fn what_is_too_long_or_makes_no_sense_ends_the_connection() {
     let stage = Stage::two(NODES);
     let mut stranger = dial(stage.address);
-    // The manager may close the connection before it has read everything.
+    // The coordinator may close the connection before it has read everything.
     let _ = stranger.get_mut().write_all(&vec![b'x'; weirgate_wire::MAX_LINE + 1]);
     stage.hear("longer than 262144 bytes");
     drop(stranger);
@@ -137,7 +137,7 @@ fn the_newer_of_two_agents_of_one_name_speaks() {
     let stage = guarded(&tokens);
     let [mut one, mut two] = first_shares(&stage, [Some(ONE), Some(TWO)]);
     let mut newer = Agent::new(stage.address, "n1", Some(ONE)).expect("it is let in");
-    assert!(matches!(one.hear(), Some(FromManager::Refused { why }) if why.contains("another connection")));
+    assert!(matches!(one.hear(), Some(FromCoordinator::Refused { why }) if why.contains("another connection")));
     assert_eq!(one.hear(), None);
     stage.hear("in place of an earlier connection");
     newer.report(1, &[50.0, 50.0], false);
@@ -147,7 +147,7 @@ fn the_newer_of_two_agents_of_one_name_speaks() {
 }
 
 #[test]
-fn a_new_manager_carries_on() {
+fn a_new_coordinator_carries_on() {
     let mut stage = Stage::two(NODES);
     let [mut one, mut two] = first_shares(&stage, [None, None]);
     stage.end().expect("it ends well");
@@ -171,15 +171,21 @@ fn an_address_open_to_others_needs_tokens_and_a_taken_one_is_said() {
     };
     let mut open = policy("  nodes: [n1]\n");
     open.listen = "0.0.0.0:0".parse().expect("an address");
-    let error = weirgate_manager::Manager::open(&open, |_| {}).expect_err("nobody has a token").to_string();
+    let error =
+        weirgate_coordinator::CoordinatorServer::open(&open, |_| {}).expect_err("nobody has a token").to_string();
     assert!(error.contains("speak for node n1"), "{error}");
 
     let stage = Stage::two(NODES);
-    let error =
-        weirgate_manager::Manager::open(&policy(&format!("  listen: {}\n  nodes: [n1]\n", stage.address)), |_| {});
+    let error = weirgate_coordinator::CoordinatorServer::open(
+        &policy(&format!("  listen: {}\n  nodes: [n1]\n", stage.address)),
+        |_| {},
+    );
     let error = error.expect_err("it is taken").to_string();
     assert!(error.contains("change `reserves.listen`"), "{error}");
 
-    let error = weirgate_manager::Manager::open(&policy("  token_file: /nonexistent/token\n  nodes: [n1]\n"), |_| {});
+    let error = weirgate_coordinator::CoordinatorServer::open(
+        &policy("  token_file: /nonexistent/token\n  nodes: [n1]\n"),
+        |_| {},
+    );
     assert!(error.expect_err("no file").to_string().contains("reserves token file /nonexistent/token"));
 }

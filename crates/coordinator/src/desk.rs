@@ -25,7 +25,7 @@ const LINES_PER_SECOND: f64 = 10.0;
 /// Maximum sleep. Without a connection there is nothing to wake up for.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// State of the manager, shared by its parts.
+/// State of the coordinator, shared by its parts.
 pub struct Desk {
     clock: Clock,
     policy: Reserves,

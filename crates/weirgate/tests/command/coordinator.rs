@@ -1,4 +1,4 @@
-//! Tests of `weirgate manager`: its start, its guarded page, its end, and other commands' messages about
+//! Tests of `weirgate coordinator`: its start, its guarded page, its end, and other commands' messages about
 //! its policy.
 
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ fn it_says_what_it_does_shows_its_page_and_ends_on_sigterm() {
     let scratch = Scratch::new();
     let token = scratch.write("token", TOKEN);
     let file = scratch.write("policy.yaml", &format!("{POLICY}  admin_token_file: {token}\n"));
-    let mut process = Process::of(&["manager", &file]);
+    let mut process = Process::of(&["coordinator", &file]);
     assert!(process.line("version").ends_with("2 classes on 2 nodes, 62.5 % of the cluster promised"));
     let agents = process.line("agents connect to");
     assert!(agents.ends_with(", for this machine only, without a token"), "{agents}");
@@ -47,7 +47,7 @@ fn it_says_what_it_does_shows_its_page_and_ends_on_sigterm() {
     process.signal("TERM");
     let (code, rest) = process.end();
     assert_eq!(code, Some(0), "{rest}");
-    assert!(rest.ends_with("weirgate: manager: stopped; the shares in force stay\n"), "{rest}");
+    assert!(rest.ends_with("weirgate: coordinator: stopped; the shares in force stay\n"), "{rest}");
 }
 
 #[test]
@@ -58,15 +58,15 @@ fn every_command_says_what_a_policy_is_good_for() {
     assert_eq!((checked.code, checked.err.as_str()), (Some(0), format!("{reserves}: sound\n").as_str()));
     let ended = run(&["run", &reserves]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.contains("nothing to listen on") && ended.err.contains("weirgate manager"), "{ended:?}");
+    assert!(ended.err.contains("nothing to listen on") && ended.err.contains("weirgate coordinator"), "{ended:?}");
     assert_eq!(run(&["explain", &reserves, "GET", "http://a.test/"]).code, Some(1));
 
     let gateway = scratch.write("gateway.yaml", crate::POLICY);
-    let ended = run(&["manager", &gateway]);
+    let ended = run(&["coordinator", &gateway]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.err.contains("has no `reserves:`"), "{ended:?}");
     let broken = scratch.write("broken.yaml", &POLICY.replace("50%", "90%"));
-    let ended = run(&["manager", &broken]);
+    let ended = run(&["coordinator", &broken]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.err.contains("the shares sum to 102 %") && ended.err.contains("not started"), "{ended:?}");
 }

@@ -1,4 +1,4 @@
-//! Routes of the manager's admin listener. All of them only read.
+//! Routes of the coordinator's admin listener. All of them only read.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub fn routes(desk: Arc<Desk>) -> Router {
         .with_state(desk)
 }
 
-/// Answers whether the manager is ready: a node is up. Without one it fulfils no promise.
+/// Answers whether the coordinator is ready: a node is up. Without one it fulfils no promise.
 async fn ready(State(desk): State<Arc<Desk>>) -> Response {
     let up = desk.view().nodes.iter().filter(|node| node.state == "up").count();
     let status = if up > 0 { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -1,4 +1,4 @@
-//! The manager of Cluster Reserves as a process: it receives the agents' reports, runs the optimiser, and
+//! The coordinator of Cluster Reserves as a process: it receives the agents' reports, runs the optimiser, and
 //! distributes the shares.
 //!
 //! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Sec. 4: a process that keeps a TCP connection
@@ -8,8 +8,8 @@
 //! (`weirgate_wire::Link`), because a peer that can represent a node influences the shares of others. There
 //! is also a page, and there are metrics.
 //!
-//! [`Manager`] listens ([`Manager::open`]) and works ([`Manager::serve`]). [`routes`] has the page, JSON and
-//! metrics for an admin listener, which the caller provides. When the manager ends in any way, agents keep
+//! [`CoordinatorServer`] listens ([`CoordinatorServer::open`]) and works ([`CoordinatorServer::serve`]). [`routes`] has the page, JSON and
+//! metrics for an admin listener, which the caller provides. When the coordinator ends in any way, agents keep
 //! the shares in force.
 #![forbid(unsafe_code)]
 
@@ -24,4 +24,4 @@ mod serve;
 
 pub use desk::Desk;
 pub use routes::routes;
-pub use serve::Manager;
+pub use serve::CoordinatorServer;

@@ -1,4 +1,4 @@
-//! Test environment: a manager on its own port, and agents that use the real protocol.
+//! Test environment: a coordinator on its own port, and agents that use the real protocol.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use weirgate_manager::{Desk, Manager};
-use weirgate_wire::{AgentLink, FromAgent, FromManager, NodeReport, Token, Trigger};
+use weirgate_coordinator::{CoordinatorServer, Desk};
+use weirgate_wire::{AgentLink, FromAgent, FromCoordinator, NodeReport, Token, Trigger};
 
 /// Time limit of every operation, much longer than any of them needs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ impl Tokens {
     pub(crate) fn new() -> Tokens {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("weirgate-manager-{}-{number}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("weirgate-coordinator-{}-{number}", std::process::id()));
         std::fs::create_dir(&directory).expect("a new directory");
         std::fs::write(directory.join("one"), ONE).expect("a file");
         std::fs::write(directory.join("two"), TWO).expect("a file");
@@ -47,7 +47,7 @@ impl Drop for Tokens {
     }
 }
 
-/// A running manager, stopped when it is dropped.
+/// A running coordinator, stopped when it is dropped.
 pub(crate) struct Stage {
     pub(crate) address: SocketAddr,
     pub(crate) desk: Arc<Desk>,
@@ -57,23 +57,24 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Starts a manager with a policy in which `reserves` has a listener and these lines.
+    /// Starts a coordinator with a policy in which `reserves` has a listener and these lines.
     pub(crate) fn new(lines: &str) -> Stage {
         let text = format!("reserves:\n  listen: 127.0.0.1:0\n  admin: off\n{lines}");
         let loaded = weirgate_config::load("policy.yaml", &text, false).unwrap_or_else(|errors| panic!("{errors}"));
         let reserves = loaded.site.reserves.expect("it has reserves");
         let (sender, said) = mpsc::channel();
-        let manager = Manager::open(&reserves, move |line| drop(sender.send(line.to_owned()))).expect("it opens");
-        let (address, desk) = (manager.address().expect("an address"), manager.desk());
+        let coordinator =
+            CoordinatorServer::open(&reserves, move |line| drop(sender.send(line.to_owned()))).expect("it opens");
+        let (address, desk) = (coordinator.address().expect("an address"), coordinator.desk());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(manager.serve(async { drop(stopped.await) }))
+            runtime.block_on(coordinator.serve(async { drop(stopped.await) }))
         });
         Stage { address, desk, said, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Starts a manager with two nodes, two classes with a promised half each, and these lines.
+    /// Starts a coordinator with two nodes, two classes with a promised half each, and these lines.
     pub(crate) fn two(lines: &str) -> Stage {
         let classes =
             "  classes:\n    - { name: a, share: 50%, cgroup: a }\n    - { name: b, share: 50%, cgroup: b }\n";
@@ -97,7 +98,7 @@ impl Stage {
         self.desk.view().nodes[node].state.clone()
     }
 
-    /// Stops the manager.
+    /// Stops the coordinator.
     pub(crate) fn end(&mut self) -> std::io::Result<()> {
         drop(self.stop.take());
         self.thread.take().map_or(Ok(()), |thread| thread.join().expect("it does not panic"))
@@ -183,8 +184,8 @@ impl Agent {
         self.stream.get_mut().write_all(line.as_bytes()).expect("it takes the line");
     }
 
-    /// Returns the manager's next message, or `None` if it has closed the connection.
-    pub(crate) fn hear(&mut self) -> Option<FromManager> {
+    /// Returns the coordinator's next message, or `None` if it has closed the connection.
+    pub(crate) fn hear(&mut self) -> Option<FromCoordinator> {
         let line = line(&mut self.stream)?;
         Some(self.link.open(line.as_bytes()).expect("a sealed line"))
     }
@@ -197,11 +198,11 @@ impl Agent {
         match read {
             Ok(1..) => {}
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return None,
-            other => panic!("the manager closed the connection: {other:?}"),
+            other => panic!("the coordinator closed the connection: {other:?}"),
         }
         let line = std::mem::take(&mut self.line);
         match self.link.open(line.trim_end().as_bytes()) {
-            Ok(FromManager::Shares { run, shares }) => Some((run, shares)),
+            Ok(FromCoordinator::Shares { run, shares }) => Some((run, shares)),
             other => panic!("no shares, but {other:?}"),
         }
     }

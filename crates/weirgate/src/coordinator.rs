@@ -1,4 +1,4 @@
-//! `weirgate manager`: the manager of Cluster Reserves, its page and metrics, and signals.
+//! `weirgate coordinator`: the coordinator of Cluster Reserves, its page and metrics, and signals.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use weirgate_config::Reserves;
-use weirgate_manager::{Manager, routes};
+use weirgate_coordinator::{CoordinatorServer, routes};
 
 use crate::check::env_token;
 use crate::exit::{self, say, tell};
@@ -20,20 +20,20 @@ const LAST_RUN: Duration = Duration::from_millis(100);
 ///
 /// FILE is the policy with `reserves:` that the agents have as well. Shares are computed every few seconds
 /// and when a node's agent asks. Prints on standard error which addresses it listens on and which agents
-/// come and go. SIGTERM or SIGINT ends it. The shares in force stay, and a new manager continues from them.
+/// come and go. SIGTERM or SIGINT ends it. The shares in force stay, and a new coordinator continues from them.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Environment:
   WEIRGATE_ADMIN_TOKEN  bearer token of the page, if the policy names no `admin_token_file`
 
 Examples:
-  weirgate manager policies/reserves.yaml
+  weirgate coordinator policies/reserves.yaml
   weirgate agent policies/reserves.yaml --node n1    # on each node
   curl -s http://127.0.0.1:9904/reserves             # who is up, what is used, what was given
 
 Exit codes:
   0  stopped by a signal
-  1  the policy is not sound or has no `reserves`, an address or a token is wrong, or the manager failed")]
+  1  the policy is not sound or has no `reserves`, an address or a token is wrong, or the coordinator failed")]
 pub(crate) struct Args {
     /// The policy file (YAML).
     file: PathBuf,
@@ -43,10 +43,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> ExitCode {
     match serve(&args.file) {
         Ok(()) => {
-            say("manager: stopped; the shares in force stay");
+            say("coordinator: stopped; the shares in force stay");
             ExitCode::SUCCESS
         }
-        Err(why) => exit::fail(&format!("manager: {why}")),
+        Err(why) => exit::fail(&format!("coordinator: {why}")),
     }
 }
 
@@ -63,25 +63,26 @@ fn serve(path: &Path) -> Result<(), String> {
         )
     })?;
     let admin = reserves.admin.clone().map(open_admin).transpose()?;
-    let manager = Manager::open(&reserves, |line| say(&format!("manager: {line}"))).map_err(|e| e.to_string())?;
-    let address = manager.address().map_err(|e| e.to_string())?;
-    say(&format!("manager: version {}: {file}, {}", env!("CARGO_PKG_VERSION"), summary(&reserves)));
-    let guarded = match manager.desk().without_token() {
+    let coordinator =
+        CoordinatorServer::open(&reserves, |line| say(&format!("coordinator: {line}"))).map_err(|e| e.to_string())?;
+    let address = coordinator.address().map_err(|e| e.to_string())?;
+    say(&format!("coordinator: version {}: {file}, {}", env!("CARGO_PKG_VERSION"), summary(&reserves)));
+    let guarded = match coordinator.desk().without_token() {
         0 => "with a token",
         n if n == reserves.cluster.nodes.len() => "for this machine only, without a token",
         _ => "for this machine only, with a token for some nodes",
     };
-    say(&format!("manager: agents connect to {address}, {guarded}"));
+    say(&format!("coordinator: agents connect to {address}, {guarded}"));
     // Kept until the end: dropping it ends the page.
     let _page = match admin {
         Some((listener, place)) => {
             let guarded = if listener.has_token() { "with a token" } else { "for this machine only, without a token" };
-            let server = listener.serve_router(routes(manager.desk())).map_err(|e| format!("page: {e}"))?;
-            say(&format!("manager: page on {place}, {guarded}"));
+            let server = listener.serve_router(routes(coordinator.desk())).map_err(|e| format!("page: {e}"))?;
+            say(&format!("coordinator: page on {place}, {guarded}"));
             Some(server)
         }
         None => {
-            say("manager: page off");
+            say("coordinator: page off");
             None
         }
     };
@@ -90,14 +91,14 @@ fn serve(path: &Path) -> Result<(), String> {
         let mut terminate = signal(SignalKind::terminate()).map_err(|e| format!("cannot follow signals: {e}"))?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| format!("cannot follow signals: {e}"))?;
         // Report readiness only now: until here a signal would have ended the process.
-        say("manager: ready");
+        say("coordinator: ready");
         let stop = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
         };
-        manager.serve(stop).await.map_err(|e| e.to_string())
+        coordinator.serve(stop).await.map_err(|e| e.to_string())
     });
     runtime.shutdown_timeout(LAST_RUN);
     served

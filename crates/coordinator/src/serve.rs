@@ -1,4 +1,4 @@
-//! The manager as a whole: it listens, runs the optimiser when the coordinator requests it, and stops on
+//! The coordinator as a whole: it listens, runs the optimiser when the coordinator requests it, and stops on
 //! request.
 
 use std::io;
@@ -12,32 +12,31 @@ use tokio::task::JoinSet;
 use weirgate_config::Reserves;
 
 use crate::agents::Agents;
-use crate::clock;
-use crate::connection;
 use crate::desk::Desk;
+use crate::{clock, connection};
 
 /// Maximum number of connections that have not yet proven their identity. More wait in the kernel's backlog.
-/// A thousand agents that dial a new manager are accepted within a second or two. A peer that sends nothing
+/// A thousand agents that dial a new coordinator are accepted within a second or two. A peer that sends nothing
 /// takes up one of these connections for 3 s.
 const MOST_UNPROVEN: usize = 128;
 
 /// Pause after a failure to accept a connection, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A manager that listens and does not work yet.
+/// A coordinator that listens and does not work yet.
 #[derive(Debug)]
-pub struct Manager {
+pub struct CoordinatorServer {
     listener: std::net::TcpListener,
     desk: Arc<Desk>,
 }
 
-impl Manager {
+impl CoordinatorServer {
     /// Reads the tokens and opens the listener. `say` is called with messages for people, one line at a time.
     ///
     /// # Errors
     /// A token cannot be read or is too weak, the address is open to other machines and a node has no token,
     /// or the address is in use or cannot be opened.
-    pub fn open(reserves: &Reserves, say: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Manager> {
+    pub fn open(reserves: &Reserves, say: impl Fn(&str) + Send + Sync + 'static) -> io::Result<CoordinatorServer> {
         let agents = Agents::of(reserves)?;
         let address = reserves.listen;
         let opened = std::net::TcpListener::bind(address).and_then(|listener| {
@@ -52,7 +51,7 @@ impl Manager {
             };
             io::Error::new(error.kind(), format!("{address}: {error}{help}"))
         })?;
-        Ok(Manager { listener, desk: Arc::new(Desk::new(reserves, agents, Box::new(say))) })
+        Ok(CoordinatorServer { listener, desk: Arc::new(Desk::new(reserves, agents, Box::new(say))) })
     }
 
     /// Returns the address of the listener, with the actual port if port 0 was configured.
