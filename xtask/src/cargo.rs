@@ -1,4 +1,4 @@
-//! Steps that are cargo commands.
+//! Steps that are cargo commands, without those that run tests.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,8 @@ use crate::steps::{read, show};
 /// The version of cargo-deny that is installed where there is none: its checks change with versions.
 const CARGO_DENY: &str = "0.20.2";
 
-fn cargo(words: &[&str]) -> Command {
+/// `cargo` with `words`.
+pub(crate) fn cargo(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(words);
     command
@@ -15,22 +16,12 @@ fn cargo(words: &[&str]) -> Command {
 
 /// Every file is formatted.
 pub(crate) fn format() -> Result<(), String> {
-    show(&mut cargo(&["fmt", "--all", "--check"])).map_err(|why| format!("{why}; `cargo fmt --all` mends it"))
+    show(&mut cargo(&["fmt", "--all", "--check"])).map_err(|why| format!("{why}; `cargo fmt --all` corrects it"))
 }
 
 /// No lint fires, in tests and benchmarks neither.
 pub(crate) fn clippy() -> Result<(), String> {
     show(&mut cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))
-}
-
-/// Unit, property and real-process tests; benchmarks are only built and run once each.
-pub(crate) fn tests() -> Result<(), String> {
-    show(&mut cargo(&["test", "--locked", "--workspace", "--all-targets"]))
-}
-
-/// `--all-targets` leaves these out.
-pub(crate) fn doctests() -> Result<(), String> {
-    show(&mut cargo(&["test", "--locked", "--workspace", "--doc"]))
 }
 
 /// Documentation builds without a warning (broken links, say).

@@ -1,6 +1,6 @@
-//! What people and CI run: `cargo xtask test`, `lint`, `deny`, `bench`, or any single step.
+//! The tasks of people and CI: `cargo xtask test`, `lint`, `bench`, or any single step.
 //!
-//! Plain Rust and the toolchain are enough to start; a step that needs more installs it or says how.
+//! Plain Rust and the toolchain are enough to start. A step that needs more installs it or says how.
 
 mod architecture;
 mod cargo;
@@ -9,6 +9,7 @@ mod packages;
 mod proxy_cpu;
 mod repository;
 mod steps;
+mod suites;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,20 +22,21 @@ const REPOSITORY: Step = Step::new("repository", "rules for files", repository::
 const ARCHITECTURE: Step =
     Step::new("architecture", "dependencies between crates, purity of the engine", architecture::check);
 const CLIPPY: Step = Step::new("clippy", "clippy, warnings denied", cargo::clippy);
-const TESTS: Step = Step::new("tests", "tests of every crate", cargo::tests);
-const DOCTESTS: Step = Step::new("doctests", "examples in the documentation", cargo::doctests);
+const TESTS: Step = Step::tests("tests", "all tests but those of processes", suites::tests);
+const PROCESSES: Step = Step::tests("processes", "tests that start processes or talk over sockets", suites::processes);
+const DOCTESTS: Step = Step::tests("doctests", "examples in the documentation", suites::doctests);
 const DOCS: Step = Step::new("docs", "documentation, warnings denied", cargo::docs);
 const DENY: Step = Step::new("deny", "bans, licences and sources of dependencies", cargo::deny);
 const CRITERION: Step = Step::new("bench criterion", "criterion benchmarks", cargo::benches);
-const PROXY_CPU: Step = Step::new("bench proxy-cpu", "CPU time of a request beside its peers", proxy_cpu::run);
+const PROXY_CPU: Step =
+    Step::new("bench proxy-cpu", "CPU time of a request, compared with other proxies", proxy_cpu::run);
 
 /// Everything that must hold, cheapest first.
-const TEST: [Step; 9] = [PACKAGES, FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, TESTS, DOCTESTS, DOCS, DENY];
-/// What can be said without running anything.
+const TEST: [Step; 10] = [PACKAGES, FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, TESTS, PROCESSES, DOCTESTS, DOCS, DENY];
+/// The part of it that runs nothing.
 const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
-/// What takes long and is for comparison, not for passing.
+/// Long measurements, for comparison.
 const BENCH: [Step; 2] = [CRITERION, PROXY_CPU];
-
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.join(" ").as_str() {
@@ -50,7 +52,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     println!("cargo xtask test     everything that must hold: {}", list(&TEST));
-    println!("cargo xtask lint     what needs no running: {}", list(&LINT));
+    println!("cargo xtask lint     the part that runs nothing: {}", list(&LINT));
     println!("cargo xtask bench    every benchmark: {}", list(&BENCH));
     println!("cargo xtask STEP     one of these steps alone");
     ExitCode::from(2)

@@ -1,61 +1,117 @@
-//! Runs steps one after another, says what it does and how long each took, and stops at the first
-//! failure with the command that repeats only that step.
+//! Runs steps one after another, prints a table of all of them, and repeats every failure at the end.
+//!
+//! A step that fails does not stop the ones after it: one run shows everything that has to be corrected.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use crate::clock::Stopwatch;
+use crate::suites::Tests;
 
 /// One thing to do.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
     /// Behind `cargo xtask`, runs it alone.
     pub(crate) command: &'static str,
-    /// What the progress line says.
+    /// Text of the progress line.
     pub(crate) title: &'static str,
-    /// Does it; the error says what is wrong and how to mend it.
-    pub(crate) run: fn() -> Result<(), String>,
+    run: Run,
+}
+
+#[derive(Clone, Copy)]
+enum Run {
+    /// The error says which rule is broken and how to correct it.
+    Check(fn() -> Result<(), String>),
+    /// Runs tests, of which some may be skipped.
+    Tests(fn() -> Tests),
 }
 
 impl Step {
+    /// A step that passes or fails as a whole.
     pub(crate) const fn new(command: &'static str, title: &'static str, run: fn() -> Result<(), String>) -> Step {
-        Step { command, title, run }
+        Step { command, title, run: Run::Check(run) }
+    }
+
+    /// A step that runs tests and counts them.
+    pub(crate) const fn tests(command: &'static str, title: &'static str, run: fn() -> Tests) -> Step {
+        Step { command, title, run: Run::Tests(run) }
     }
 }
 
-/// Runs `steps` in order and prints a summary.
+/// A step that has run.
+struct Done {
+    command: &'static str,
+    took: Duration,
+    tests: Tests,
+}
+
+impl Done {
+    /// The last column of the table.
+    fn result(&self) -> String {
+        let Tests { passed, ignored, failed, skipped, error } = &self.tests;
+        let mut counts = Vec::new();
+        for (count, word) in [(*passed, "passed"), (failed.len(), "failed"), (*ignored, "ignored")] {
+            if count > 0 {
+                counts.push(format!("{count} {word}"));
+            }
+        }
+        if !skipped.is_empty() {
+            counts.push(format!("{} SKIPPED", skipped.len()));
+        }
+        let verdict = if error.is_some() { "FAILED" } else { "passed" };
+        if counts.is_empty() { verdict.to_owned() } else { format!("{verdict}: {}", counts.join(", ")) }
+    }
+}
+
+/// Runs all `steps` in order, then prints the table, the skipped tests and the failures.
 pub(crate) fn run(steps: &[Step]) -> ExitCode {
     let whole = Stopwatch::start();
-    let mut done: Vec<(&str, Duration)> = Vec::new();
+    let mut done = Vec::new();
     for step in steps {
         println!("== {}", step.title);
         let watch = Stopwatch::start();
-        let result = (step.run)();
-        let took = watch.elapsed();
-        if let Err(why) = result {
-            summarise(&done, whole.elapsed());
-            println!("FAILED {} after {}: {why}", step.title, seconds(took));
-            println!("to repeat only this step: cargo xtask {}", step.command);
-            return ExitCode::FAILURE;
+        let tests = match step.run {
+            Run::Check(check) => Tests { error: check().err(), ..Tests::default() },
+            Run::Tests(tests) => tests(),
+        };
+        let step = Done { command: step.command, took: watch.elapsed(), tests };
+        println!("-- {}: {} in {:.1} s", step.command, step.result(), step.took.as_secs_f64());
+        done.push(step);
+    }
+    print!("{}", summary(&done, whole.elapsed()));
+    if done.iter().all(|step| step.tests.error.is_none()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The table, then the skipped tests, then the failures: the last lines are the ones that matter most.
+fn summary(done: &[Done], whole: Duration) -> String {
+    let width = done.iter().map(|step| step.command.len()).max().unwrap_or(0).max("in all".len());
+    let mut text = format!("== summary\n   {:width$}  seconds  result\n", "step");
+    for step in done {
+        text += &format!("   {:width$}  {:7.1}  {}\n", step.command, step.took.as_secs_f64(), step.result());
+    }
+    text += &format!("   {:width$}  {:7.1}\n", "in all", whole.as_secs_f64());
+    let skipped: Vec<&String> = done.iter().flat_map(|step| &step.tests.skipped).collect();
+    if !skipped.is_empty() {
+        text += &format!("== SKIPPED {} times: these tests did NOT run\n", skipped.len());
+        for (index, reason) in skipped.iter().enumerate().filter(|(index, r)| !skipped[..*index].contains(r)) {
+            let times = skipped[index..].iter().filter(|other| other == &reason).count();
+            text += &format!("   {times} × {reason}\n");
         }
-        println!("-- {} took {}", step.title, seconds(took));
-        done.push((step.title, took));
     }
-    summarise(&done, whole.elapsed());
-    println!("all {} steps passed", steps.len());
-    ExitCode::SUCCESS
-}
-
-fn summarise(done: &[(&str, Duration)], whole: Duration) {
-    println!("== summary");
-    for (title, took) in done {
-        println!("   ok {:>9}  {title}", seconds(*took));
+    let failures: Vec<(&Done, &String)> =
+        done.iter().filter_map(|step| step.tests.error.as_ref().map(|error| (step, error))).collect();
+    if failures.is_empty() {
+        return text + &format!("all {} steps passed\n", done.len());
     }
-    println!("      {:>9}  in all", seconds(whole));
-}
-
-fn seconds(span: Duration) -> String {
-    format!("{:.1} s", span.as_secs_f64())
+    text += &format!("== FAILED: {} of {} steps\n", failures.len(), done.len());
+    for (step, error) in failures {
+        text += &format!("   {}: {error}\n", step.command);
+        for test in &step.tests.failed {
+            text += &format!("      {test}\n");
+        }
+        text += &format!("      to repeat only this step: cargo xtask {}\n", step.command);
+    }
+    text
 }
 
 /// Runs `command` in the repository's root with its output on the terminal.
@@ -78,8 +134,45 @@ pub(crate) fn read(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// `command` as one would type it; the programs used here need no quoting.
-fn spell(command: &Command) -> String {
+/// `command` as one would type it. The programs used here need no quoting.
+pub(crate) fn spell(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     std::iter::once(program).chain(command.get_args()).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(command: &'static str, tests: Tests) -> Done {
+        Done { command, took: Duration::from_millis(1250), tests }
+    }
+
+    #[test]
+    fn every_failure_and_every_skipped_test_is_in_the_summary() {
+        let skipped = vec!["no wrk".to_owned(), "no log".to_owned(), "no wrk".to_owned()];
+        let tests = Tests { passed: 7, ignored: 1, skipped, ..Tests::default() };
+        let failed = vec!["lab: a_test".to_owned()];
+        let processes = Tests { passed: 2, failed, error: Some("1 test failed".to_owned()), ..Tests::default() };
+        let format = Tests { error: Some("run cargo fmt".to_owned()), ..Tests::default() };
+        let all = [done("format", format), done("tests", tests), done("processes", processes)];
+        let expected = "\
+== summary
+   step       seconds  result
+   format         1.2  FAILED
+   tests          1.2  passed: 7 passed, 1 ignored, 3 SKIPPED
+   processes      1.2  FAILED: 2 passed, 1 failed
+   in all         4.0
+== SKIPPED 3 times: these tests did NOT run
+   2 × no wrk
+   1 × no log
+== FAILED: 2 of 3 steps
+   format: run cargo fmt
+      to repeat only this step: cargo xtask format
+   processes: 1 test failed
+      lab: a_test
+      to repeat only this step: cargo xtask processes
+";
+        assert_eq!(summary(&all, Duration::from_secs(4)), expected);
+    }
 }
