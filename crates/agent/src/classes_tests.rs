@@ -324,7 +324,7 @@ impl Live {
                 // Not captured by the test runner, so that a skipped test is visible.
                 let _ = std::io::Write::write_all(
                     &mut std::io::stderr(),
-                    format!("skipped: cgroup v1: {why}\n").as_bytes(),
+                    format!("SKIPPED: cgroup v1: {why}\n").as_bytes(),
                 );
                 None
             }

@@ -74,7 +74,7 @@ fn available() -> Vec<Approach> {
         }
         match kind.installed() {
             Ok(()) => approaches.push(Approach::parse(kind.name).expect("its name")),
-            Err(why) => say(&format!("{} is skipped: {why}", kind.name)),
+            Err(why) => say(&format!("SKIPPED: {}: {why}", kind.name)),
         }
     }
     approaches
@@ -83,7 +83,7 @@ fn available() -> Vec<Approach> {
 /// Prints a line past the output capture of the test runner.
 fn say(line: &str) {
     // A test goes on if the line cannot be printed.
-    let _ = writeln!(std::io::stderr(), "gateways: {line}");
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn start(approach: &Approach, experiment: &Experiment, addresses: &[SocketAddr], directory: &Path) -> Box<dyn Gateway> {
@@ -356,7 +356,7 @@ fn without_service_times_a_peer_can_be_told_the_workers() {
     ] {
         let approach = Approach::parse(approach).expect("it is sound");
         if let Err(why) = approach.kind().installed() {
-            say(&format!("{approach} is skipped: {why}"));
+            say(&format!("SKIPPED: {approach}: {why}"));
             continue;
         }
         let (_nodes, addresses) = Recorder::three();

@@ -25,7 +25,7 @@ impl Bench {
     /// Returns `None` if `kind` is not installed here.
     fn new(kind: Kind) -> Option<Bench> {
         if let Err(why) = kind.check() {
-            say(&format!("skipped: {why}"));
+            say(&format!("SKIPPED: {why}"));
             return None;
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +45,7 @@ impl Drop for Bench {
 /// Prints a line past the output capture of the test runner.
 fn say(line: &str) {
     // A test goes on if the line cannot be printed.
-    let _ = writeln!(std::io::stderr(), "services: {line}");
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Returns the reply to a request with the id `id`, including its head.

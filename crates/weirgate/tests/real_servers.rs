@@ -20,7 +20,7 @@ fn say(line: &str) {
 fn a_class_is_protected_from_another_that_surges_and_becomes_dear() {
     let missing = missing_packages();
     if !missing.is_empty() && std::env::var_os("WEIRGATE_SKIP_PACKAGES").is_some_and(|value| value == "1") {
-        say(&format!("skipped: {} not installed", missing.join(", ")));
+        say(&format!("SKIPPED: {} not installed", missing.join(", ")));
         return;
     }
     let options = Options {

@@ -86,10 +86,15 @@ mod tests {
         Place { name: name.to_owned(), directory, socket: Socket::of(address), address, workers: 2, cpu: None }
     }
 
+    /// Reports a skipped test past the output capture of the test runner.
+    fn skip(why: &str) {
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("SKIPPED: {why}\n").as_bytes());
+    }
+
     #[test]
     fn a_port_that_is_taken_is_named() {
         if let Err(why) = Kind::ApachePhp.check() {
-            return eprintln!("skipped: {why}");
+            return skip(&why);
         }
         let held = TcpListener::bind("127.0.0.1:0").expect("a port");
         let place = place("taken", &held);
@@ -110,7 +115,7 @@ mod tests {
     #[test]
     fn a_page_that_does_not_run_is_an_error_with_the_log() {
         if let Err(why) = Kind::ApachePhp.check() {
-            return eprintln!("skipped: {why}");
+            return skip(&why);
         }
         let held = TcpListener::bind("127.0.0.1:0").expect("a port");
         let place = place("broken", &held);
@@ -126,7 +131,7 @@ mod tests {
     #[test]
     fn a_directory_may_be_longer_than_a_sockets_name() {
         if let Err(why) = Kind::ApachePhp.check() {
-            return eprintln!("skipped: {why}");
+            return skip(&why);
         }
         let held = TcpListener::bind("127.0.0.1:0").expect("a port");
         let place = place(&"long".repeat(25), &held);

@@ -74,7 +74,7 @@ fn program(name: &str) -> Option<Command> {
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.exists());
     if found.is_none() {
         // Printed past the output capture of the test runner. A test goes on if the line cannot be printed.
-        let _ = writeln!(std::io::stderr(), "skipped: {name} is not installed");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {name} is not installed");
     }
     found.map(Command::new)
 }

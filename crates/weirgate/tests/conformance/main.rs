@@ -124,7 +124,7 @@ fn corpora() -> Option<Vec<(&'static str, Vec<Payload>)>> {
     let mut all = Vec::new();
     for (name, count) in FILES {
         let Some(payloads) = payloads::load(name) else {
-            say(&format!("skipped: ../shared/conformance/{name}.json is not there"));
+            say(&format!("SKIPPED: ../shared/conformance/{name}.json is not there"));
             return None;
         };
         assert_eq!(payloads.len(), count, "payloads in {name}.json");

@@ -102,7 +102,7 @@ fn fault(entry: &Entry, (direct, gateway): &Pair, at_origin: [Option<&Vec<Line>>
 #[tokio::test]
 async fn a_day_of_requests_passes_unchanged() {
     let Some(entries) = log::load().map(Arc::new) else {
-        say("skipped: ../shared/data/nasa_19950801.tsv.gz is not there");
+        say("SKIPPED: ../shared/data/nasa_19950801.tsv.gz is not there");
         return;
     };
     let Some(origin) = Origin::start(&entries) else { return };

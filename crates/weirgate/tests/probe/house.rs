@@ -51,7 +51,7 @@ impl House {
         match house.group(directory).and_then(|()| house.wire()) {
             Ok(()) => Some(house),
             Err(why) => {
-                say(&format!("skipped: no namespace and control group of v1 for a server: {why}"));
+                say(&format!("SKIPPED: no namespace and control group of v1 for a server: {why}"));
                 None
             }
         }

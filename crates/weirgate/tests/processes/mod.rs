@@ -128,7 +128,7 @@ pub(crate) fn program(name: &str) -> Option<Command> {
     if found.is_none() {
         let skip = std::env::var_os("WEIRGATE_SKIP_PACKAGES").is_some_and(|value| value == "1");
         assert!(skip, "{name} is missing: run `cargo xtask packages`, or set WEIRGATE_SKIP_PACKAGES=1 to do without");
-        say(&format!("skipped: {name} is not installed"));
+        say(&format!("SKIPPED: {name} is not installed"));
     }
     found.map(Command::new)
 }

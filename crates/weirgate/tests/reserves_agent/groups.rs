@@ -24,7 +24,7 @@ impl Groups {
         for group in groups {
             for tree in TREES {
                 if let Err(error) = fs::create_dir_all(Path::new(tree).join(&made.name).join(group)) {
-                    say(&format!("skipped: no cgroup v1 that could be changed: {tree}: {error}"));
+                    say(&format!("SKIPPED: no cgroup v1 that could be changed: {tree}: {error}"));
                     return None;
                 }
             }

@@ -234,7 +234,7 @@ proptest! {
 fn shared(name: &str) -> Option<PathBuf> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "data", name].iter().collect();
     if !path.exists() {
-        eprintln!("skipped: ../shared/data/{name} is not there");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: ../shared/data/{name} is not there");
         return None;
     }
     Some(path)
