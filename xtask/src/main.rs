@@ -1,4 +1,4 @@
-//! The tasks of people and CI: `cargo xtask test`, `lint`, `bench`, or any single step.
+//! The tasks of people and CI: `cargo xtask test`, `quick`, `lint`, `bench`, or any single step.
 //!
 //! Plain Rust and the toolchain are enough to start. A step that needs more installs it or says how.
 
@@ -22,6 +22,7 @@ const REPOSITORY: Step = Step::new("repository", "rules for files", repository::
 const ARCHITECTURE: Step =
     Step::new("architecture", "dependencies between crates, purity of the engine", architecture::check);
 const CLIPPY: Step = Step::new("clippy", "clippy, warnings denied", cargo::clippy);
+const UNITS: Step = Step::tests("units", "unit tests of the libraries", suites::units);
 const TESTS: Step = Step::tests("tests", "all tests but those of processes", suites::tests);
 const PROCESSES: Step = Step::tests("processes", "tests that start processes or talk over sockets", suites::processes);
 const DOCTESTS: Step = Step::tests("doctests", "examples in the documentation", suites::doctests);
@@ -33,25 +34,42 @@ const PROXY_CPU: Step =
 
 /// Everything that must hold, cheapest first.
 const TEST: [Step; 10] = [PACKAGES, FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, TESTS, PROCESSES, DOCTESTS, DOCS, DENY];
+/// The part of it that takes less than two minutes once everything is built.
+const QUICK: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, UNITS];
 /// The part of it that runs nothing.
 const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
 /// Long measurements, for comparison.
 const BENCH: [Step; 2] = [CRITERION, PROXY_CPU];
+/// Steps that belong to no group but `quick`.
+const ALONE: [Step; 1] = [UNITS];
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.join(" ").as_str() {
         "test" => steps::run(&TEST),
+        "quick" => quick(),
         "lint" => steps::run(&LINT),
         "bench" => steps::run(&BENCH),
-        command => match TEST.iter().chain(&BENCH).find(|step| step.command == command) {
+        command => match TEST.iter().chain(&BENCH).chain(&ALONE).find(|step| step.command == command) {
             Some(step) => steps::run(std::slice::from_ref(step)),
             None => usage(),
         },
     }
 }
 
+/// Runs [`QUICK`] and lists the steps of [`TEST`] that it does without.
+fn quick() -> ExitCode {
+    let code = steps::run(&QUICK);
+    let left_out = TEST.iter().filter(|step| QUICK.iter().all(|quick| quick.command != step.command));
+    let left_out: Vec<&str> = left_out.map(|step| step.command).collect();
+    println!("quick left out: {}. Of `tests` it ran the libraries' unit tests alone.", left_out.join(", "));
+    println!("`cargo xtask test` runs everything.");
+    code
+}
+
 fn usage() -> ExitCode {
     println!("cargo xtask test     everything that must hold: {}", list(&TEST));
+    println!("cargo xtask quick    less than two minutes of it, once built: {}", list(&QUICK));
     println!("cargo xtask lint     the part that runs nothing: {}", list(&LINT));
     println!("cargo xtask bench    every benchmark: {}", list(&BENCH));
     println!("cargo xtask STEP     one of these steps alone");

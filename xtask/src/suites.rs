@@ -38,6 +38,11 @@ pub(crate) struct Tests {
     pub(crate) error: Option<String>,
 }
 
+/// Unit tests of the libraries.
+pub(crate) fn units() -> Tests {
+    run(&["--lib".to_owned()])
+}
+
 /// All tests but those of [`processes`]. Benchmarks and examples are built and run once each.
 pub(crate) fn tests() -> Tests {
     let processes = targets(|name| PROCESS_CRATES.contains(&name));
