@@ -1,8 +1,8 @@
 //! Which crate may depend on which, and what the engine must not touch.
 //!
 //! Dependencies point inward: `{engine, spanned-yaml, wire} ← config ← {gateway, experiment ← verdict ← {sim, lab}} ←
-//! weirgate`, and `wire ← {agent, probe}`. The engine is a pure state machine, so that gateway, simulator and fuzzers run the very same code: it has no
-//! dependency, no clock, no I/O, no unsafe code.
+//! weirgate`, and `wire ← {agent, probe}`. The engine is a pure state machine, so that gateway, simulator and fuzzers
+//! run the very same code. It has no dependency, no clock, no I/O and no unsafe code.
 
 use std::path::Path;
 use std::process::Command;

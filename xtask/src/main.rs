@@ -5,6 +5,7 @@
 mod architecture;
 mod cargo;
 mod clock;
+mod comments;
 mod packages;
 mod proxy_cpu;
 mod repository;

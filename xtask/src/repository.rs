@@ -1,9 +1,17 @@
 //! Rules for the repository that no compiler checks.
 //!
-//! Files stay short enough to be read whole, every module says what it is for, names say what is
-//! inside, and nothing is left for later.
+//! Files stay short enough to be read whole, every module names its purpose, file names name the
+//! contents, comments are statements of readable width, and nothing is left for later.
 
 use std::path::{Path, PathBuf};
+
+use crate::comments::{self, Comment};
+
+/// Widest comment line, which is also rustfmt's width of code. rustfmt does not wrap comments.
+const MAX_COLUMNS: usize = 120;
+
+/// Committed runs. Their files are as the programs wrote them, so rules for prose do not apply.
+pub(crate) const RUNS: &str = "bench/runs/";
 
 /// Most lines of a source file: what a reader can hold. Longer files have more than one purpose.
 const MAX_LINES: usize = 600;
@@ -29,7 +37,7 @@ pub(crate) fn check() -> Result<(), String> {
         let lines = text.lines().count();
         let place = relative(source);
         let in_src = place.split('/').any(|part| part == "src");
-        if in_src && lines > MAX_LINES {
+        if lines > MAX_LINES {
             faults.push(format!("{place}: {lines} lines, at most {MAX_LINES}: split it by purpose"));
         }
         if in_src && !text.starts_with("//!") {
@@ -49,8 +57,33 @@ pub(crate) fn check() -> Result<(), String> {
             }
         }
     }
+    for file in everything.iter().filter(|file| !written_by_programs(&relative(file))) {
+        prose(&relative(file), &text(file)?, &mut faults);
+    }
     println!("   {} source files, {} files in all", sources.len(), everything.len());
     report(&faults)
+}
+
+/// True for committed runs and for expected output of tests: their comments are not written by hand.
+fn written_by_programs(place: &str) -> bool {
+    place.starts_with(RUNS) || place.split('/').any(|part| part == "golden")
+}
+
+/// Checks the comments of the file at `place`, which contains `text`.
+fn prose(place: &str, text: &str, faults: &mut Vec<String>) {
+    let comments = match place.rsplit_once('.').map_or("", |(_, extension)| extension) {
+        "rs" => comments::rust(text),
+        "yaml" | "yml" | "toml" => comments::hash(text),
+        _ => return,
+    };
+    // One long word, such as an address, cannot be wrapped.
+    for comment in comments.iter().filter(|c| c.columns > MAX_COLUMNS && c.text.trim().contains(' ')) {
+        let Comment { line, columns, .. } = comment;
+        faults.push(format!("{place}:{line}: {columns} columns, at most {MAX_COLUMNS}: wrap the comment"));
+    }
+    for comment in comments::questions(&comments) {
+        faults.push(format!("{place}:{}: the documentation ends in a question: write a statement", comment.line));
+    }
 }
 
 /// Turns faults into one error that lists all of them.
@@ -89,7 +122,8 @@ pub(crate) fn relative(path: &Path) -> String {
     text.strip_prefix("./").map(str::to_owned).unwrap_or(text)
 }
 
-fn text(path: &Path) -> Result<String, String> {
+/// Text of the file at `path`.
+pub(crate) fn text(path: &Path) -> Result<String, String> {
     // Test inputs need not be UTF-8.
     let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", relative(path)))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
