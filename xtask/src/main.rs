@@ -7,6 +7,7 @@ mod cargo;
 mod clock;
 mod comments;
 mod packages;
+mod prose;
 mod proxy_cpu;
 mod repository;
 mod steps;
@@ -29,6 +30,7 @@ const PROCESSES: Step = Step::tests("processes", "tests that start processes or 
 const DOCTESTS: Step = Step::tests("doctests", "examples in the documentation", suites::doctests);
 const DOCS: Step = Step::new("docs", "documentation, warnings denied", cargo::docs);
 const DENY: Step = Step::new("deny", "bans, licences and sources of dependencies", cargo::deny);
+const PROSE: Step = Step::new("prose", "words that make comments and documentation hard to read", prose::print);
 const CRITERION: Step = Step::new("bench criterion", "criterion benchmarks", cargo::benches);
 const PROXY_CPU: Step =
     Step::new("bench proxy-cpu", "CPU time of a request, compared with other proxies", proxy_cpu::run);
@@ -42,7 +44,7 @@ const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
 /// Long measurements, for comparison.
 const BENCH: [Step; 2] = [CRITERION, PROXY_CPU];
 /// Steps that belong to no group but `quick`.
-const ALONE: [Step; 1] = [UNITS];
+const ALONE: [Step; 2] = [UNITS, PROSE];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -73,6 +75,7 @@ fn usage() -> ExitCode {
     println!("cargo xtask quick    less than two minutes of it, once built: {}", list(&QUICK));
     println!("cargo xtask lint     the part that runs nothing: {}", list(&LINT));
     println!("cargo xtask bench    every benchmark: {}", list(&BENCH));
+    println!("cargo xtask prose    a table of words that make text hard to read");
     println!("cargo xtask STEP     one of these steps alone");
     ExitCode::from(2)
 }
