@@ -1,14 +1,15 @@
-//! Every policy under `policies/` loads, and every one under `policies/broken/` fails with exactly the
-//! messages in the file next to it. `UPDATE_GOLDEN=1 cargo test -p weirgate-config` rewrites those messages.
-//! Read the difference before you keep it.
+//! Every policy under `policies/` loads, and every one under `tests/errors/` fails with exactly the messages in the
+//! text file of the same name. `UPDATE_GOLDEN=1 cargo test -p weirgate-config` rewrites these messages. Read the
+//! difference before you keep it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use weirgate_config::{load_bytes, load_file};
 
-fn policies() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies")
+/// The directory `path`, counted from this crate.
+fn directory(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// Returns the files of `folder` with the extension `yaml`, sorted.
@@ -22,7 +23,7 @@ fn yaml(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_example_loads_without_a_warning() {
-    let files = yaml(&policies());
+    let files = yaml(&directory("../../policies"));
     assert!(files.len() >= 6, "only {} examples", files.len());
     for path in files {
         let loaded = load_file(&path, false).unwrap_or_else(|errors| panic!("{errors}"));
@@ -32,7 +33,7 @@ fn every_example_loads_without_a_warning() {
 
 #[test]
 fn every_broken_policy_says_what_is_wrong() {
-    let files = yaml(&policies().join("broken"));
+    let files = yaml(&directory("tests/errors"));
     assert!(files.len() >= 30, "only {} broken policies", files.len());
     let update = std::env::var_os("UPDATE_GOLDEN").is_some_and(|v| v == "1");
     let mut differ = Vec::new();

@@ -6,7 +6,7 @@ use weirgate_config::{Errors, feasibility, load, load_bytes};
 const SOUND: &[&str] = &[
     include_str!("../../../policies/two-tenants.yaml"),
     include_str!("../../../policies/reference.yaml"),
-    include_str!("../../../policies/broken/several-errors.yaml"),
+    include_str!("errors/several-errors.yaml"),
 ];
 
 /// Pieces with a meaning in YAML or in the format.

@@ -41,7 +41,7 @@ fn it_refuses_what_the_decoder_refuses() {
         "no-value",
         "bad-names",
     ] {
-        let text = read(&format!("policies/broken/{broken}.yaml"));
+        let text = read(&format!("crates/config/tests/errors/{broken}.yaml"));
         assert!(valid(&schema, &instance(&text), &schema).is_err(), "{broken}");
     }
 }

@@ -16,7 +16,7 @@ const PIECES: &[&str] = &[
 const EXPERIMENTS: &[&str] = &[
     include_str!("../../../experiments/quorum-fig13.yaml"),
     include_str!("../../../experiments/impatient.yaml"),
-    include_str!("../../../experiments/broken/impossible-faults.yaml"),
+    include_str!("errors/impossible-faults.yaml"),
 ];
 
 fn try_experiment(text: &str, overrides: &[Override]) {

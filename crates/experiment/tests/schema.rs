@@ -30,7 +30,7 @@ fn the_schema_of_experiments_refuses_what_the_decoder_refuses() {
     for broken in
         ["bad-bursts", "bad-demand", "bad-machines", "missing-fields", "phases-out-of-order", "unknown-fields"]
     {
-        let text = read(&format!("experiments/broken/{broken}.yaml"));
+        let text = read(&format!("crates/experiment/tests/errors/{broken}.yaml"));
         assert!(valid(&schema, &instance(&text), &schema).is_err(), "{broken}");
     }
 }
