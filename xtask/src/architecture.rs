@@ -93,7 +93,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-wire",
         ],
     ),
-    ("weirgate-real-servers", &["weirgate-emulator"]),
 ];
 
 /// What the engine's source must not name: each would make it more than a state machine.

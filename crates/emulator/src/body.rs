@@ -7,7 +7,7 @@ const LINE: usize = 4096;
 
 /// Position of a connection within a message body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Body {
+pub enum Body {
     /// The given number of bytes is left.
     Length(u64),
     /// A chunk-size line comes next.
@@ -26,12 +26,15 @@ pub(crate) enum Body {
 
 /// Body framing that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BadFraming;
+pub struct BadFraming;
 
 impl Body {
     /// Continues reading in `bytes`. Returns the number of bytes used and the number of payload bytes among
     /// them. If not all bytes were used, either the body is [`Body::Done`] or a line is incomplete.
-    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(usize, u64), BadFraming> {
+    ///
+    /// # Errors
+    /// A chunk size is not hexadecimal, or a line of the framing is too long.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, u64), BadFraming> {
         let (mut used, mut payload) = (0, 0);
         loop {
             let rest = bytes.get(used..).unwrap_or_default();

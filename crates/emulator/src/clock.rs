@@ -35,7 +35,7 @@ pub fn pause(span: Duration) {
 }
 
 /// Timer that wakes a poll loop at an instant.
-pub(crate) struct Alarm {
+pub struct Alarm {
     #[cfg(target_os = "linux")]
     timer: std::os::fd::OwnedFd,
     /// Instant for which the timer is set, or `None` if it is not set.
@@ -48,7 +48,7 @@ impl Alarm {
     /// # Errors
     /// The system has no timer left.
     #[cfg(target_os = "linux")]
-    pub(crate) fn new(poll: &Poll, token: Token) -> io::Result<Alarm> {
+    pub fn new(poll: &Poll, token: Token) -> io::Result<Alarm> {
         use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
         use std::os::fd::AsRawFd;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
@@ -62,7 +62,7 @@ impl Alarm {
     /// # Errors
     /// None.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn new(_: &Poll, _: Token) -> io::Result<Alarm> {
+    pub fn new(_: &Poll, _: Token) -> io::Result<Alarm> {
         Ok(Alarm { set: None })
     }
 
@@ -70,7 +70,7 @@ impl Alarm {
     ///
     /// # Errors
     /// Errors of the system's poll and timer calls. An interruption by a signal is not an error.
-    pub(crate) fn wait(&mut self, poll: &mut Poll, events: &mut Events, at: Option<u64>) -> io::Result<()> {
+    pub fn wait(&mut self, poll: &mut Poll, events: &mut Events, at: Option<u64>) -> io::Result<()> {
         let timeout = match at {
             Some(at) if at <= now() => Some(Duration::ZERO),
             at => self.arm(at)?,

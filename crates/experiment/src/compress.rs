@@ -13,8 +13,7 @@ use crate::{Experiment, Profile, Source};
 /// percentile.
 const LEAST_PHASE: f64 = 1.5;
 
-/// `experiment` with all instants (phases, faults, changes of rates, users, demands and speeds) divided by
-/// `factor`. Traces keep their pace and are cut at the end.
+/// `experiment` in less time: as [`paced`], by a factor of at least 1.
 ///
 /// # Errors
 /// `factor` is not a number of at least 1, or a phase becomes shorter than 1.5 times its settling time.
@@ -22,6 +21,15 @@ pub fn compressed(experiment: &Experiment, factor: f64) -> Result<Experiment, St
     if !(factor.is_finite() && factor >= 1.0) {
         return Err(format!("time cannot be compressed {factor} times; write a number from 1 on"));
     }
+    paced(experiment, factor)
+}
+
+/// `experiment` with all instants (phases, faults, changes of rates, users, demands and speeds) divided by
+/// `factor`, which is more than 0. Traces keep their pace and are cut at the end.
+///
+/// # Errors
+/// A phase becomes shorter than 1.5 times its settling time.
+pub fn paced(experiment: &Experiment, factor: f64) -> Result<Experiment, String> {
     let shrink = |at: &mut Duration| *at = at.div_f64(factor);
     let mut experiment = experiment.clone();
     for phase in &mut experiment.phases {

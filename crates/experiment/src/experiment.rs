@@ -417,6 +417,15 @@ pub struct Published {
 }
 
 impl Experiment {
+    /// Returns the part of it before `end`: the phase of this instant ends there, and later phases are left out.
+    #[must_use]
+    pub fn until(&self, end: Duration) -> Experiment {
+        let begun = |index: usize| self.phase_from(index) < end;
+        let phases = self.phases.iter().enumerate().filter(|(index, _)| begun(*index));
+        let phases = phases.map(|(_, phase)| Phase { until: phase.until.min(end), ..phase.clone() }).collect();
+        Experiment { phases, ..self.clone() }
+    }
+
     /// Returns the length of the run.
     #[must_use]
     pub fn duration(&self) -> Duration {
@@ -501,6 +510,21 @@ impl Machine {
             disk: None,
             service: Service::Emulated,
         }
+    }
+}
+
+impl Traffic {
+    /// Returns the mean CPU time of a request at `at`, without changes in between.
+    #[must_use]
+    pub fn cpu_at(&self, at: Duration) -> Duration {
+        let demand = self.demand.iter().rfind(|demand| demand.at <= at).or(self.demand.first());
+        demand.map_or(Duration::ZERO, |demand| Duration::from_secs_f64(demand.cpu.mean()))
+    }
+
+    /// Returns the requests per second at `at`, or `None` if users, pages or a trace make them.
+    #[must_use]
+    pub fn rate_at(&self, at: Duration) -> Option<f64> {
+        if let Source::Open { rate, .. } = &self.source { Some(rate.at(at)) } else { None }
     }
 }
 

@@ -23,7 +23,7 @@ pub mod scale;
 pub mod traffic;
 
 pub use beliefs::{Belief, Beliefs, RouteBeliefs};
-pub use compress::compressed;
+pub use compress::{compressed, paced};
 pub use condition::{Change, Condition, Turn, availability, condition, turns};
 pub use deploy::{Deployed, Deployment, deployed_policies};
 pub use distribution::{Counts, Distribution, Tail};

@@ -4,6 +4,7 @@
 //! alike. The directory is written after every trial, so that an abort loses no finished trial.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use weirgate_experiment::{Experiment, compressed, load_experiment_file};
@@ -110,7 +111,7 @@ impl Campaign {
         experiment: &Experiment,
         approach: &Approach,
         seed: u64,
-        watch: impl FnMut(&Progress),
+        mut watch: impl FnMut(&Progress),
     ) -> Result<Entry, String> {
         let directory = self.directory.join("config").join(folder(approach));
         let made = match fs::remove_dir_all(&directory) {
@@ -121,8 +122,12 @@ impl Campaign {
         let source =
             Source { program: self.program.clone(), file: self.file.clone(), overrides: self.overrides.clone() };
         let name = approach.to_string();
-        let trial = Trial { experiment, approach, source: &source, seed, directory: &directory, cpus: self.cpus };
-        let Outcome { run, verdict, version, evidence, latency } = play(&trial, watch)?;
+        let (cpus, directory) = (self.cpus, &directory);
+        let trial = Trial { experiment, approach, source: &source, seed, directory, cpus, detached: false };
+        let Outcome { run, verdict, version, evidence, latency, .. } = play(&trial, |progress| {
+            watch(progress);
+            ControlFlow::Continue(())
+        })?;
         let series = Some(Series::new(experiment, &run));
         Ok(Entry { approach: name, version, seed, verdict, series, evidence, latency, notes: Vec::new() })
     }

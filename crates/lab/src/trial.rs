@@ -10,10 +10,13 @@
 //! procedure in its manual is complete.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use rustix::process::{Resource, getrlimit};
 use weirgate_emulator::clock;
 use weirgate_experiment::{
@@ -24,8 +27,8 @@ use weirgate_wire::{RESOURCE_NAMES, admin};
 
 use crate::backing::Backing;
 use crate::evidence::{evidence, quantiles, violations};
-use crate::gateways::{Approach, Gateway, Setting, Source};
-use crate::load::{self, Plan};
+use crate::gateways::{Approach, Gateway, Setting, Source, State};
+use crate::load::{self, Counts, Plan};
 use crate::report::{CoreUse, Evidence, Quantiles};
 
 /// The parameters of a trial.
@@ -43,6 +46,8 @@ pub struct Trial<'a> {
     pub directory: &'a Path,
     /// The CPU of each process.
     pub cpus: Cpus,
+    /// See [`Setting::detached`].
+    pub detached: bool,
 }
 
 /// The CPU of each process. `None` means any CPU.
@@ -112,6 +117,8 @@ fn usable() -> Result<Vec<usize>, String> {
 pub struct Outcome {
     /// The outcome of every request.
     pub run: Run,
+    /// The part of the experiment that was played: all of it, unless the trial was ended early.
+    pub played: Experiment,
     /// The judge's verdict on each guarantee.
     pub verdict: Verdict,
     /// The gateway's version.
@@ -123,14 +130,31 @@ pub struct Outcome {
 }
 
 /// Progress of a trial.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// Time since its start.
     pub elapsed: Duration,
     /// Total length of the trial.
     pub length: Duration,
-    /// Number of requests sent.
-    pub sent: u64,
+    /// Counts of each traffic source of the experiment since the start.
+    pub traffic: Vec<Counts>,
+    /// Response times, in microseconds, of the attempts of each traffic source that were served since the
+    /// progress before.
+    pub responses: Vec<Histogram<u32>>,
+    /// State of the gateway.
+    pub state: State,
+    /// Address of the gateway.
+    pub address: SocketAddr,
+    /// Where the gateway's admin API listens, if it has one.
+    pub admin: Option<String>,
+}
+
+impl Progress {
+    /// Returns the number of attempts sent by all traffic sources.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.traffic.iter().map(|counts| counts.sent).sum()
+    }
 }
 
 /// Time from the end of all preparations to the first request, in which all threads must start.
@@ -153,11 +177,12 @@ fn connections(streams: usize) -> usize {
     CONNECTIONS.min(allowed / 2 / streams.max(1))
 }
 
-/// Plays `trial`. `watch` gets its progress from time to time.
+/// Plays `trial`. `watch` gets its progress every [`SAMPLE`] and may end it early. Then the verdict covers the
+/// part that was played.
 ///
 /// # Errors
 /// A part could not be started, stopped early, or refused a command. The error quotes its message.
-pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outcome, String> {
+pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress) -> ControlFlow<()>) -> Result<Outcome, String> {
     let experiment = trial.experiment;
     let backing = Backing::start(experiment, trial.seed, trial.cpus.nodes, trial.directory)?;
     let mut gateway = trial.approach.start(&Setting {
@@ -166,6 +191,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         addresses: backing.addresses(),
         directory: trial.directory,
         cpu: trial.cpus.gateway,
+        detached: trial.detached,
     })?;
     let used_before = gateway.cpu_time();
     let start = clock::now() + clock::nanos(LEAD);
@@ -189,6 +215,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
     let tick = Duration::from_nanos(idle.every()).max(SHORTEST_TICK);
     let (mut next_sample, mut next_tick) = (Duration::ZERO, tick);
     let length = experiment.duration();
+    let mut played = experiment.clone();
     while next_sample <= length {
         let turn = turns.peek().map_or(Duration::MAX, |turn| turn.at);
         let due = start + clock::nanos(next_sample.min(turn).min(next_tick));
@@ -206,12 +233,26 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
             next_tick = (next_tick + tick).max(now);
             continue;
         }
-        samples.push(stage.sample()?);
+        let state = stage.state()?;
+        samples.push(stage.sample(&state)?);
         // A late sample counts as the one that was due.
         let now = stage.now();
         next_sample = (next_sample + SAMPLE).max(whole_steps(now));
-        let sent = load.progress().traffic.iter().map(|counts| counts.sent).sum();
-        watch(&Progress { elapsed: now, length, sent });
+        let progress = Progress {
+            elapsed: now,
+            length,
+            traffic: load.progress().traffic,
+            responses: load.take_responses(),
+            state,
+            address: stage.gateway.address(),
+            admin: stage.gateway.admin(),
+        };
+        if watch(&progress).is_break() {
+            load.stop();
+            // Whole milliseconds: reports print instants.
+            played = experiment.until(Duration::from_millis(now.as_millis() as u64));
+            break;
+        }
     }
     idle.read(clock::nanos(stage.now()), &stage.backing.occupied()?);
     let beliefs = stage.beliefs.into_routes();
@@ -234,8 +275,8 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         idle: idle.finish(),
         beliefs,
     };
-    let verdict = judge(experiment, &run);
-    Ok(Outcome { run, verdict, version, evidence, latency })
+    let verdict = judge(&played, &run);
+    Ok(Outcome { run, played, verdict, version, evidence, latency })
 }
 
 /// Returns the smallest multiple of [`SAMPLE`] that is not before `at`.
@@ -300,14 +341,18 @@ impl Stage<'_> {
         condition(machine, at, self.active.iter().copied(), self.experiment)
     }
 
-    fn sample(&mut self) -> Result<Sample, String> {
-        if let Some(why) = self.gateway.ended() {
-            return Err(why);
+    /// Returns the state of the gateway, which must still run.
+    fn state(&mut self) -> Result<State, String> {
+        match self.gateway.ended() {
+            Some(why) => Err(why),
+            None => Ok(self.gateway.state().unwrap_or_default()),
         }
+    }
+
+    fn sample(&mut self, state: &State) -> Result<Sample, String> {
         let done = self.backing.done()?;
         let of = |resource: usize| done.iter().map(|machine| machine[resource]).collect();
         let at = clock::nanos(self.now());
-        let state = self.gateway.state().unwrap_or_default();
         if !state.learned.is_empty() && self.beliefs.is_due(at) {
             state.learned.iter().for_each(|route| self.beliefs.note(&route.pattern, belief(at, route)));
         }
@@ -315,7 +360,7 @@ impl Stage<'_> {
             at,
             window: state.window,
             outstanding: state.outstanding,
-            waiting: state.waiting,
+            waiting: state.waiting.clone(),
             busy: of(0),
             disk: of(1),
             link: of(2),

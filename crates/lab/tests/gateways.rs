@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weirgate_emulator::client::{ClassPlan, Load, Phase, Plan, Tally};
-use weirgate_emulator::{Cluster, Distribution, NodeSpec};
-use weirgate_experiment::{Experiment, load_experiment};
+use weirgate_emulator::{Cluster, NodeSpec, clock};
+use weirgate_experiment::{Arrivals, Experiment, Fate, Profile, Record, Source, load_experiment};
 use weirgate_lab::gateways::{Approach, Gateway, Setting};
+use weirgate_lab::load::{self, Plan, Sent, Template};
 
 /// Maximum time for an answer of a peer, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ fn say(line: &str) {
 }
 
 fn start(approach: &Approach, experiment: &Experiment, addresses: &[SocketAddr], directory: &Path) -> Box<dyn Gateway> {
-    let setting = Setting { experiment, addresses, directory, source: None, cpu: None };
+    let setting = Setting { experiment, addresses, directory, source: None, cpu: None, detached: false };
     approach.start(&setting).unwrap_or_else(|why| panic!("{why}"))
 }
 
@@ -224,30 +224,56 @@ fn a_node_that_is_out_gets_nothing_until_it_is_back() {
     }
 }
 
+/// Attempts of one class, from the first second on.
+#[derive(Debug, Default)]
+struct Tally {
+    arrivals: u64,
+    served: u64,
+    shed: u64,
+    /// 95th percentile of the response times of served attempts, in ms.
+    p95: f64,
+}
+
+impl Tally {
+    fn of(sent: &Sent, traffic: u32) -> Tally {
+        let after = |record: &&Record| record.traffic == traffic && record.arrived >= clock::SECOND;
+        let records: Vec<&Record> = sent.records.iter().filter(after).collect();
+        let count = |fate: Fate| records.iter().filter(|record| record.fate == fate).count() as u64;
+        let served = records.iter().filter(|record| record.fate == Fate::Served);
+        let mut times: Vec<u64> = served.map(|record| record.ended - record.arrived).collect();
+        times.sort_unstable();
+        let p95 = times.get(times.len() * 95 / 100).map_or(f64::NAN, |nanos| *nanos as f64 / 1e6);
+        Tally { arrivals: records.len() as u64, served: count(Fate::Served), shed: count(Fate::Shed), p95 }
+    }
+}
+
 /// Returns the outcomes of 60/s of A and 400/s of B, each guaranteed 80/s, on nodes that serve 200/s together.
 fn overload(approach: &Approach) -> (Tally, Tally) {
-    let experiment = experiment("80", "80");
+    let mut experiment = experiment("80", "80");
+    let source = |rate| Source::Open { arrivals: Arrivals::Poisson, rate: Profile::constant(rate) };
+    (experiment.traffic[0].source, experiment.traffic[1].source) = (source(60.0), source(400.0));
+    experiment.traffic.truncate(2);
+    experiment.phases[0].until = Duration::from_secs(5);
     let spec = |name: &str| NodeSpec { concurrency: Some(50), ..NodeSpec::new(name, 1) };
     let cluster = Cluster::start(vec![spec("n1"), spec("n2"), spec("n3")], 1).expect("nodes start");
     let directory = Directory::new(&format!("overload {approach}"));
     let mut gateway = start(approach, &experiment, cluster.addresses(), &directory.0);
-    let class = |name: &str| {
-        let mut class = ClassPlan::new(name, gateway.address(), "site.test");
-        class.headers.push(("x-class".into(), name.into()));
-        class
+    let plan = Plan {
+        experiment: &experiment,
+        seed: 1,
+        target: gateway.address(),
+        templates: &[Template::emulated(&experiment, 0), Template::emulated(&experiment, 1)],
+        start: clock::now() + clock::SECOND / 50,
+        cpu: None,
+        connections: 1000,
+        most_requests: 1_000_000,
     };
-    let demand = Distribution::Fixed(Duration::from_millis(10));
-    let load = |rate| Load::poisson(rate, demand, "/?demand={us}us");
-    let phase = Phase::new("overload", Duration::from_secs(5), vec![load(60.0), load(400.0)]);
-    let mut plan = Plan::new(vec![class("A.1"), class("B-2")], vec![phase]);
-    plan.settle = Duration::from_secs(1);
-    let report = plan.start().expect("it starts").join().expect("it ends");
+    let sent = load::start(&plan).expect("it starts").join().expect("it ends");
     if let Some(state) = gateway.state() {
         // Each of the three nodes has a bounded number of slots, and no request is in flight any more.
         assert!(state.window.is_some_and(|window| window >= 3) && state.outstanding == 0, "{approach}: {state:?}");
     }
-    let tally = |class: usize| report.classes[class].phases[0].settled.clone();
-    (tally(0), tally(1))
+    (Tally::of(&sent, 0), Tally::of(&sent, 1))
 }
 
 #[test]
@@ -255,16 +281,8 @@ fn an_overloaded_class_is_limited_where_the_peer_claims_to() {
     for approach in available() {
         let (a, b) = overload(&approach);
         let served = |tally: &Tally| tally.served as f64 / tally.arrivals as f64;
-        let p95 = |tally: &Tally| tally.response.value_at_quantile(0.95) as f64 / 1e3;
-        let figures = format!(
-            "{approach}: A {:?} of {}, p95 {:.0} ms; B {:?} of {}, p95 {:.0} ms",
-            a.statuses,
-            a.arrivals,
-            p95(&a),
-            b.statuses,
-            b.arrivals,
-            p95(&b)
-        );
+        let p95 = |tally: &Tally| tally.p95;
+        let figures = format!("{approach}: A {a:?}, B {b:?}");
         println!("{figures}");
         match approach.kind().name {
             // It has no limit per class, so A waits behind B's requests.
@@ -312,8 +330,14 @@ fn what_a_peer_says_of_its_configuration_is_passed_on() {
     experiment.site.classes[0].timeouts.first_byte = Duration::from_secs(3_000_000);
     let addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 1)); 3];
     let directory = Directory::new("refused");
-    let setting =
-        Setting { experiment: &experiment, addresses: &addresses, directory: &directory.0, source: None, cpu: None };
+    let setting = Setting {
+        experiment: &experiment,
+        addresses: &addresses,
+        directory: &directory.0,
+        source: None,
+        cpu: None,
+        detached: false,
+    };
     for approach in available().into_iter().filter(|approach| approach.kind().name == "haproxy-tuned") {
         let error = approach.start(&setting).err().expect("no time is that long");
         assert!(error.contains("refuses its configuration") && error.contains("timer overflow"), "{error}");
@@ -327,8 +351,14 @@ fn what_cannot_be_told_is_said_before_anything_starts() {
     experiment.site.policy.classes[0].service_time = None;
     let addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 1)); 3];
     let directory = Directory::new("untold");
-    let setting =
-        Setting { experiment: &experiment, addresses: &addresses, directory: &directory.0, source: None, cpu: None };
+    let setting = Setting {
+        experiment: &experiment,
+        addresses: &addresses,
+        directory: &directory.0,
+        source: None,
+        cpu: None,
+        detached: false,
+    };
     for approach in available() {
         let words = match approach.kind().name {
             "haproxy-tuned" => "haproxy-tuned: pool shared: maxconn: a multiple needs `service_time`",

@@ -88,6 +88,45 @@ fn fig_9_on_real_processes_beside_haproxy() {
     assert!(text(&refused).contains("holds a run already"), "{}", text(&refused));
 }
 
+/// Four real Apache servers with PHP: a class that surges, and then costs five times as much, does not affect the
+/// other class as it does behind HAProxy `leastconn`.
+///
+/// Whether every guarantee held depends on the machine: seconds without a CPU break any guarantee in so short a run.
+/// The test therefore compares two figures of one run.
+#[test]
+fn a_class_on_real_servers_is_protected_from_another() {
+    let _alone = TRIAL.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = Folder(std::env::temp_dir().join(format!("weirgate-lab-apache-test-{}", std::process::id())));
+    let output = folder.0.display().to_string();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/real-servers.yaml").display().to_string();
+    let short = ["--set", "settle=500ms", "--compress", "10"];
+    let approaches = ["--approach", "weirgate", "--approach", "haproxy-leastconn"];
+    let played = weirgate(&[&["lab", "run", &file, "--output", &output], &short[..], &approaches[..]].concat());
+    if played.status.code() == Some(2) && text(&played).contains("not installed") {
+        let reason = text(&played).trim_end().replace('\n', " ");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+        return;
+    }
+    assert!(matches!(played.status.code(), Some(0 | 1)), "{}", text(&played));
+    let json = std::fs::read_to_string(folder.0.join("real-servers/run.json")).expect("it was written");
+    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    let trials = json["trials"].as_array().expect("a list");
+    assert_eq!(trials.len(), 2, "{}", text(&played));
+    for trial in trials {
+        for what in ["lost", "doubled", "phantom"] {
+            assert_eq!(trial["evidence"][what]["count"], 0, "{what}: {}", trial["evidence"]);
+        }
+    }
+    // A's response time while B's requests are expensive. Behind HAProxy A waits with B.
+    let p95 = |trial: usize| {
+        let expensive = &trials[trial]["verdict"]["phases"][2]["classes"][0];
+        assert_eq!(expensive["class"], "A");
+        expensive["ceiling"]["value_ms"].as_f64()
+    };
+    let (weirgate, haproxy) = (p95(0).expect("A is served"), p95(1).unwrap_or(f64::INFINITY));
+    assert!(weirgate < haproxy / 2.0, "{weirgate} and {haproxy} ms\n{}", text(&played));
+}
+
 /// The policy is replaced in the middle of a run. Weirgate plays it. A peer names the place in the file
 /// that requires it.
 #[test]

@@ -40,6 +40,9 @@ pub struct Setting<'a> {
     pub directory: &'a Path,
     /// The CPU to which it is pinned.
     pub cpu: Option<usize>,
+    /// Whether Weirgate's process is in a process group of its own, so that Ctrl-C at the terminal reaches only
+    /// this process. The caller then handles the signal.
+    pub detached: bool,
 }
 
 /// Source of Weirgate's policy.
@@ -60,6 +63,12 @@ pub struct State {
     pub window: Option<u32>,
     /// Number of requests in flight at the nodes.
     pub outstanding: u32,
+    /// The same per class of the policy. Empty if the gateway does not distinguish classes.
+    pub outstanding_of: Vec<u32>,
+    /// The same per node of the policy. Empty if the gateway does not report it.
+    pub outstanding_at: Vec<u32>,
+    /// Reason of the window's last move, in words. Empty if the gateway has no window.
+    pub moved: String,
     /// Waiting requests per class of the policy. Empty if the gateway does not distinguish classes.
     pub waiting: Vec<u32>,
     /// Routes of its page table, if it learns their costs, or empty.
@@ -95,6 +104,11 @@ pub trait Gateway {
     /// case [`Approach::start`] fails before anything is played.
     fn load(&mut self, number: usize) -> Result<(), String> {
         Err(format!("it cannot load another policy (number {number})"))
+    }
+
+    /// Returns where its admin API listens, in the words of a user, if it has one.
+    fn admin(&self) -> Option<String> {
+        None
     }
 
     /// Returns its present state, or `None` if it does not report one.

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -99,6 +100,9 @@ fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, St
             write(setting, &numbered(number + 1), text)?;
         }
         let mut command = Command::new(&source.program);
+        if setting.detached {
+            command.process_group(0);
+        }
         command.arg("run").arg(write(setting, POLICY, &first)?);
         Ok(command)
     };
@@ -177,11 +181,23 @@ impl Gateway for Weirgate {
         self.reload()
     }
 
+    fn admin(&self) -> Option<String> {
+        Some(format!("unix:{}", self.admin.0.display()))
+    }
+
     fn state(&mut self) -> Option<State> {
         let page = self.page().ok()?;
         let waiting = page.classes.iter().map(|class| class.waiting).collect();
         let learned = page.page_table.filter(|table| table.learned).map_or_else(Vec::new, |table| table.routes);
-        Some(State { window: page.engine.window, outstanding: page.engine.outstanding, waiting, learned })
+        Some(State {
+            window: page.engine.window,
+            outstanding: page.engine.outstanding,
+            outstanding_of: page.classes.iter().map(|class| class.outstanding).collect(),
+            outstanding_at: page.engine.nodes.iter().map(|node| node.outstanding).collect(),
+            moved: page.engine.moved.why,
+            waiting,
+            learned,
+        })
     }
 
     fn cpu_time(&self) -> Duration {

@@ -7,21 +7,26 @@
 //! *How NOT to Measure Latency*, 2013, calls the opposite coordinated omission). The lateness of requests
 //! is a result of its own, [`Sent::lateness`].
 //!
-//! One thread does everything, over [`weirgate_emulator::client::connections`]. [`template`] defines the
+//! One thread does everything, over `connections`. [`template`] defines the
 //! form of a request, `play` is the loop, and [`sent`] holds the results. The clock is
 //! [`weirgate_emulator::clock`], as for nodes and samples, so that all share one time axis.
 
+mod connections;
+mod exchange;
 mod play;
 pub mod sent;
 pub mod template;
+mod text;
+mod thread;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::thread::Thread;
+use hdrhistogram::Histogram;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use weirgate_emulator::client::Thread;
 use weirgate_emulator::clock;
 use weirgate_experiment::Experiment;
 
@@ -124,7 +129,7 @@ pub fn start(plan: &Plan) -> io::Result<Running> {
     let connections = (plan.connections as u64).saturating_mul(traffic.len() as u64);
     allow_descriptors(connections.saturating_add(DESCRIPTORS))?;
     let heads = plan.templates.iter().map(Template::head).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
-    let books: Arc<[Books]> = traffic.iter().map(|_| Books::default()).collect();
+    let books: Arc<[Books]> = traffic.iter().map(|_| Books::new()).collect();
     let (waker, run) = Play::prepare(plan, heads, Arc::clone(&books))?;
     let (experiment, seed, cpu) = (plan.experiment.clone(), plan.seed, plan.cpu);
     let thread = Thread::start("lab-load", waker, move |stop| {
@@ -140,6 +145,13 @@ impl Running {
     pub fn progress(&self) -> Progress {
         let elapsed = Duration::from_nanos(clock::now().saturating_sub(self.start));
         Progress { elapsed, traffic: self.books.iter().map(Books::counts).collect() }
+    }
+
+    /// Returns the response times, in microseconds, of the attempts of each traffic source that were served
+    /// since the last call.
+    #[must_use]
+    pub fn take_responses(&self) -> Vec<Histogram<u32>> {
+        self.books.iter().map(Books::take_responses).collect()
     }
 
     /// Returns whether the run has ended, so that [`Running::join`] returns at once.

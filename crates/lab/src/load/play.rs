@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::connections::{Connections, Ending, Over, Target, Ticket};
 use hdrhistogram::Histogram;
 use mio::Waker;
-use weirgate_emulator::client::connections::{Connections, Ending, Over, Target, Ticket};
 use weirgate_emulator::clock;
 use weirgate_emulator::random::Random;
 use weirgate_emulator::station::Demand;
@@ -328,7 +328,7 @@ impl<'a> Play<'a> {
         record.fate = fate;
         record.ended = at;
         record.released = released.map_or(0, |released| released.max(record.arrived).max(1));
-        self.prepared.books[request.traffic as usize].ended(fate);
+        self.prepared.books[request.traffic as usize].ended(fate, at.saturating_sub(record.arrived));
         if fate == Fate::Cut {
             return;
         }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::connections::Ending;
+use super::text::digits;
 use hdrhistogram::Histogram;
-use weirgate_emulator::client::connections::Ending;
-use weirgate_emulator::client::digits;
 use weirgate_emulator::station::Demand;
 use weirgate_experiment::{Experiment, Fate, Page, Record, TrafficClass};
 
@@ -164,20 +165,30 @@ pub fn record(traffic: u32, arrived: u64, demand: Demand) -> Record {
     }
 }
 
-/// Counters of a running load, readable from other threads.
-#[derive(Debug, Default)]
+/// Counters of one traffic source of a running load, readable from other threads.
+#[derive(Debug)]
 pub(super) struct Books {
     sent: AtomicU64,
     /// One counter per fate.
     fates: [AtomicU64; 5],
+    /// Response times of attempts served since the last call of [`Books::take_responses`], in microseconds.
+    responses: Mutex<Histogram<u32>>,
 }
 
 impl Books {
+    pub(super) fn new() -> Books {
+        Books { sent: AtomicU64::new(0), fates: Default::default(), responses: Mutex::new(histogram()) }
+    }
+
     pub(super) fn sent(&self) {
         self.sent.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn ended(&self, fate: Fate) {
+    /// Records the outcome of an attempt, `nanos` after its intended instant.
+    pub(super) fn ended(&self, fate: Fate, nanos: u64) {
+        if fate == Fate::Served {
+            self.responses().saturating_record((nanos / 1000).max(1));
+        }
         self.fates[fate as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -186,6 +197,14 @@ impl Books {
         let (served, shed, failed, left) = (of(Fate::Served), of(Fate::Shed), of(Fate::Failed), of(Fate::Left));
         // `sent` is read last, so that no end is counted without its beginning.
         Counts { sent: self.sent.load(Ordering::Relaxed), served, shed, failed, left }
+    }
+
+    pub(super) fn take_responses(&self) -> Histogram<u32> {
+        std::mem::replace(&mut self.responses(), histogram())
+    }
+
+    fn responses(&self) -> MutexGuard<'_, Histogram<u32>> {
+        self.responses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

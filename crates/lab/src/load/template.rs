@@ -1,7 +1,7 @@
 //! The form of a traffic source's requests on the wire.
 
+use super::text::{Text, digits};
 use weirgate_config::{Key, Target};
-use weirgate_emulator::client::{Text, digits};
 use weirgate_emulator::station::Demand;
 use weirgate_engine::{Content, TemplateId};
 use weirgate_experiment::{Experiment, TrafficClass};

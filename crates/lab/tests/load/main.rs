@@ -6,6 +6,7 @@ mod beside;
 mod clients;
 mod honesty;
 mod pages;
+mod precision;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,38 +1,43 @@
-//! `weirgate demo`: the gateway keeps its promises while one class surges, or breaks them without
-//! control. Needs nothing but this program.
+//! `weirgate demo`: the gateway keeps its guarantees while one class surges, or breaks them without control.
 //!
-//! Emulated nodes, the gateway and open-loop clients run in this process and meet over loopback
-//! sockets; every figure shown was measured there. See `docs/guide/demo.md`.
+//! The demo is the experiment `experiments/demo.yaml`, played by the laboratory: emulated nodes and clients in this
+//! process, the gateway as `weirgate run` in another, all over loopback sockets. It needs nothing but this
+//! program, so the experiment and its policy are part of it. The judge is the one of simulator and laboratory.
+//! `docs/guide/demo.md` explains the figures.
 
 mod plain;
 mod progress;
-mod scenario;
 mod screen;
 mod signals;
-mod stage;
-mod verdict;
-#[cfg(test)]
-mod virtual_time;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::ValueEnum;
-use weirgate_engine::Discipline;
+use weirgate_engine::Guarantee;
+use weirgate_experiment::{Experiment, load_experiment_file, paced, under_discipline};
+use weirgate_lab::gateways::{Approach, Source};
+use weirgate_lab::report::Evidence;
+use weirgate_lab::trial::{self, Cpus, Outcome, Trial};
+use weirgate_verdict::report::{self, Group, Played};
 
 use crate::exit;
 use progress::{Progress, millis};
-use scenario::Scenario;
 use signals::Stop;
-use stage::Stage;
 
-/// Show the gateway keeping its promises: an emulated cluster, clients of three classes, a surge.
+/// The experiment, as committed.
+const EXPERIMENT: &str = include_str!("../../../../experiments/demo.yaml");
+
+/// Its policy, as committed.
+const POLICY: &str = include_str!("../../../../policies/demo.yaml");
+
+/// Show the gateway keeping its guarantees: an emulated cluster, clients of three classes, a surge.
 ///
-/// Starts the gateway with `policies/demo.yaml` in front of emulated nodes, all in this process and over real
-/// sockets on free loopback ports, and loads it with three classes of requests. One class surges, then its
-/// requests become five times as costly. A live view shows throughput and response time of each class
-/// against its guarantee; a table at the end says which guarantees were held.
+/// Starts the gateway with `policies/demo.yaml` in front of emulated nodes, over real sockets on free loopback
+/// ports, and loads it with three classes of requests. One class surges, then its requests become five times as
+/// expensive. A live view shows throughput and response time of each class against its guarantee. A table at the
+/// end shows which guarantees were held.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -45,16 +50,16 @@ Exit codes:
   0  every guarantee was held, as far as it got
   1  a guarantee was missed, or the demo could not run or ended before anything was judged")]
 pub(crate) struct Args {
-    /// How the gateway keeps the guarantees; `none` is a plain reverse proxy.
+    /// Method that keeps the guarantees. `none` is a plain reverse proxy.
     #[arg(long, value_enum, default_value_t = Control::Weirgate)]
     discipline: Control,
-    /// How long it runs. Below 40 all phases are compressed.
+    /// Length of the demo. All phases shrink or grow with it.
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(6..=3600))]
     seconds: u32,
-    /// Names the random draws of the load.
+    /// Seed of the random draws of the load.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A line per second instead of the live view. So without a terminal.
+    /// Print a line per second instead of the live view, as without a terminal.
     #[arg(long)]
     plain: bool,
 }
@@ -62,7 +67,7 @@ pub(crate) struct Args {
 /// The disciplines that can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Control {
-    /// The default: windows that seek the knee, floors first, prediction at arrival.
+    /// The default: windows at the knee, guaranteed throughput first, refusal at arrival.
     Weirgate,
     /// Quorum as published.
     Quorum,
@@ -71,12 +76,11 @@ enum Control {
 }
 
 impl Control {
-    /// The discipline with its own figures.
-    fn discipline(self) -> Discipline {
+    fn name(self) -> &'static str {
         match self {
-            Control::Weirgate => Discipline::weirgate(),
-            Control::Quorum => Discipline::quorum(),
-            Control::None => Discipline::none(),
+            Control::Weirgate => "weirgate",
+            Control::Quorum => "quorum",
+            Control::None => "none",
         }
     }
 }
@@ -90,72 +94,171 @@ pub(crate) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Shows it; was every guarantee held?
+/// Shows it, and returns whether something was judged and every guarantee was held.
 fn show(args: &Args) -> Result<bool, String> {
+    let directory = Directory::new()?;
+    let file = directory.written()?;
+    let experiment = experiment(&file, args)?;
+    let approach = Approach::parse(args.discipline.name())?;
+    let program = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
+    let source = Source { program, file, overrides: Vec::new() };
+    let trial = Trial {
+        experiment: &experiment,
+        approach: &approach,
+        source: &source,
+        seed: args.seed,
+        directory: &directory.0,
+        cpus: Cpus::default(),
+        // Ctrl-C ends the demo with the verdict on the part that was played, which needs the gateway.
+        detached: true,
+    };
+    let stop = Stop::on_signals().map_err(|error| format!("signals: {error}"))?;
+    put(&introduction(&experiment, args));
+    let mut progress = Progress::new(&experiment);
     let live = !args.plain && io::stdout().is_terminal() && io::stdin().is_terminal();
-    // Charts move twice a second, lines come once a second.
-    let tick = Duration::from_millis(if live { 500 } else { 1000 });
-    let scenario = Scenario::new(args.seconds, args.seed, args.discipline, tick)?;
-    let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
-    let stage = Stage::start(&scenario)?;
-    put(&introduction(&scenario, &stage));
-    let mut progress = Progress::new(stage.snapshot());
-    if live {
-        screen::follow(&scenario, &stage, &mut progress, &stop).map_err(|e| format!("terminal: {e}"))?;
-    } else {
-        plain::follow(&scenario, &stage, &mut progress, &stop);
-    }
-    let (report, classes, nodes) = stage.end()?;
-    let (text, held) = verdict::text(&scenario, &report, &classes, &nodes);
-    put(&text);
-    Ok(held)
+    let outcome =
+        if live { screen::follow(&trial, &mut progress, &stop)? } else { plain::follow(&trial, &mut progress, &stop)? };
+    Ok(conclude(&experiment, outcome))
 }
 
-/// Prints. A reader who has left is no reason to stop: the exit code still tells the verdict.
+/// Plays `trial`. `look` gets its progress every half second, and the demo ends once `stop` is asked.
+fn play(
+    trial: &Trial<'_>,
+    progress: &mut Progress,
+    stop: &Stop,
+    mut look: impl FnMut(&Progress),
+) -> Result<Outcome, String> {
+    trial::play(trial, |now| {
+        progress.add(now);
+        look(progress);
+        if stop.asked() { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
+    })
+}
+
+/// Reads the experiment in `file` and gives it the asked length.
+fn experiment(file: &Path, args: &Args) -> Result<Experiment, String> {
+    let overrides = [under_discipline(args.discipline.name())];
+    let mut experiment = load_experiment_file(file, &overrides).map_err(|errors| errors.to_string())?.experiment;
+    let factor = experiment.duration().as_secs_f64() / f64::from(args.seconds);
+    // The first part of each phase, which is judged apart, shrinks with short phases.
+    experiment.settle = experiment.settle.div_f64(factor.max(1.0));
+    paced(&experiment, factor)
+}
+
+/// Prints the verdict and the evidence, and returns whether something was judged and every guarantee was held.
+fn conclude(experiment: &Experiment, outcome: Outcome) -> bool {
+    let Outcome { run, played, verdict, evidence, .. } = outcome;
+    let mut text = String::from("\n");
+    if played.duration() < experiment.duration() {
+        let after = played.duration().as_secs_f64();
+        text += &format!("Ended early, after {after:.1} s: the verdict covers the part that was played.\n\n");
+    }
+    let (judged, held) = (verdict.judged() > 0, verdict.sound());
+    let group = Group { discipline: run.discipline.clone(), verdicts: vec![verdict], series: None };
+    text += &report::text::text(&Played { experiment: played, groups: vec![group] });
+    if !judged {
+        text += "Nothing was judged: it ended before any phase had settled.\n";
+    }
+    text += &accounts(&evidence);
+    put(&text);
+    judged && held
+}
+
+/// Mean delay in ms of requests or replies above which the machine itself explains long response times.
+const LATE_MS: f64 = 20.0;
+
+/// The account of all requests, and how exact the figures are.
+fn accounts(evidence: &Evidence) -> String {
+    let Evidence { sent, served, shed, failed, left, cut, .. } = evidence;
+    let (load, nodes) = (evidence.generator_late_ms.p99, evidence.node_late_ms.p99);
+    let mut text = format!(
+        "\nrequests  {sent} sent: {served} served, {shed} shed, {failed} failed, {left} left by their clients, \
+         {cut} cut off at the end\n\
+         errors    requests left {load:.1} ms late, replies {nodes:.1} ms (p99). Both count as response time.\n"
+    );
+    for doubt in evidence.doubts() {
+        text += &format!("doubt     {doubt}\n");
+    }
+    if load > LATE_MS {
+        text += "          This machine is too busy for the demo. Guarantees may be missed for that alone.\n";
+    }
+    text
+}
+
+/// Prints. A reader that has closed the output is no reason to stop: the exit code still tells the verdict.
 fn put(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// What the demo does, how long, and where to look.
-fn introduction(scenario: &Scenario, stage: &Stage) -> String {
-    let (site, plan) = (&scenario.site, &scenario.plan);
-    let nodes = site.policy.nodes.len();
-    let capacity = f64::from(scenario::CPUS) * nodes as f64 / scenario::COST.as_secs_f64();
+/// Returns the description of the demo.
+fn introduction(experiment: &Experiment, args: &Args) -> String {
+    let (policy, machines) = (&experiment.site.policy, &experiment.machines);
     let mut text = format!(
-        "Weirgate demo: {:.0} s, discipline {}, seed {}. Ctrl-C ends it early.\n\n\
-         Gateway  {}, policy policies/demo.yaml\n\
-         Admin    {admin}/snapshot, {admin}/metrics\n\
-         Cluster  {nodes} emulated nodes of {} CPUs: {capacity:.0} requests/s of {}\n\n",
-        plan.length().as_secs_f64(),
-        site.policy.discipline.name,
-        plan.seed,
-        stage.gateway_address,
-        scenario::CPUS,
-        millis(scenario::COST),
-        admin = stage.admin_address,
+        "Weirgate demo: {} s, discipline {}, seed {}. Ctrl-C ends it early.\n\
+         {} emulated nodes of {} CPUs, policy policies/demo.yaml\n\n",
+        args.seconds,
+        args.discipline.name(),
+        args.seed,
+        machines.len(),
+        machines.first().map_or(0, |machine| machine.cpus),
     );
-    for (i, class) in plan.classes.iter().enumerate() {
-        let asks = plan.phases[0].loads[i].rate;
-        text += &format!("{:<8} asks for {asks:.0}/s, is promised {}\n", class.name, promise(&class.guarantee));
+    for class in &policy.classes {
+        text += &format!("{:<8} {}\n", class.name, guarantee(&class.guarantee));
     }
     text += "\nPhases\n";
-    for (phase, story) in plan.phases.iter().zip(&scenario.stories) {
-        text += &format!("{:<10} {:>5.1} s  {story}\n", phase.name, phase.length.as_secs_f64());
-    }
-    text += &format!("Clients do not wait for one another and leave after {}.\n", millis(scenario::PATIENCE));
-    if scenario.compressed() {
-        let settle = plan.settle.as_secs_f64();
-        text += &format!("So short a run is compressed: not 5 s but {settle:.2} s of each phase are judged apart.\n");
+    for (index, phase) in experiment.phases.iter().enumerate() {
+        let length = phase.until.saturating_sub(experiment.phase_from(index)).as_secs_f64();
+        text += &format!("{:<11} {length:>5.1} s  {}\n", phase.name, story(experiment, index));
     }
     text.push('\n');
     text
 }
 
-/// `at least 300/s and p95 at most 300 ms`.
-fn promise(guarantee: &weirgate_emulator::client::Guarantee) -> String {
+/// Returns the rate and the cost of each class in phase `index`.
+fn story(experiment: &Experiment, index: usize) -> String {
+    let from = experiment.phase_from(index);
+    let middle = from + experiment.phases[index].until.saturating_sub(from) / 2;
+    let names = experiment.site.policy.classes.iter().map(|class| &class.name);
+    let of = |(name, traffic): (&String, &weirgate_experiment::Traffic)| {
+        format!("{name} {:.0}/s of {}", traffic.rate_at(middle).unwrap_or(0.0), millis(traffic.cpu_at(middle)))
+    };
+    names.zip(&experiment.traffic).map(of).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns a guarantee in words: `at least 300/s and p95 at most 300 ms`.
+fn guarantee(guarantee: &Guarantee) -> String {
     let floor = guarantee.throughput.map(|rate| format!("at least {rate:.0}/s"));
-    let ceiling = guarantee.response_time.map(|(which, limit)| format!("{which} at most {}", millis(limit)));
+    let ceiling = guarantee.response_time.map(|time| format!("{} at most {}", time.statistic, millis(time.limit)));
     let parts: Vec<String> = floor.into_iter().chain(ceiling).collect();
     if parts.is_empty() { "nothing (best effort)".to_owned() } else { parts.join(" and ") }
+}
+
+/// A directory for the experiment, the gateway's policy and its log. Dropping it removes it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Result<Directory, String> {
+        let path = std::env::temp_dir().join(format!("weirgate-demo-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Directory(path))
+    }
+
+    /// Writes the experiment and its policy, and returns the path of the experiment.
+    fn written(&self) -> Result<PathBuf, String> {
+        for (name, text) in [("policies/demo.yaml", POLICY), ("experiments/demo.yaml", EXPERIMENT)] {
+            let path = self.0.join(name);
+            let folder = path.parent().unwrap_or(&self.0);
+            let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
+            written.map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(self.0.join("experiments/demo.yaml"))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Files in the system's temporary directory do no harm if they stay.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

@@ -1,114 +1,179 @@
-//! What is going on, worked out of the clients' points and the gateway's snapshots: the same for the
-//! terminal view and for plain lines.
+//! The state of the demo, derived from the counts of the clients and the state of the gateway. The live view and
+//! the plain lines both show it.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use weirgate_emulator::client::Point;
-use weirgate_engine::{ClassSnapshot, Snapshot};
+use hdrhistogram::Histogram;
+use weirgate_engine::{Guarantee, Statistic};
+use weirgate_experiment::Experiment;
+use weirgate_lab::gateways::State;
+use weirgate_lab::load::Counts;
+use weirgate_lab::trial;
 
-use super::scenario::Scenario;
-use super::stage::Stage;
+/// Maximum number of points, for the charts: two minutes of half seconds.
+const MAX_POINTS: usize = 240;
 
-/// Points kept for the charts: two minutes of half seconds.
-const MOST_POINTS: usize = 240;
-
-/// The live marks look back so long: short enough to follow, long enough for a p95.
+/// Time to which the live marks refer: short enough to follow, long enough for a 95th percentile.
 const LOOK_BACK: Duration = Duration::from_secs(3);
 
-/// As the verdict: one in a hundred may be lost to the grain of counting.
+/// Minimum time between two looks. The first look comes at the start, when nothing has happened.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Share of the owed requests that is enough, as for the judge: one in a hundred may be lost to the grain of
+/// counting.
 const ENOUGH: f64 = 0.99;
 
 /// The state of the demo.
 #[derive(Debug)]
 pub(crate) struct Progress {
+    /// The experiment. Each class has one traffic source, in the order of the policy.
+    pub(crate) experiment: Experiment,
     /// The last points.
-    pub(crate) points: Vec<Point>,
-    /// Points seen so far.
-    seen: usize,
-    /// The gateway as a whole.
-    pub(crate) gateway: Snapshot,
-    /// Its classes.
-    pub(crate) classes: Vec<ClassSnapshot>,
+    pub(crate) points: VecDeque<Point>,
+    /// Counts at the last point.
+    counts: Vec<Counts>,
+    /// State of the gateway.
+    pub(crate) state: State,
+    /// Addresses of the gateway and of its admin API, once it runs.
+    pub(crate) addresses: String,
 }
 
-/// How one class is doing.
+/// What happened between two looks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Point {
+    /// Its end, from the start of the run.
+    pub(crate) at: Duration,
+    /// Its length.
+    pub(crate) length: Duration,
+    /// Each class.
+    pub(crate) classes: Vec<ClassPoint>,
+}
+
+/// What happened to one class between two looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClassPoint {
+    /// Requests sent.
+    pub(crate) sent: u64,
+    /// Requests served.
+    pub(crate) served: u64,
+    /// Requests that the gateway refused.
+    pub(crate) shed: u64,
+    /// Requests that failed or whose clients left.
+    pub(crate) failed: u64,
+    /// Requests without an outcome at the end.
+    pub(crate) under_way: u64,
+    /// The guaranteed statistic of the response times, or p95.
+    pub(crate) response: Option<Duration>,
+}
+
+/// The present performance of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Doing {
-    /// Requests per second.
-    pub(crate) asked: f64,
-    /// Served per second.
+    /// Requests sent per second.
+    pub(crate) sent: f64,
+    /// Requests served per second.
     pub(crate) served: f64,
-    /// Turned away per second.
+    /// Requests refused per second.
     pub(crate) shed: f64,
-    /// Failed per second.
+    /// Requests per second that failed or whose clients left.
     pub(crate) failed: f64,
-    /// The guaranteed statistic, or p95, over the last tick.
+    /// The guaranteed statistic, or p95, since the last look.
     pub(crate) response: Option<Duration>,
-    /// Enough was served, over the last three seconds; `None` without a guarantee.
+    /// Whether enough was served in the last three seconds. `None` without a guarantee.
     pub(crate) floor_held: Option<bool>,
-    /// All ticks of the last three seconds were within the limit; `None` without one, or without replies.
+    /// Whether all looks of the last three seconds saw response times within the limit. `None` without a limit, or
+    /// without replies.
     pub(crate) ceiling_held: Option<bool>,
 }
 
 impl Progress {
-    /// The state at the start.
-    pub(crate) fn new((gateway, classes): (Snapshot, Vec<ClassSnapshot>)) -> Progress {
-        Progress { points: Vec::new(), seen: 0, gateway, classes }
+    /// The state before the start.
+    pub(crate) fn new(experiment: &Experiment) -> Progress {
+        let counts = vec![Counts::default(); experiment.traffic.len()];
+        let (experiment, points) = (experiment.clone(), VecDeque::new());
+        Progress { experiment, points, counts, state: State::default(), addresses: String::new() }
     }
 
-    /// Looks again. Is there anything new?
-    pub(crate) fn look(&mut self, scenario: &Scenario, stage: &Stage) -> bool {
-        (self.gateway, self.classes) = stage.snapshot();
-        self.add(stage.clients().points(self.seen), scenario.plan.length())
+    /// Adds a look.
+    pub(crate) fn add(&mut self, now: &trial::Progress) {
+        self.state = now.state.clone();
+        let admin = now.admin.as_deref().unwrap_or("off");
+        self.addresses = format!("gateway http://{}, admin API {admin}", now.address);
+        let length = now.elapsed.saturating_sub(self.at());
+        if length < SHORTEST {
+            return;
+        }
+        let class = |((counts, before), (times, class)): ((&Counts, &Counts), (&Histogram<u32>, usize))| ClassPoint {
+            sent: counts.sent - before.sent,
+            served: counts.served - before.served,
+            shed: counts.shed - before.shed,
+            failed: counts.failed + counts.left - before.failed - before.left,
+            under_way: counts.under_way(),
+            response: response(times, self.guarantee(class)),
+        };
+        let of_classes = now.traffic.iter().zip(&self.counts).zip(now.responses.iter().zip(0..));
+        let classes = of_classes.map(class).collect();
+        self.push(Point { at: now.elapsed, length, classes });
+        self.counts.clone_from(&now.traffic);
     }
 
-    /// Takes new points, but for those after the end, in which the last replies come in.
-    fn add(&mut self, new: Vec<Point>, length: Duration) -> bool {
-        self.seen += new.len();
-        let before = self.points.len();
-        self.points.extend(new.into_iter().filter(|p| p.at < length + p.length / 2));
-        let any = self.points.len() > before;
-        self.points.drain(..self.points.len().saturating_sub(MOST_POINTS));
-        any
+    fn push(&mut self, point: Point) {
+        self.points.push_back(point);
+        if self.points.len() > MAX_POINTS {
+            self.points.pop_front();
+        }
     }
 
-    /// The time that has passed, as of the last point.
+    /// Returns the guarantee of class number `class`.
+    pub(crate) fn guarantee(&self, class: usize) -> &Guarantee {
+        &self.experiment.site.policy.classes[class].guarantee
+    }
+
+    /// Returns the number of classes.
+    pub(crate) fn classes(&self) -> usize {
+        self.experiment.site.policy.classes.len()
+    }
+
+    /// Returns the time from the start to the last look.
     pub(crate) fn at(&self) -> Duration {
-        self.points.last().map_or(Duration::ZERO, |p| p.at)
+        self.points.back().map_or(Duration::ZERO, |point| point.at)
     }
 
-    /// The phase of the last point.
+    /// Returns the index of the phase of the last look.
     pub(crate) fn phase(&self) -> usize {
-        self.points.last().map_or(0, |p| p.phase)
+        let phases = &self.experiment.phases;
+        phases.iter().position(|phase| self.at() < phase.until).unwrap_or(phases.len().saturating_sub(1))
     }
 
-    /// How class number `class` is doing.
-    pub(crate) fn doing(&self, scenario: &Scenario, class: usize) -> Doing {
-        let guarantee = &scenario.plan.classes[class].guarantee;
-        let Some(last) = self.points.last() else { return Doing::default() };
+    /// Returns the present performance of class number `class`.
+    pub(crate) fn doing(&self, class: usize) -> Doing {
+        let (guarantee, policy) = (self.guarantee(class), &self.experiment.site.policy);
+        let Some(last) = self.points.back() else { return Doing::default() };
         let now = last.classes[class];
         let per_second = |n: u64| n as f64 / last.length.as_secs_f64();
-        let recent = self.points.iter().rev().take_while(|p| p.at + LOOK_BACK > last.at);
+        let recent = self.points.iter().rev().take_while(|point| point.at + LOOK_BACK > last.at);
         let (mut owed, mut served, mut over) = (0.0, 0.0, None);
         let mut before = 0;
         for point in recent {
             let of = point.classes[class];
             if let Some(rate) = guarantee.throughput {
-                let cost = scenario.cost(class, point.phase).as_secs_f64();
-                let dear = guarantee.cost.map_or(1.0, |agreed| (agreed.as_secs_f64() / cost).min(1.0));
-                owed += (of.arrivals as f64).min(rate * point.length.as_secs_f64()) * dear;
+                let cost = self.experiment.traffic[class].cpu_at(point.at);
+                let declared = policy.classes[class].service_time.unwrap_or(cost);
+                let cheap = (declared.as_secs_f64() / cost.as_secs_f64().max(f64::MIN_POSITIVE)).min(1.0);
+                owed += (of.sent as f64).min(rate * point.length.as_secs_f64()) * cheap;
             }
             served += of.served as f64;
-            if let (Some((_, limit)), Some(response)) = (guarantee.response_time, of.response) {
-                over = Some(over.unwrap_or(false) || response > limit);
+            if let (Some(time), Some(response)) = (guarantee.response_time, of.response) {
+                over = Some(over.unwrap_or(false) || response > time.limit);
             }
-            // What was under way at the end of the tick before the first one that counts.
-            before = (of.under_way + of.served + of.shed + of.failed).saturating_sub(of.arrivals);
+            // Requests without an outcome before the first look that counts.
+            before = (of.under_way + of.served + of.shed + of.failed).saturating_sub(of.sent);
         }
-        // A request that is still under way is neither served nor lost.
+        // A request without an outcome is neither served nor lost yet.
         let pending = (now.under_way as f64 - before as f64).max(0.0);
         Doing {
-            asked: per_second(now.arrivals),
+            sent: per_second(now.sent),
             served: per_second(now.served),
             shed: per_second(now.shed),
             failed: per_second(now.failed),
@@ -117,93 +182,114 @@ impl Progress {
             ceiling_held: over.map(|over| !over),
         }
     }
-
-    /// Why the window moved last, in words.
-    pub(crate) fn why(&self) -> String {
-        let name = |id: weirgate_engine::ClassId| {
-            self.classes.iter().find(|c| c.class == id).map_or("a class".to_owned(), |c| c.name.clone())
-        };
-        weirgate_gateway::admin::why(&self.gateway.moved, name)
-    }
 }
 
-/// `7 ms`, `1234 ms`.
+/// Returns the guaranteed statistic of response times in microseconds, or their p95. `None` without any.
+fn response(times: &Histogram<u32>, guarantee: &Guarantee) -> Option<Duration> {
+    let micros = match guarantee.response_time.map(|time| time.statistic) {
+        _ if times.is_empty() => return None,
+        Some(Statistic::Average) => times.mean() as u64,
+        Some(Statistic::Percentile(percent)) => times.value_at_percentile(percent),
+        None => times.value_at_percentile(95.0),
+    };
+    Some(Duration::from_micros(micros))
+}
+
+/// Returns the name of the shown statistic of class number `class`.
+pub(crate) fn statistic(guarantee: &Guarantee) -> String {
+    guarantee.response_time.map_or("p95".to_owned(), |time| time.statistic.to_string())
+}
+
+/// Returns `7 ms`, `1234 ms`.
 pub(crate) fn millis(time: Duration) -> String {
     format!("{:.0} ms", time.as_secs_f64() * 1e3)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::path::Path;
+
+    use weirgate_experiment::load_experiment;
+    use weirgate_spanned_yaml::overrides::Override;
+
     use super::*;
-    use crate::demo::Control;
-    use weirgate_emulator::client::ClassPoint;
-    use weirgate_engine::{Engine, Time};
+    use crate::demo::{EXPERIMENT, POLICY};
 
-    /// Later than anything here.
-    const END: Duration = Duration::from_secs(10_000);
-
-    /// The scenario, and a state in which nothing has happened yet.
-    pub(crate) fn at_start() -> (Scenario, Progress) {
-        let scenario = Scenario::new(40, 1, Control::Weirgate, Duration::from_secs(1)).unwrap();
-        let engine = Engine::new(Time::ZERO, scenario.site.policy.clone(), 1).unwrap();
-        let classes = engine.classes(Time::ZERO, weirgate_engine::ClassId(0), 64);
-        let progress = Progress::new((engine.snapshot(Time::ZERO), classes));
-        (scenario, progress)
+    /// The state before anything has happened.
+    pub(crate) fn at_start() -> Progress {
+        let policy = Override::new("policy", POLICY);
+        let loaded = load_experiment("demo.yaml", EXPERIMENT, Path::new(""), &[policy]);
+        Progress::new(&loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment)
     }
 
-    /// Second number `second` of phase `phase`, with `gold` in the place of the first class.
-    pub(crate) fn second(second: u64, phase: usize, gold: ClassPoint) -> Point {
+    /// Second number `second`, with `gold` as the first class.
+    pub(crate) fn second(second: u64, gold: ClassPoint) -> Point {
         let classes = vec![gold, ClassPoint::default(), ClassPoint::default()];
-        Point { at: Duration::from_secs(second), length: Duration::from_secs(1), phase, classes }
+        Point { at: Duration::from_secs(second), length: Duration::from_secs(1), classes }
     }
 
-    fn gold(arrivals: u64, served: u64, under_way: u64, response: u64) -> ClassPoint {
+    fn gold(sent: u64, served: u64, under_way: u64, response: u64) -> ClassPoint {
         let response = Some(Duration::from_millis(response));
-        ClassPoint { arrivals, served, shed: arrivals - served, under_way, response, ..ClassPoint::default() }
+        ClassPoint { sent, served, shed: sent - served, under_way, response, ..ClassPoint::default() }
     }
 
     #[test]
     fn live_marks_follow_the_last_three_seconds() {
-        let (scenario, mut progress) = at_start();
-        assert_eq!(progress.doing(&scenario, 0), Doing::default());
-        progress.add((1..=3).map(|s| second(s, 0, gold(240, 240, 5, 40))).collect(), END);
-        let doing = progress.doing(&scenario, 0);
+        let mut progress = at_start();
+        assert_eq!(progress.doing(0), Doing::default());
+        (1..=3).for_each(|s| progress.push(second(s, gold(240, 240, 5, 40))));
+        let doing = progress.doing(0);
         assert_eq!((doing.floor_held, doing.ceiling_held), (Some(true), Some(true)));
-        assert_eq!((doing.asked, doing.served, doing.shed), (240.0, 240.0, 0.0));
-        progress.add(vec![second(4, 1, gold(240, 220, 5, 301))], END);
-        let doing = progress.doing(&scenario, 0);
+        assert_eq!((doing.sent, doing.served, doing.shed), (240.0, 240.0, 0.0));
+        progress.push(second(4, gold(240, 220, 5, 301)));
+        let doing = progress.doing(0);
         assert_eq!((doing.floor_held, doing.ceiling_held), (Some(false), Some(false)));
-        progress.add((5..=7).map(|s| second(s, 1, gold(240, 240, 5, 300))).collect(), END);
-        let doing = progress.doing(&scenario, 0);
+        (5..=7).for_each(|s| progress.push(second(s, gold(240, 240, 5, 300))));
+        let doing = progress.doing(0);
         assert_eq!((doing.floor_held, doing.ceiling_held), (Some(true), Some(true)));
     }
 
     #[test]
-    fn what_is_under_way_is_not_lost_yet() {
-        let (scenario, mut progress) = at_start();
-        let slower = ClassPoint { arrivals: 240, served: 200, under_way: 40, ..ClassPoint::default() };
-        progress.add(vec![second(1, 0, slower)], END);
-        assert_eq!(progress.doing(&scenario, 0).floor_held, Some(true));
-        let no_more = ClassPoint { arrivals: 240, served: 200, failed: 40, under_way: 40, ..ClassPoint::default() };
-        progress.add((2..=5).map(|s| second(s, 0, no_more)).collect(), END);
-        assert_eq!(progress.doing(&scenario, 0).floor_held, Some(false));
+    fn a_request_without_an_outcome_is_not_lost_yet() {
+        let mut progress = at_start();
+        let slower = ClassPoint { sent: 240, served: 200, under_way: 40, ..ClassPoint::default() };
+        progress.push(second(1, slower));
+        assert_eq!(progress.doing(0).floor_held, Some(true));
+        let no_more = ClassPoint { sent: 240, served: 200, failed: 40, under_way: 40, ..ClassPoint::default() };
+        (2..=5).for_each(|s| progress.push(second(s, no_more)));
+        assert_eq!(progress.doing(0).floor_held, Some(false));
     }
 
     #[test]
     fn best_effort_has_no_marks() {
-        let (scenario, mut progress) = at_start();
-        progress.add(vec![second(1, 0, gold(240, 240, 5, 40))], END);
-        let doing = progress.doing(&scenario, 2);
+        let mut progress = at_start();
+        progress.push(second(1, gold(240, 240, 5, 40)));
+        let doing = progress.doing(2);
         assert_eq!((doing.floor_held, doing.ceiling_held), (None, None));
     }
 
     #[test]
-    fn the_points_are_bounded() {
-        let (_, mut progress) = at_start();
-        progress.add((1..=1000).map(|s| second(s, 0, gold(1, 1, 0, 1))).collect(), END);
-        assert_eq!((progress.points.len(), progress.seen), (MOST_POINTS, 1000));
-        assert_eq!(progress.at(), Duration::from_secs(1000));
-        let (last, after) = (Duration::from_secs(1001), vec![second(1002, 0, gold(0, 0, 0, 1))]);
-        assert!(progress.add(vec![second(1001, 0, gold(1, 1, 0, 1))], last) && !progress.add(after, last));
+    fn looks_become_points_and_the_points_are_bounded() {
+        let mut progress = at_start();
+        let look = |second: u64| {
+            let counts = Counts { sent: 240 * second, served: 230 * second, left: 4 * second, ..Counts::default() };
+            let mut times = Histogram::new(3).expect("sound bounds");
+            times.record(20_000).expect("within bounds");
+            trial::Progress {
+                elapsed: Duration::from_secs(second),
+                length: Duration::from_secs(40),
+                traffic: vec![counts; 3],
+                responses: vec![times; 3],
+                state: State::default(),
+                address: ([127, 0, 0, 1], 80).into(),
+                admin: None,
+            }
+        };
+        (0..=1000).for_each(|second| progress.add(&look(second)));
+        assert_eq!((progress.points.len(), progress.at()), (MAX_POINTS, Duration::from_secs(1000)));
+        let point = progress.points.back().expect("there are points").classes[0];
+        assert_eq!((point.sent, point.served, point.failed, point.under_way), (240, 230, 4, 6000));
+        assert_eq!(point.response.map(|time| time.as_millis()), Some(20));
+        assert_eq!(progress.phase(), 3, "later looks belong to the last phase");
     }
 }

@@ -1,5 +1,5 @@
-//! The live view of the demo: each class's throughput and response time against its guarantee, the window
-//! and the queues of the gateway, and how far the demo is.
+//! The live view of the demo: throughput and response time of each class against its guarantee, the window and the
+//! queues of the gateway, and the time that has passed.
 
 use std::io;
 use std::time::Duration;
@@ -12,46 +12,50 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, Gauge, GraphType, Paragraph};
 
-use super::progress::{Doing, Progress, millis};
-use super::promise;
-use super::scenario::Scenario;
+use weirgate_lab::trial::{Outcome, Trial};
+
+use super::progress::{Doing, Point, Progress, millis, statistic};
 use super::signals::Stop;
-use super::stage::Stage;
+use super::{guarantee, story};
 
-/// A key or the next look at the sockets' figures: four looks a second are smooth and cost nothing.
-const LOOK: Duration = Duration::from_millis(250);
-
-/// Charts show the last so many seconds.
+/// Length of the charts in seconds: the last minute.
 const SHOWN: f64 = 60.0;
 
-/// Columns of a class's figures, left of its charts.
+/// Width of the figures of a class, left of its charts, in columns.
 const FIGURES: u16 = 36;
 
-/// Follows the run to its end in the alternate screen, which is left in any case.
-///
-/// # Errors
-/// Those of the terminal.
-pub(crate) fn follow(scenario: &Scenario, stage: &Stage, progress: &mut Progress, stop: &Stop) -> io::Result<()> {
-    let mut terminal = ratatui::try_init()?;
-    let result = (|| {
-        // Terminals without an alternate screen still show what was there.
-        terminal.clear()?;
-        while !stage.clients().is_finished() {
-            progress.look(scenario, stage);
-            terminal.draw(|frame| draw(frame, scenario, &stage.admin_address, progress))?;
-            if event::poll(LOOK)? && ends(&event::read()?) {
+/// Plays the trial and draws its progress in the alternate screen, which is left in any case. Keys are read at every
+/// look, twice a second.
+pub(crate) fn follow(trial: &Trial<'_>, progress: &mut Progress, stop: &Stop) -> Result<Outcome, String> {
+    let mut terminal = ratatui::try_init().map_err(|error| format!("terminal: {error}"))?;
+    // Terminals without an alternate screen still show earlier output.
+    let mut drawn = terminal.clear();
+    let outcome = super::play(trial, progress, stop, |progress| {
+        let look = terminal.draw(|frame| draw(frame, progress)).and_then(|_| asked_to_end());
+        match look {
+            Ok(false) => {}
+            Ok(true) => stop.ask(),
+            Err(error) => {
+                drawn = Err(error);
                 stop.ask();
             }
-            if stop.asked() {
-                stage.clients().stop();
-            }
         }
-        Ok(())
-    })();
-    ratatui::try_restore().and(result)
+    });
+    let restored = ratatui::try_restore();
+    drawn.and(restored).map_err(|error| format!("terminal: {error}"))?;
+    outcome
 }
 
-/// In raw mode Ctrl-C is a key.
+/// Reads the keys that were pressed, and returns whether one of them ends the demo.
+fn asked_to_end() -> io::Result<bool> {
+    let mut asked = false;
+    while event::poll(Duration::ZERO)? {
+        asked |= ends(&event::read()?);
+    }
+    Ok(asked)
+}
+
+/// Whether the key ends the demo. In raw mode Ctrl-C is a key.
 fn ends(event: &Event) -> bool {
     let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = event else { return false };
     match code {
@@ -61,36 +65,36 @@ fn ends(event: &Event) -> bool {
     }
 }
 
-fn draw(frame: &mut Frame<'_>, scenario: &Scenario, admin: &str, progress: &Progress) {
-    let classes = scenario.plan.classes.len();
+fn draw(frame: &mut Frame<'_>, progress: &Progress) {
+    let classes = progress.classes();
     let mut rows = vec![Constraint::Length(3)];
     rows.extend(vec![Constraint::Fill(1); classes]);
     rows.push(Constraint::Length(4));
     let rows = Layout::vertical(rows).split(frame.area());
-    head(frame, rows[0], scenario, admin, progress);
+    head(frame, rows[0], progress);
     for class in 0..classes {
-        draw_class(frame, rows[class + 1], scenario, progress, class);
+        draw_class(frame, rows[class + 1], progress, class);
     }
     gateway(frame, rows[classes + 1], progress);
 }
 
-/// What is going on and how long it takes.
-fn head(frame: &mut Frame<'_>, area: Rect, scenario: &Scenario, admin: &str, progress: &Progress) {
-    let [title, story, gauge] = Layout::vertical([Constraint::Length(1); 3]).areas(area);
-    let (at, all) = (progress.at().as_secs_f64(), scenario.plan.length().as_secs_f64());
-    let name = &scenario.site.policy.discipline.name;
+/// Draws the title, the phase and the time that has passed.
+fn head(frame: &mut Frame<'_>, area: Rect, progress: &Progress) {
+    let [title, subtitle, gauge] = Layout::vertical([Constraint::Length(1); 3]).areas(area);
+    let (at, all) = (progress.at().as_secs_f64(), progress.experiment.duration().as_secs_f64());
+    let name = &progress.experiment.site.policy.discipline.name;
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let line = Line::from(vec![
         Span::styled("Weirgate demo", bold),
-        Span::raw(format!("  discipline {name}  admin {admin}  q ends")),
+        Span::raw(format!("  discipline {name}  {}  q ends", progress.addresses)),
     ]);
     frame.render_widget(Paragraph::new(line), title);
     let phase = progress.phase();
     let line = Line::from(vec![
-        Span::styled(format!("{}: ", scenario.plan.phases[phase].name), bold.fg(Color::Yellow)),
-        Span::raw(scenario.stories[phase].clone()),
+        Span::styled(format!("{}: ", progress.experiment.phases[phase].name), bold.fg(Color::Yellow)),
+        Span::raw(story(&progress.experiment, phase)),
     ]);
-    frame.render_widget(Paragraph::new(line), story);
+    frame.render_widget(Paragraph::new(line), subtitle);
     let left = (all - at).max(0.0);
     let bar = Gauge::default()
         .gauge_style(Style::new().fg(Color::Blue))
@@ -99,7 +103,7 @@ fn head(frame: &mut Frame<'_>, area: Rect, scenario: &Scenario, admin: &str, pro
     frame.render_widget(bar, gauge);
 }
 
-/// Colour and symbol for held and missed, so that neither has to be seen.
+/// Symbol and colour for held and missed, so that the symbol suffices.
 fn mark(held: Option<bool>) -> Span<'static> {
     match held {
         Some(true) => Span::styled("✔ held", Style::new().fg(Color::Green)),
@@ -116,46 +120,47 @@ fn colour(held: Option<bool>) -> Color {
     }
 }
 
-fn draw_class(frame: &mut Frame<'_>, area: Rect, scenario: &Scenario, progress: &Progress, class: usize) {
-    let plan = &scenario.plan.classes[class];
-    let doing = progress.doing(scenario, class);
-    let title = format!(" {}: {} ", plan.name, promise(&plan.guarantee));
+fn draw_class(frame: &mut Frame<'_>, area: Rect, progress: &Progress, class: usize) {
+    let promised = progress.guarantee(class);
+    let doing = progress.doing(class);
+    let title = format!(" {}: {} ", progress.experiment.site.policy.classes[class].name, guarantee(promised));
     let block = Block::bordered().title(title).border_style(Style::new().fg(Color::DarkGray));
-    let inside = block.inner(area);
+    let inner = block.inner(area);
     frame.render_widget(block, area);
-    let charts = inside.width > 2 * FIGURES && inside.height >= 3;
+    let charts = inner.width > 2 * FIGURES && inner.height >= 3;
     let parts = [Constraint::Length(FIGURES), Constraint::Fill(1), Constraint::Fill(1)];
     let [text, throughput, response] =
-        if charts { Layout::horizontal(parts).areas(inside) } else { [inside, Rect::ZERO, Rect::ZERO] };
-    frame.render_widget(Paragraph::new(figures(scenario, progress, class, &doing)), text);
+        if charts { Layout::horizontal(parts).areas(inner) } else { [inner, Rect::ZERO, Rect::ZERO] };
+    frame.render_widget(Paragraph::new(figures(progress, class, &doing)), text);
     if charts {
-        let floor = plan.guarantee.throughput;
+        let floor = promised.throughput;
         draw_chart(frame, throughput, "served/s", series(progress, class, |p| Some(p.0)), floor, doing.floor_held);
-        let limit = plan.guarantee.response_time.map(|(_, limit)| limit.as_secs_f64() * 1e3);
+        let limit = promised.response_time.map(|time| time.limit.as_secs_f64() * 1e3);
         draw_chart(frame, response, "ms", series(progress, class, |p| p.1), limit, doing.ceiling_held);
     }
 }
 
-fn figures(scenario: &Scenario, progress: &Progress, class: usize, doing: &Doing) -> Vec<Line<'static>> {
-    let guarantee = &scenario.plan.classes[class].guarantee;
-    let statistic = guarantee.response_time.map_or("p95".to_owned(), |(which, _)| which.to_string());
+fn figures(progress: &Progress, class: usize, doing: &Doing) -> Vec<Line<'static>> {
+    let statistic = statistic(progress.guarantee(class));
     let response = doing.response.map_or("-".to_owned(), millis);
-    let (waiting, inside) = progress.classes.get(class).map_or((0, 0), |c| (c.waiting, c.outstanding));
+    let of = |figures: &[u32]| figures.get(class).copied().unwrap_or(0);
+    let (waiting, in_flight) = (of(&progress.state.waiting), of(&progress.state.outstanding_of));
     let plain = Span::raw;
     vec![
         Line::from(vec![
-            plain(format!("served {:>4.0}/s of {:>4.0}/s  ", doing.served, doing.asked)),
+            plain(format!("served {:>4.0}/s of {:>4.0}/s  ", doing.served, doing.sent)),
             mark(doing.floor_held),
         ]),
         Line::from(vec![plain(format!("{statistic} {response:>9}          ")), mark(doing.ceiling_held)]),
         Line::from(format!("shed {:>4.0}/s  failed {:>4.0}/s", doing.shed, doing.failed)),
-        Line::from(format!("inside {inside}, waiting {waiting}")),
+        Line::from(format!("in flight {in_flight}, waiting {waiting}")),
     ]
 }
 
-/// One value of each point, over the time in seconds: of (served per second, response time in ms).
+/// Returns one value of each point over the time in seconds. `value` chooses from the requests served per second and
+/// the response time in ms.
 fn series(progress: &Progress, class: usize, value: impl Fn((f64, Option<f64>)) -> Option<f64>) -> Vec<(f64, f64)> {
-    let one = |point: &weirgate_emulator::client::Point| {
+    let one = |point: &Point| {
         let of = point.classes[class];
         let served = of.served as f64 / point.length.as_secs_f64().max(1e-3);
         let response = of.response.map(|r| r.as_secs_f64() * 1e3);
@@ -164,7 +169,7 @@ fn series(progress: &Progress, class: usize, value: impl Fn((f64, Option<f64>)) 
     progress.points.iter().filter_map(one).collect()
 }
 
-/// A line over time, with the guarantee as a straight one.
+/// Draws values over time, and the guarantee as a straight line.
 fn draw_chart(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -193,40 +198,38 @@ fn draw_chart(
 }
 
 fn gateway(frame: &mut Frame<'_>, area: Rect, progress: &Progress) {
-    let gateway = &progress.gateway;
+    let state = &progress.state;
     let block = Block::bordered().title(" gateway ").border_style(Style::new().fg(Color::DarkGray));
-    let inside = block.inner(area);
+    let inner = block.inner(area);
     frame.render_widget(block, area);
-    let window = gateway.window.map_or("no limit".to_owned(), |w| w.to_string());
-    let nodes: Vec<String> = gateway.nodes.iter().map(|n| n.outstanding.to_string()).collect();
+    let window = state.window.map_or("no limit".to_owned(), |window| window.to_string());
+    let nodes: Vec<String> = state.outstanding_at.iter().map(ToString::to_string).collect();
+    let waiting: u32 = state.waiting.iter().sum();
     let lines = vec![
-        Line::from(format!("window {window} ({})", progress.why())),
-        Line::from(format!(
-            "inside {} (per node {}), waiting {}",
-            gateway.outstanding,
-            nodes.join(" "),
-            gateway.waiting
-        )),
+        Line::from(format!("window {window} ({})", state.moved)),
+        Line::from(format!("in flight {} (per node {}), waiting {waiting}", state.outstanding, nodes.join(" "))),
     ];
-    frame.render_widget(Paragraph::new(lines), inside);
+    frame.render_widget(Paragraph::new(lines), inner);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::progress::ClassPoint;
     use crate::demo::progress::tests::{at_start, second};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use weirgate_emulator::client::ClassPoint;
 
     /// The screen as text.
     fn screen(width: u16, height: u16, response: u64) -> String {
-        let (scenario, mut progress) = at_start();
+        let mut progress = at_start();
         let response = Some(Duration::from_millis(response));
-        let gold = ClassPoint { arrivals: 240, served: 240, response, ..ClassPoint::default() };
-        progress.points = (1..=12).map(|s| second(s, 1, gold)).collect();
+        let gold = ClassPoint { sent: 240, served: 240, response, ..ClassPoint::default() };
+        progress.points = (1..=12).map(|s| second(s, gold)).collect();
+        progress.state.moved = "first window: 10".to_owned();
+        progress.addresses = "gateway http://127.0.0.1:1".to_owned();
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, &scenario, "http://127.0.0.1:1", &progress)).unwrap();
+        terminal.draw(|frame| draw(frame, &progress)).unwrap();
         terminal.backend().to_string()
     }
 
@@ -235,8 +238,8 @@ mod tests {
         let text = screen(120, 30, 67);
         for part in [
             "discipline weirgate",
-            "admin http://127.0.0.1:1",
-            "surge: silver asks for 4 times as much",
+            "gateway http://127.0.0.1:1",
+            "surge: gold 240/s of 10 ms, silver 800/s of 10 ms",
             "12 of 40 s, 28 s left",
             "gold: at least 300/s and p95 at most 300 ms",
             "served  240/s of  240/s  ✔ held",

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin: the demo ends with what was measured so far.
+//! Signals that end the demo: it then judges the part that was played.
 
 use std::io;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Whether someone asked for the end.
+/// Whether the demo is asked to end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Becomes true with SIGINT, SIGTERM or SIGHUP. The thread that waits for them ends with the process.
+    /// Returns a flag that SIGINT, SIGTERM and SIGHUP set. The thread that waits for them ends with the process.
     ///
     /// # Errors
     /// The system refuses a thread or a handler.
@@ -37,12 +37,12 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Asks for the end.
+    /// Asks the demo to end.
     pub(crate) fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Did anyone ask for the end?
+    /// Whether the demo is asked to end.
     pub(crate) fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -115,7 +115,8 @@ pub(super) fn watched(campaign: &Campaign) -> Result<RunFile, String> {
             bar.set_prefix(format!("{}/{all} {approach}, seed {seed}", number + 1));
             bar.set_position(0);
         }
-        Event::Goes(Progress { elapsed, length, sent, .. }) => {
+        Event::Goes(progress) => {
+            let (Progress { elapsed, length, .. }, sent) = (progress, progress.sent());
             let share = elapsed.as_secs_f64() / length.as_secs_f64().max(f64::MIN_POSITIVE);
             bar.set_position((share * 1000.0) as u64);
             bar.set_message(format!("{:.0} of {:.0} s, {sent} requests", elapsed.as_secs_f64(), length.as_secs_f64()));

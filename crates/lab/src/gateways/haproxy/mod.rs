@@ -325,7 +325,7 @@ mod tests {
             A,BACKEND,5,9,10,9,800,7\nB,node3,0,0,1,1,4,7\nB,BACKEND,7,9,10,9,800,7\n\n";
         let own = ["A".to_owned(), "B".to_owned()];
         let read = state(text, Some(&own)).expect("it is sound");
-        assert_eq!(read, State { window: Some(12), outstanding: 6, waiting: vec![5, 7], learned: Vec::new() });
+        assert_eq!(read, State { window: Some(12), outstanding: 6, waiting: vec![5, 7], ..State::default() });
         assert_eq!(state(text, None).expect("it is sound").waiting, Vec::<u32>::new());
         let unbounded = text.replace("node3,0,0,1,1,4", "node3,0,0,1,1,");
         assert_eq!(state(&unbounded, None).expect("it is sound").window, None);

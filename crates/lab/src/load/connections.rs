@@ -21,9 +21,9 @@ use std::net::SocketAddr;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-pub use super::exchange::{Ending, Reply};
+pub use super::exchange::Ending;
 use super::exchange::{Exchange, Progress, READ};
-use crate::clock::{self, Alarm};
+use weirgate_emulator::clock::{self, Alarm};
 
 /// Tokens of the poll.
 const WAKER: Token = Token(0);

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use mio::event::Event;
 use mio::net::TcpStream;
 
-use crate::body::Body;
+use weirgate_emulator::body::Body;
 
 /// Largest reply head.
 const HEAD: usize = 80 * 1024;
