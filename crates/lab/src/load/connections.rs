@@ -1,18 +1,19 @@
 //! Connections to servers and the requests on them: sockets only, no schedule and no counts.
 //!
-//! Whoever has a schedule begins requests, waits, goes on and takes what is over, in one loop on one thread:
+//! The caller has the schedule. It drives the connections in one loop on one thread:
 //!
 //! ```text
 //! loop {
-//!     connections.wait(next instant)        sleeps until something is ready or due
-//!     connections.begin(…)                  what is due leaves before replies are looked at
-//!     connections.go_on()                   reads and writes what is ready
-//!     while connections.take() …            replies and failures
+//!     connections.wait(next instant)        sleeps until a socket is ready or a request is due
+//!     connections.begin(…)                  sends requests that are due, before it reads replies
+//!     connections.go_on()                   reads and writes on ready sockets
+//!     while connections.take() …            returns replies and failures
 //! }
 //! ```
 //!
-//! A request takes an unused connection of its pool, the one used last; opens one if there is none; and waits for one,
-//! in order, if the pool is exhausted. One request at a time is on a connection (HTTP/1.1 without pipelining).
+//! A request takes the most recently used idle connection of its pool. If none is idle, it opens a new one. If the
+//! pool is at its limit, the request waits in FIFO order. A connection carries one request at a time (HTTP/1.1 without
+//! pipelining).
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,48 +26,49 @@ pub use super::exchange::Ending;
 use super::exchange::{Exchange, Progress, READ};
 use weirgate_emulator::clock::{self, Alarm};
 
-/// Tokens of the poll.
+/// Poll token of the waker.
 const WAKER: Token = Token(0);
+/// Poll token of the alarm.
 const ALARM: Token = Token(1);
-/// Those of connections start here.
+/// Poll token of the first connection. The others follow.
 const FIRST: usize = 2;
 
-/// Events taken from the system at once.
+/// Maximum number of events that one poll returns.
 const EVENTS: usize = 1024;
 
-/// Unused connections are closed after so long, before common servers do it (Apache: 5 s), as a
-/// request could meet the server's close half-way.
+/// Time in nanoseconds after which an idle connection is closed. Common servers close later (Apache after 5 s), so a
+/// request rarely crosses a close by the server.
 const IDLE: u64 = 4 * clock::SECOND;
 
-/// Where a pool's connections lead.
+/// The server of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The server.
+    /// Address of the server.
     pub address: SocketAddr,
-    /// Most connections at once.
+    /// Maximum number of open connections.
     pub most: usize,
 }
 
-/// Names a request until it is over.
+/// Handle of a request until it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket {
     place: u32,
-    /// Tells it from earlier requests in the same place.
+    /// Generation, which distinguishes it from earlier requests in the same place.
     life: u32,
 }
 
-/// What has become of a request.
+/// A request that is over, and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Over<R> {
-    /// What it was begun with.
+    /// The value that [`Connections::begin`] got for it.
     pub request: R,
-    /// When, on the crate's clock.
+    /// Time of its end in nanoseconds, on the clock of `weirgate_emulator`.
     pub at: u64,
-    /// How.
+    /// Its outcome.
     pub ending: Ending,
 }
 
-/// Pools of connections, and requests that each carry an `R` of their owner's.
+/// Pools of connections, and the requests on them. Each request carries a value `R` of the caller.
 pub struct Connections<R> {
     poll: Poll,
     alarm: Alarm,
@@ -74,9 +76,10 @@ pub struct Connections<R> {
     pools: Vec<Pool>,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
-    /// Places of connections closed since the last wait: an event of such a connection may still be at hand.
+    /// Places of connections closed since the last wait. They are not reused before the next wait, because an event of
+    /// the closed connection may still be in `events`.
     freed: Vec<usize>,
-    /// Counts connections.
+    /// Number of connections opened so far.
     serial: u64,
     requests: Vec<Seat<R>>,
     vacant: Vec<u32>,
@@ -90,9 +93,9 @@ struct Pool {
     target: Target,
     open: usize,
     opened: u64,
-    /// Unused connections: place, serial number, since when.
+    /// Idle connections: place, serial number, start of the idle time.
     idle: VecDeque<(usize, u64, u64)>,
-    /// Requests that wait for a connection, in order.
+    /// Requests that wait for a connection, in FIFO order.
     waiting: VecDeque<Waiting>,
 }
 
@@ -103,7 +106,7 @@ struct Waiting {
     head: Vec<u8>,
 }
 
-/// A connection in its place.
+/// An open connection.
 #[derive(Debug)]
 struct Slot {
     pool: usize,
@@ -112,7 +115,7 @@ struct Slot {
     request: Option<Ticket>,
 }
 
-/// A place for a request.
+/// A place for a request, occupied or vacant.
 struct Seat<R> {
     life: u32,
     request: Option<Request<R>>,
@@ -121,12 +124,13 @@ struct Seat<R> {
 struct Request<R> {
     owner: R,
     pool: usize,
-    /// The connection that it is on; `None` while it waits for one.
+    /// Place of its connection. `None` while it waits for one.
     slot: Option<usize>,
 }
 
 impl<R> Connections<R> {
-    /// One pool for each of `targets`; no connection is open yet. The waker wakes [`Connections::wait`].
+    /// Creates one pool for each of `targets`, without open connections. The returned waker wakes
+    /// [`Connections::wait`].
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -153,16 +157,16 @@ impl<R> Connections<R> {
         Ok((connections, waker))
     }
 
-    /// Sleeps until a connection is ready, the waker wakes, or the clock says `until`; `None` is never.
+    /// Sleeps until a connection is ready, the waker wakes it, or the clock reaches `until`. `None` sets no time.
     ///
     /// # Errors
-    /// Those of the system's poll and timer calls.
+    /// Errors of the system's poll and timer calls.
     pub fn wait(&mut self, until: Option<u64>) -> io::Result<()> {
         self.free.append(&mut self.freed);
         self.alarm.wait(&mut self.poll, &mut self.events, until)
     }
 
-    /// Goes on with every connection that was ready, and closes those that have been unused for long.
+    /// Reads and writes on every ready connection, and closes connections that have been idle for [`IDLE`].
     pub fn go_on(&mut self) {
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
@@ -182,8 +186,8 @@ impl<R> Connections<R> {
         }
     }
 
-    /// Begins a request in pool number `pool`; `write` appends its head to what it is given. Returns its name, and
-    /// whether it has to wait for a connection.
+    /// Begins a request in pool number `pool`. `write` appends the request head to its argument. Returns the handle of
+    /// the request, and whether it has to wait for a connection.
     ///
     /// # Panics
     /// There is no such pool.
@@ -207,18 +211,18 @@ impl<R> Connections<R> {
         }
     }
 
-    /// The next request that is over, in the order in which they ended.
+    /// Returns the next request that is over. The requests come in the order in which they ended.
     pub fn take(&mut self) -> Option<Over<R>> {
         self.over.pop_front()
     }
 
-    /// Is this request still under way?
+    /// Whether the request is not over yet.
     #[must_use]
     pub fn is_under_way(&self, ticket: Ticket) -> bool {
         self.requests.get(ticket.place as usize).is_some_and(|p| p.life == ticket.life && p.request.is_some())
     }
 
-    /// Gives a request up and closes its connection. `None` if it is over already.
+    /// Aborts a request and closes its connection. Returns its value, or `None` if it was over already.
     pub fn give_up(&mut self, ticket: Ticket) -> Option<R> {
         let request = self.unseat(ticket)?;
         if let Some(place) = request.slot {
@@ -228,7 +232,7 @@ impl<R> Connections<R> {
         Some(request.owner)
     }
 
-    /// Gives up everything that is under way.
+    /// Aborts all requests that are not over, and returns their values. Closes all connections.
     pub fn cut(&mut self) -> Vec<R> {
         for pool in &mut self.pools {
             pool.waiting.clear();
@@ -241,13 +245,13 @@ impl<R> Connections<R> {
         tickets.into_iter().filter_map(|ticket| Some(self.unseat(ticket)?.owner)).collect()
     }
 
-    /// Requests under way.
+    /// Number of requests that are not over.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.requests.len() - self.vacant.len()
     }
 
-    /// Connections that pool number `pool` has opened over all.
+    /// Number of connections that pool number `pool` has opened so far.
     ///
     /// # Panics
     /// There is no such pool.
@@ -256,13 +260,13 @@ impl<R> Connections<R> {
         self.pools[pool].opened
     }
 
-    /// The first time that this system itself had no descriptor, port or memory for a connection: the server is
-    /// not to blame. The request is over with [`Ending::NoConnection`] all the same.
+    /// Takes the first local error: this system had no descriptor, port or memory for a connection, which is no fault
+    /// of the server. The affected request ends with [`Ending::NoConnection`] nevertheless.
     pub fn trouble(&mut self) -> Option<io::Error> {
         self.trouble.take()
     }
 
-    /// A place for a request.
+    /// Stores a request and returns its handle.
     fn seat(&mut self, request: Request<R>) -> Ticket {
         let place = self.vacant.pop().unwrap_or_else(|| {
             self.requests.push(Seat { life: 0, request: None });
@@ -273,7 +277,7 @@ impl<R> Connections<R> {
         Ticket { place, life: seat.life }
     }
 
-    /// Takes a request from its place.
+    /// Removes a request. Returns `None` if it was removed before.
     fn unseat(&mut self, ticket: Ticket) -> Option<Request<R>> {
         let seat = self.requests.get_mut(ticket.place as usize).filter(|seat| seat.life == ticket.life)?;
         let request = seat.request.take()?;
@@ -282,7 +286,7 @@ impl<R> Connections<R> {
         Some(request)
     }
 
-    /// A connection for a request; `None`: it has to wait for one.
+    /// Returns the place of a connection for a request, or `None` if the request has to wait.
     fn connection(&mut self, pool: usize) -> io::Result<Option<usize>> {
         let now = clock::now();
         while let Some((place, serial, since)) = self.pools[pool].idle.pop_back() {
@@ -302,7 +306,7 @@ impl<R> Connections<R> {
 
     fn connect(&mut self, pool: usize) -> io::Result<usize> {
         let mut stream = TcpStream::connect(self.pools[pool].target.address)?;
-        // Requests are written whole: waiting to fill a segment could only delay them.
+        // A request is written at once. Waiting to fill a segment would only delay it.
         let _ = stream.set_nodelay(true);
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -331,7 +335,7 @@ impl<R> Connections<R> {
         self.step(place);
     }
 
-    /// Goes on with a connection.
+    /// Reads and writes on one connection as far as it is ready.
     fn step(&mut self, place: usize) {
         let Some(slot) = &mut self.slots[place] else { return };
         let Progress::Over { ending, reusable } = slot.exchange.go_on(&mut self.buffer) else { return };
@@ -347,9 +351,9 @@ impl<R> Connections<R> {
         }
     }
 
-    /// Puts what waits for a connection on one, as far as there are any.
+    /// Puts waiting requests on connections, until no connection is available.
     fn serve_waiting(&mut self, pool: usize) {
-        // Each round takes one request away or ends the loop, also when connecting fails at once.
+        // Each round removes one request or ends the loop, even if connecting fails at once.
         while let Some(Waiting { ticket, is_head, head }) = self.pools[pool].waiting.pop_front() {
             if !self.is_under_way(ticket) {
                 continue;
@@ -362,7 +366,7 @@ impl<R> Connections<R> {
         }
     }
 
-    /// There is no connection to be had for a request.
+    /// Ends a request for which no connection could be opened.
     fn refused(&mut self, ticket: Ticket, error: io::Error) {
         let of_the_server = matches!(
             error.kind(),
@@ -388,7 +392,7 @@ impl<R> Connections<R> {
         }
     }
 
-    /// Closes connections that have been unused for long.
+    /// Closes connections that have been idle for [`IDLE`].
     fn close_unused(&mut self, pool: usize, now: u64) {
         while let Some(&(place, serial, since)) = self.pools[pool].idle.front()
             && since + IDLE <= now

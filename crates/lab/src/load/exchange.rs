@@ -1,4 +1,4 @@
-//! One client connection: a request out, a reply in.
+//! One client connection: it sends a request and reads the reply.
 
 use std::io::{self, Read, Write};
 
@@ -7,16 +7,16 @@ use mio::net::TcpStream;
 
 use weirgate_emulator::body::Body;
 
-/// Largest reply head.
+/// Maximum size of a reply head in bytes.
 const HEAD: usize = 80 * 1024;
 
-/// Most header fields of a reply.
+/// Maximum number of header fields of a reply.
 const HEADERS: usize = 128;
 
-/// Bytes read at a time, into one buffer for all connections.
+/// Size in bytes of the read buffer that all connections share.
 pub(super) const READ: usize = 64 * 1024;
 
-/// A connection and what is on it.
+/// A connection, and the state of its request and reply.
 #[derive(Debug)]
 pub(super) struct Exchange {
     stream: TcpStream,
@@ -36,56 +36,57 @@ pub(super) struct Exchange {
 enum Stage {
     Idle,
     Connecting,
-    /// A reply's head is awaited.
+    /// Waits for the head of the reply.
     Head,
-    /// A reply's body is awaited.
+    /// Waits for the rest of the body.
     Body(Body),
 }
 
-/// A reply, whole.
+/// A complete reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// Its status.
+    /// Status code.
     pub status: u16,
-    /// Bytes of its body.
+    /// Size of the body in bytes.
     pub bytes: u64,
-    /// It has a field `X-Node`, as replies of emulated nodes have and those of a gateway itself have not.
+    /// Whether it has a field `X-Node`. Emulated nodes send the field. A gateway's own replies do not have it.
     pub from_node: bool,
-    /// What its field `X-Inside` says, in microseconds: how long the request was inside an emulated node.
+    /// Time in microseconds that the request spent in an emulated node, from the field `X-Inside`.
     pub inside: Option<u64>,
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With a reply, whole.
+    /// A complete reply arrived.
     Reply(Reply),
-    /// No connection could be made for it.
+    /// No connection could be opened.
     NoConnection,
-    /// Its connection ended before the reply did.
+    /// The connection ended before the reply was complete.
     Reset,
-    /// What came is not HTTP.
+    /// The reply is not valid HTTP.
     Garbled,
 }
 
-/// What came of going on with a connection.
+/// State of a connection after [`Exchange::go_on`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It waits for the network, or for a request.
+    /// The connection waits for the network or for a request.
     Wait,
-    /// The request on it is over; without one, the connection is. Can it be used again?
+    /// The request is over. If the connection had no request, the connection itself is over. `reusable` says whether it
+    /// can carry another request.
     Over { ending: Ending, reusable: bool },
 }
 
 impl Progress {
-    /// The request is over and the connection as well.
+    /// Both the request and the connection are over.
     fn last(ending: Ending) -> Progress {
         Progress::Over { ending, reusable: false }
     }
 }
 
 impl Exchange {
-    /// A connection that is being made.
+    /// Wraps a stream that is still connecting.
     pub(super) fn new(stream: TcpStream) -> Exchange {
         Exchange {
             stream,
@@ -102,7 +103,7 @@ impl Exchange {
         }
     }
 
-    /// Puts a request on it. Go on then.
+    /// Puts a request on the connection. The next [`Exchange::go_on`] sends it.
     pub(super) fn send(&mut self, is_head: bool, write: impl FnOnce(&mut Vec<u8>)) {
         self.output.clear();
         write(&mut self.output);
@@ -114,14 +115,14 @@ impl Exchange {
         }
     }
 
-    /// The network has something to say.
+    /// Notes the readiness that an event reports.
     pub(super) fn ready(&mut self, event: &Event) {
         self.closed |= event.is_read_closed() || event.is_error();
         self.readable |= event.is_readable() || self.closed;
         self.writable |= event.is_writable();
     }
 
-    /// Goes on as far as possible without waiting.
+    /// Connects, writes and reads as far as possible without blocking.
     pub(super) fn go_on(&mut self, buffer: &mut [u8]) -> Progress {
         if self.stage == Stage::Connecting {
             if !self.writable && !self.readable {
@@ -137,7 +138,7 @@ impl Exchange {
                 Ok(n) => self.sent += n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable = false,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // The server may have answered before it closed; what it said counts.
+                // The server may have answered before it closed. That answer counts, so reading goes on.
                 Err(_) => break,
             }
         }
@@ -148,8 +149,8 @@ impl Exchange {
                 }
                 Ok(0) => return Progress::last(Ending::Reset),
                 Ok(n) => {
-                    // Edge-triggered: a read that does not fill the buffer has emptied the socket, but for the
-                    // end of the connection, which no further event may tell.
+                    // Events are edge-triggered. A read that does not fill the buffer has emptied the socket. Only the
+                    // end of the connection may remain, and no further event may report it.
                     self.readable = n == buffer.len() || self.closed;
                     match self.take(&buffer[..n]) {
                         Ok(true) => {
@@ -170,7 +171,7 @@ impl Exchange {
         Progress::Wait
     }
 
-    /// Reads on in a reply; is it whole?
+    /// Adds `bytes` to the reply. Returns whether the reply is complete, or an error if it is not valid HTTP.
     fn take(&mut self, bytes: &[u8]) -> Result<bool, ()> {
         if self.stage == Stage::Idle {
             return Err(());
@@ -213,7 +214,7 @@ struct Head {
     body: Body,
 }
 
-/// Reads the reply head at the start of `bytes`; `None` if it is not complete yet.
+/// Parses the reply head at the start of `bytes`. Returns `None` if the head is not complete yet.
 fn head(bytes: &[u8], is_head: bool) -> Result<Option<Head>, ()> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Response::new(&mut headers);

@@ -1,6 +1,6 @@
-//! A text with marks in it, such as `/?demand={us}us`, cut once and filled in for every request.
+//! A text with placeholders (marks), such as `/?demand={us}us`. It is parsed once and filled in for every request.
 
-/// A text cut at its marks.
+/// A text, split at its marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(Vec<Piece>);
 
@@ -12,7 +12,7 @@ enum Piece {
 }
 
 impl Text {
-    /// Cuts `text` wherever one of `marks` stands.
+    /// Splits `text` at every occurrence of one of `marks`.
     #[must_use]
     pub fn cut(text: &str, marks: &[&str]) -> Text {
         let mut pieces = Vec::new();
@@ -30,13 +30,13 @@ impl Text {
         }
     }
 
-    /// Is mark number `mark` in it?
+    /// Whether the text contains mark number `mark`.
     #[must_use]
     pub fn has(&self, mark: usize) -> bool {
         self.0.contains(&Piece::Mark(mark))
     }
 
-    /// Appends the text to `out`; `fill` appends what stands for a mark.
+    /// Appends the text to `out`. For each mark, `fill` gets the mark's number and appends its value.
     pub fn write(&self, out: &mut Vec<u8>, mut fill: impl FnMut(usize, &mut Vec<u8>)) {
         for piece in &self.0 {
             match piece {
@@ -49,7 +49,7 @@ impl Text {
 
 /// Appends a number in decimal digits.
 pub fn digits(mut number: u64, out: &mut Vec<u8>) {
-    // As many digits as the largest number has.
+    // `u64::MAX` has 20 digits.
     let mut digits = [0; 20];
     let mut from = digits.len();
     loop {

@@ -1,4 +1,4 @@
-//! A loop on a thread of its own: its owner can ask it to end and wait for what it brings.
+//! A loop on a thread of its own. Its owner can ask it to end, and wait for its result.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use mio::Waker;
 
-/// A loop under way that brings a `T`. Dropped, it is asked to end and waited for.
+/// A running loop with a result `T`. Dropping it asks the loop to end and waits for the end.
 #[derive(Debug)]
 pub struct Thread<T> {
     stop: Arc<AtomicBool>,
@@ -16,8 +16,8 @@ pub struct Thread<T> {
 }
 
 impl<T: Send + 'static> Thread<T> {
-    /// Starts `run` on a thread called `name`. When what it is given becomes true it has to end soon; `waker` wakes
-    /// its poll for that.
+    /// Starts `run` on a thread called `name`. `run` has to end soon after its argument becomes true. `waker` then
+    /// wakes its poll.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -34,23 +34,23 @@ impl<T: Send + 'static> Thread<T> {
 }
 
 impl<T> Thread<T> {
-    /// Nothing more will come: [`Thread::join`] returns at once.
+    /// Whether the loop has ended, so that [`Thread::join`] returns at once.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.handle.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Asks it to end.
+    /// Asks the loop to end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        // The only failure is a full counter of wake-ups, and then it wakes anyway.
+        // Waking fails only if the counter of wake-ups is full. The poll then wakes anyway.
         let _ = self.waker.wake();
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the loop and returns its result.
     ///
     /// # Errors
-    /// Those of the loop; it has panicked.
+    /// The error of the loop, or a panic of its thread.
     pub fn join(mut self) -> io::Result<T> {
         let result = self.handle.take().map(JoinHandle::join);
         result.and_then(Result::ok).unwrap_or_else(|| Err(io::Error::other("the thread of the clients has panicked")))
@@ -61,7 +61,7 @@ impl<T> Drop for Thread<T> {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
             self.stop();
-            // Nobody is there to take what it brings.
+            // No owner is left for the result.
             let _ = handle.join();
         }
     }
