@@ -1,7 +1,7 @@
 //! A policy inside another file, such as an experiment.
 //!
-//! The other file decodes a [`Policy`] where it holds one, asks it for the names that its own fields may mention, and
-//! resolves it with the rest. All errors of both arrive in one list, in the order of the file.
+//! The other file decodes a [`Policy`] in the field that holds one, gets the names from it that its own fields may
+//! mention, and resolves it with the rest. The errors of both are in one list, in the order of the file.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use weirgate_spanned_yaml::decode::{Context, Decode, Mark};
@@ -13,16 +13,16 @@ pub use crate::include::with_page_table;
 pub use crate::load::{POLICY, warn_if_infeasible};
 pub use crate::resolve::Resolved;
 
-/// A policy as it is written.
+/// A policy as written, decoded but not resolved.
 #[derive(Clone, Debug)]
 pub struct Policy(Box<PolicyFile>);
 
 /// A class or template that a policy declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassName {
-    /// Its name; empty if it could not be read, which is reported.
+    /// Its name. Empty if the name could not be read, which was reported.
     pub name: String,
-    /// Whether it is a template, of which every key makes a class.
+    /// Whether it is a template: a class for each key value.
     pub template: bool,
 }
 
@@ -31,14 +31,14 @@ pub struct ClassName {
 pub struct NodeName {
     /// Its address, `HOST:PORT`.
     pub address: String,
-    /// The machine it runs on; its address where the policy names none.
+    /// The machine that it runs on, or its address if the policy names no machine.
     pub machine: String,
-    /// Its name, if the policy gives it one.
+    /// Its name, if it has one.
     pub name: Option<String>,
 }
 
 impl Policy {
-    /// The classes and templates in the order of the file.
+    /// Returns the classes and templates in the order of the file.
     #[must_use]
     pub fn classes(&self) -> Vec<ClassName> {
         let class = |class: &file::Class| ClassName {
@@ -48,13 +48,13 @@ impl Policy {
         self.0.classes.get().map_or(&[][..], Vec::as_slice).iter().map(|at| class(&at.value)).collect()
     }
 
-    /// Whether every class could be read, so that another name is certainly unknown.
+    /// Whether every class could be read. Any other class name is then certainly unknown.
     #[must_use]
     pub fn knows_all_classes(&self) -> bool {
         !self.0.classes.bad && self.0.classes.given
     }
 
-    /// The nodes of all upstreams in the order of the file.
+    /// Returns the nodes of all upstreams in the order of the file.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeName> {
         let upstreams = self.0.upstreams.get().map_or(&[][..], |upstreams| &upstreams.items);
@@ -73,13 +73,13 @@ impl Policy {
         named.filter_map(|at| node(&at.value)).collect()
     }
 
-    /// Whether every node could be read.
+    /// Whether every node could be read. Any other node name is then certainly unknown.
     #[must_use]
     pub fn knows_all_nodes(&self) -> bool {
         !self.0.upstreams.bad && self.0.upstreams.given
     }
 
-    /// Binds and checks everything. `None` if anything is wrong, which is reported in `cx`.
+    /// Binds all names and checks the policy. Returns `None` after an error, which is reported in `cx`.
     pub fn resolve(&self, cx: &mut Context) -> Option<Resolved> {
         crate::resolve::resolve(&self.0, true, cx)
     }
@@ -101,12 +101,12 @@ impl JsonSchema for Policy {
     }
 }
 
-/// The value of `discipline`, as it is written.
+/// The value of `discipline`, as written.
 #[derive(Clone, Debug)]
 pub struct Discipline(file::Discipline);
 
 impl Discipline {
-    /// Reports what is wrong with it.
+    /// Reports its errors.
     pub fn check(&self, mark: Mark, cx: &mut Context) {
         crate::resolve::discipline(&self.0, mark, cx);
     }

@@ -3,8 +3,7 @@
 //! A file takes three steps. `weirgate_spanned_yaml` turns the text into a tree with positions, the declarations in
 //! `file` turn the tree into typed records, and `resolve` turns the records into a [`Site`] with every name bound and
 //! every pattern compiled. No step stops at the first error: [`Errors`] has all of them, with positions and hints.
-//! [`fn@feasibility`] compares the guarantees with the capacity, and [`embed`] reads a policy that is part of another
-//! file.
+//! [`fn@feasibility`] compares the guarantees with the capacity. [`embed`] reads a policy that is part of another file.
 //!
 //! # Examples
 //! ```

@@ -1,4 +1,4 @@
-//! Problems of a policy file: place, description and hint.
+//! Problems of a file: place, description and hint.
 //!
 //! All errors of a file are collected and shown together, in the order of the file, as
 //! `file:line:column: path.to.field: what is wrong; how to mend it`. Editors and CI systems can jump to this
@@ -14,7 +14,7 @@ pub const MOST_PROBLEMS: usize = 1_000;
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The text that it is in.
+    /// The text that contains it.
     pub source: SourceId,
     /// Line, from 1.
     pub line: u32,
@@ -50,11 +50,11 @@ pub enum Source {
 /// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// The text that it is in, if that is not the main file: another file, or `--set path`.
+    /// The text that contains it, if that is not the main file: another file, or `--set path`.
     pub source: Option<String>,
-    /// Its place. `None` if it concerns the file as a whole.
+    /// Its place. `None` if the problem concerns the file as a whole.
     pub place: Option<Place>,
-    /// The field, such as `classes[2].guarantee.throughput`. Empty if it concerns the file as a whole.
+    /// The field, such as `classes[2].guarantee.throughput`. Empty if the problem concerns the file as a whole.
     pub path: String,
     /// Description of the problem.
     pub what: String,
@@ -209,7 +209,7 @@ pub struct Complaint {
 }
 
 impl Complaint {
-    /// From the error and its hint.
+    /// Creates a complaint from the error and its hint.
     pub fn new(what: impl Into<String>, mend: impl Into<String>) -> Complaint {
         Complaint { what: what.into(), mend: mend.into() }
     }
@@ -256,7 +256,7 @@ pub fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a s
 
 /// Returns the word of `known` that `word` is probably a misspelling of.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// A longer word cannot be a misspelling of one of ours.
+    /// Length above which a word cannot be a misspelling of a known one.
     const MOST_CHARS: usize = 64;
     if word.chars().count() > MOST_CHARS {
         return None;

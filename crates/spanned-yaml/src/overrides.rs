@@ -1,6 +1,6 @@
-//! `--set path=value`: a value inserted into the tree of an experiment before it is decoded.
+//! `--set path=value`: a value inserted into the tree of a file before it is decoded.
 //!
-//! So the value has the same meaning as in the file, and is checked in the same way.
+//! The value therefore has the same meaning as in the file, and is checked in the same way.
 
 use std::fmt;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ const VALUE: Kind = Kind {
     too_deep: "write it into the file",
 };
 
-/// A part of an experiment and the value that replaces it, such as `traffic.A.rate=800/s`.
+/// A part of a file and the value that replaces it, such as `traffic.A.rate=800/s`.
 ///
 /// A step of the path is a key, a number (items of a list count from 0), `*` for every item of a list, or the
 /// `name`, `class`, `machine` or `address` of an item. A step that contains a dot or a bracket is written in

@@ -1,10 +1,10 @@
-//! A tree as YAML text. Comments and the form of the original are lost; reading the text gives the same tree.
+//! A tree as YAML text. Comments and the form of the original are lost, but reading the text gives the same tree.
 
 use std::fmt::Write as _;
 
 use crate::tree::{Entry, Node, Value};
 
-/// `node` as a YAML document.
+/// Returns `node` as a YAML document.
 ///
 /// # Examples
 /// ```
@@ -22,10 +22,10 @@ pub fn yaml(node: &Node) -> String {
     text
 }
 
-/// Longest collection of scalars that is printed in one line: a node fits.
+/// Maximum number of scalars of a list or map that is printed in one line. An upstream's node fits.
 const MOST_IN_LINE: usize = 6;
 
-/// Prints `node` as YAML, `indent` spaces in, on lines of its own.
+/// Prints `node` as YAML on lines of its own, indented by `indent` spaces.
 fn print(node: &Node, indent: usize, text: &mut String) {
     match &node.value {
         Value::Map(entries) => {
@@ -46,7 +46,7 @@ fn print(node: &Node, indent: usize, text: &mut String) {
     }
 }
 
-/// Prints what stands behind a key or a dash: in the same line if it is short.
+/// Prints the value after a key or a dash, in the same line if it is short.
 fn below(node: &Node, indent: usize, text: &mut String) {
     let flat = |node: &Node| matches!(node.value, Value::Null | Value::Wrong | Value::Text(_));
     let short = match &node.value {
@@ -62,7 +62,7 @@ fn below(node: &Node, indent: usize, text: &mut String) {
     }
 }
 
-/// `node` in one line.
+/// Returns `node` in one line.
 fn flow(node: &Node) -> String {
     match &node.value {
         Value::Null | Value::Wrong => "null".to_owned(),
@@ -78,14 +78,14 @@ fn flow(node: &Node) -> String {
     }
 }
 
-/// A text that YAML reads back as the same text.
+/// Returns the scalar that YAML reads as `text`, quoted if necessary.
 fn scalar(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./%-".contains(c);
     let starts = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/');
     if starts && text != "null" && text.chars().all(plain) {
         return text.to_owned();
     }
-    // JSON's strings are YAML's double-quoted ones.
+    // A JSON string is a valid double-quoted scalar of YAML.
     serde_json::Value::from(text).to_string()
 }
 

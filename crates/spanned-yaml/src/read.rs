@@ -1,7 +1,7 @@
 //! Files: from their bytes to text, and from a path in one file to the tree of another.
 //!
-//! An included file's tree takes the place of its path. So its errors are found together with all others and
-//! carry its own name and positions.
+//! The tree of an included file replaces its path. The errors of both files are therefore found together, each with
+//! the name and positions of its own file.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,10 +11,11 @@ use std::rc::Rc;
 use crate::errors::{Errors, Place, Problem, Problems, Source, quoted};
 use crate::tree::{self, Kind, MAX_BYTES, Node, Value};
 
-/// Returns the text in `bytes`.
+/// Returns `bytes` as text.
 ///
 /// # Errors
-/// The bytes are too many, or not UTF-8: then the error has the position of the first wrong byte.
+/// There are too many bytes, or they are not UTF-8. In the second case the error has the position of the first wrong
+/// byte.
 pub fn sound_text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, Errors> {
     if bytes.len() > MAX_BYTES {
         return Err(unreadable(name, "the file is longer than 16 MiB".to_owned(), "is it a policy at all?"));

@@ -1,7 +1,7 @@
 //! YAML text as a tree in which every node knows its place.
 //!
 //! Source: YAML 1.2.2 (<https://yaml.org/spec/1.2.2/>), events by `granit-parser`. There are some departures,
-//! because a policy is reviewed by people and may come from an untrusted program:
+//! because a file is reviewed by people and may come from an untrusted program:
 //!
 //! - a scalar is its text, and the field decides its meaning, so that `off`, `1e3`, `012` or a version
 //!   number are never converted to something else
@@ -18,13 +18,12 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 
 use crate::errors::{Place, Problem, Problems, SourceId, key_name, quoted};
 
-/// Maximum size of a policy file in bytes: room for 100,000 classes of 160 bytes each.
+/// Maximum size of a file in bytes: room for 100,000 classes of 160 bytes each.
 pub const MAX_BYTES: usize = 16 << 20;
 
 /// Maximum levels of nesting. The deepest sensible policy has twelve. Decoding recurses to this depth.
 const MAX_DEPTH: usize = 64;
 
-/// The hint about deeper nesting.
 /// Maximum number of fields that merge keys may add, a million: more than any sensible file has, and harmless.
 const MAX_MERGED: usize = 1 << 20;
 
@@ -101,7 +100,7 @@ impl Node {
 /// A file as a tree.
 #[derive(Debug)]
 pub struct Tree {
-    /// Its outermost node.
+    /// Root node.
     pub root: Rc<Node>,
     /// Number of nodes in the file, aliases not counted.
     pub nodes: usize,

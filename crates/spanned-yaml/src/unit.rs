@@ -1,4 +1,4 @@
-//! Quantities as people write them: durations, rates, shares, bytes, counts, names.
+//! Quantities as written in a file: durations, rates, shares, bytes, counts, names.
 //!
 //! A quantity with a dimension carries its unit, because `400` means seconds to one reader and milliseconds
 //! to another. Shares are `0.34` or `34%`. Nothing here accepts `inf` or `nan`, and only a number without a
@@ -53,7 +53,7 @@ pub struct Speed(pub f64);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(pub String);
 
-/// A choice of yes or no.
+/// A choice of yes or no, written as a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer(pub bool);
 
@@ -61,13 +61,13 @@ pub struct Answer(pub bool);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(pub String);
 
-/// Longest name, which fits a column of a terminal.
+/// Maximum length of a name. It fits a column of a terminal.
 const MAX_NAME: usize = 64;
 
-/// Longest duration, a year. A longer one is a typing error.
+/// Maximum duration, a year. A longer one is a typing error.
 const MAX_SPAN_S: f64 = 366.0 * 86_400.0;
 
-/// Largest number of any kind. No gateway needs larger ones, and far larger ones are not exact as 64-bit floats.
+/// Maximum of every number. No gateway needs larger ones, and far larger ones are not exact as 64-bit floats.
 const MAX_NUMBER: f64 = 1e12;
 
 /// Returns the length of `text` if it is an exponent such as `e-4`, which plain numbers of YAML and JSON may
@@ -324,7 +324,7 @@ impl FromText for Text {
     }
 }
 
-/// The JSON Schema of types that are written as text, or as a number if that is sufficient.
+/// The JSON Schema of types that are written as text, or as a number without a unit where that is allowed.
 #[macro_export]
 macro_rules! text_schema {
     ($($Name:ident: $schema:tt;)+) => {

@@ -1,4 +1,4 @@
-//! Everything that Weirgate's processes say to one another.
+//! Messages between Weirgate's processes.
 //!
 //! - [`admin`]: the JSON of a gateway's admin API.
 //! - [`Report`]: an agent's report of its node, which a collector asks for.

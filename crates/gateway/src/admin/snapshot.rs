@@ -1,7 +1,7 @@
 //! The engine's snapshots as the JSON forms of [`weirgate_wire::admin`], in base units.
 //!
-//! The engine knows no JSON, and the forms know no engine, because agents and other readers use them too. Only the
-//! gateway has both.
+//! The engine does not depend on JSON, and the JSON forms do not depend on the engine, because agents and other readers
+//! use them too. Only the gateway depends on both.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -205,7 +205,7 @@ pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String
         engine::Why::NotFull => "compute times allow more, but the window held no request back".to_owned(),
         engine::Why::Reconfigured => "a new policy set it".to_owned(),
         engine::Why::Elasticity { elasticity, searching } => {
-            // A window may be kept up by what the guarantees need, whatever its figure.
+            // The need of the guarantees may keep a window large, whatever its elasticity.
             let verdict = match moved.to.cmp(&moved.from) {
                 Ordering::Greater if searching => "the knee is far off",
                 Ordering::Greater if elasticity < 1.0 => "more in flight brings more",

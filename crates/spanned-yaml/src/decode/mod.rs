@@ -1,11 +1,11 @@
-//! From the tree with places to typed file structs, with all errors at once.
+//! Decoding of the tree into typed records, with all errors at once.
 //!
-//! A derived deserialiser stops at the first error and knows no places. Here every part is decoded on its
-//! own: an invalid part is reported, left out and flagged [`At::bad`], and decoding goes on with its
-//! neighbours. So the semantic checks can run on the valid parts and ignore the others.
+//! A derived deserialiser stops at the first error and does not know positions. Here every part is decoded on its own.
+//! An invalid part is reported, left out and flagged [`At::bad`], and decoding goes on with its neighbours. Semantic
+//! checks can then run on the valid parts and ignore the others.
 //!
-//! The macros [`crate::record!`] and [`crate::words!`] are the only description of the file format: one declaration is the
-//! struct, its decoder and its JSON Schema with documentation and default.
+//! The macros [`crate::record!`] and [`crate::words!`] are the only description of the file format. One declaration is
+//! the struct, its decoder, and its JSON Schema with documentation and default.
 
 mod record;
 mod shape;
@@ -84,9 +84,9 @@ pub struct Context {
     current: Mark,
     most_steps: usize,
     hints: Hints,
-    /// Everything that is wrong so far.
+    /// Errors found so far.
     pub problems: Problems,
-    /// Everything that is sound but worth knowing.
+    /// Warnings so far: valid, but worth knowing.
     pub warnings: Problems,
 }
 

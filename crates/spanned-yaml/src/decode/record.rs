@@ -56,21 +56,21 @@ pub struct Needed<T>(pub Option<T>);
 pub struct Filled<T>(T);
 
 impl<T> Required<T> {
-    /// The value; `None` if it is missing or wrong, which is reported.
+    /// Returns the value, or `None` if it is missing or invalid, which was reported.
     pub fn get(&self) -> Option<&T> {
         self.value.0.as_ref()
     }
 }
 
 impl<T> Optional<T> {
-    /// The value; `None` if the file does not have it.
+    /// Returns the value, or `None` if the file does not have it.
     pub fn get(&self) -> Option<&T> {
         self.value.as_ref()
     }
 }
 
 impl<T> Defaulted<T> {
-    /// The value of the file, or the default.
+    /// Returns the value of the file, or the default.
     pub fn get(&self) -> &T {
         &self.value.0
     }

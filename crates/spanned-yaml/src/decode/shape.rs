@@ -143,7 +143,7 @@ impl<K, T: JsonSchema> JsonSchema for Named<K, T> {
 pub enum Switch<T> {
     /// The word `off`.
     Off,
-    /// Anything else.
+    /// Any other value.
     On(T),
 }
 

@@ -1,8 +1,8 @@
 //! `weirgate demo`: the gateway keeps its guarantees while one class surges, or breaks them without control.
 //!
-//! The demo is the experiment `experiments/demo.yaml`, played by the laboratory: emulated nodes and clients in this
-//! process, the gateway as `weirgate run` in another, all over loopback sockets. It needs nothing but this
-//! program, so the experiment and its policy are part of it. The judge is the one of simulator and laboratory.
+//! The demo is the experiment `experiments/demo.yaml`, played by the lab: emulated nodes and clients run in this
+//! process, and the gateway runs as `weirgate run` in another. They communicate over loopback sockets. The experiment
+//! and its policy are compiled in, so the demo needs nothing but this program. Simulator and lab share its judge.
 //! `docs/guide/demo.md` explains the figures.
 
 mod plain;
@@ -29,7 +29,7 @@ use signals::Stop;
 /// The experiment, as committed.
 const EXPERIMENT: &str = include_str!("../../../../experiments/demo.yaml");
 
-/// Its policy, as committed.
+/// The policy of the experiment, as committed.
 const POLICY: &str = include_str!("../../../../policies/demo.yaml");
 
 /// Show the gateway keeping its guarantees: an emulated cluster, clients of three classes, a surge.
@@ -94,7 +94,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Shows it, and returns whether something was judged and every guarantee was held.
+/// Plays the demo, and returns whether something was judged and every guarantee was held.
 fn show(args: &Args) -> Result<bool, String> {
     let directory = Directory::new()?;
     let file = directory.written()?;
@@ -121,7 +121,7 @@ fn show(args: &Args) -> Result<bool, String> {
     Ok(conclude(&experiment, outcome))
 }
 
-/// Plays `trial`. `look` gets its progress every half second, and the demo ends once `stop` is asked.
+/// Plays `trial`. `look` gets its progress every half second. The demo ends once `stop` is set.
 fn play(
     trial: &Trial<'_>,
     progress: &mut Progress,
@@ -135,12 +135,12 @@ fn play(
     })
 }
 
-/// Reads the experiment in `file` and gives it the asked length.
+/// Reads the experiment in `file` and gives it the length of `--seconds`.
 fn experiment(file: &Path, args: &Args) -> Result<Experiment, String> {
     let overrides = [under_discipline(args.discipline.name())];
     let mut experiment = load_experiment_file(file, &overrides).map_err(|errors| errors.to_string())?.experiment;
     let factor = experiment.duration().as_secs_f64() / f64::from(args.seconds);
-    // The first part of each phase, which is judged apart, shrinks with short phases.
+    // The start of each phase, which is judged apart, shrinks in a shorter demo. It does not grow in a longer one.
     experiment.settle = experiment.settle.div_f64(factor.max(1.0));
     paced(&experiment, factor)
 }
@@ -167,7 +167,7 @@ fn conclude(experiment: &Experiment, outcome: Outcome) -> bool {
 /// Mean delay in ms of requests or replies above which the machine itself explains long response times.
 const LATE_MS: f64 = 20.0;
 
-/// The account of all requests, and how exact the figures are.
+/// Returns the account of all requests, and the measurement errors.
 fn accounts(evidence: &Evidence) -> String {
     let Evidence { sent, served, shed, failed, left, cut, .. } = evidence;
     let (load, nodes) = (evidence.generator_late_ms.p99, evidence.node_late_ms.p99);
@@ -185,7 +185,7 @@ fn accounts(evidence: &Evidence) -> String {
     text
 }
 
-/// Prints. A reader that has closed the output is no reason to stop: the exit code still tells the verdict.
+/// Prints `text`. Errors are ignored: if the reader has closed the output, the exit code still gives the verdict.
 fn put(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -27,7 +27,7 @@ pub(crate) fn follow(trial: &Trial<'_>, progress: &mut Progress, stop: &Stop) ->
     })
 }
 
-/// Names of the columns of [`line()`].
+/// Returns the names of the columns of [`line()`].
 fn header(progress: &Progress) -> String {
     let mut text = format!("{:>9} {:<10}", "time", "phase");
     for (index, class) in progress.experiment.site.policy.classes.iter().enumerate() {
@@ -38,7 +38,7 @@ fn header(progress: &Progress) -> String {
     text
 }
 
-/// The last look in one line.
+/// Returns the last look as one line.
 fn line(progress: &Progress) -> String {
     let phase = &progress.experiment.phases[progress.phase()].name;
     let (at, all) = (progress.at().as_secs_f64(), progress.experiment.duration().as_secs_f64());
@@ -60,7 +60,7 @@ fn line(progress: &Progress) -> String {
     text
 }
 
-/// `ok`, `MISSED`, or nothing where nothing is guaranteed.
+/// Returns `ok` or `MISSED`, or nothing for a class without a guarantee.
 fn mark(doing: &Doing) -> &'static str {
     match (doing.floor_held, doing.ceiling_held) {
         (Some(false), _) | (_, Some(false)) => "MISSED",

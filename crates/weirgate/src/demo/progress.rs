@@ -14,14 +14,14 @@ use weirgate_lab::trial;
 /// Maximum number of points, for the charts: two minutes of half seconds.
 const MAX_POINTS: usize = 240;
 
-/// Time to which the live marks refer: short enough to follow, long enough for a 95th percentile.
+/// Time that the live marks cover: short enough to follow, long enough for a 95th percentile.
 const LOOK_BACK: Duration = Duration::from_secs(3);
 
 /// Minimum time between two looks. The first look comes at the start, when nothing has happened.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Share of the owed requests that is enough, as for the judge: one in a hundred may be lost to the grain of
-/// counting.
+/// Share of the owed requests that has to be served, as for the judge. One in a hundred may be missing, because
+/// requests at the edges of an interval are counted in the next one.
 const ENOUGH: f64 = 0.99;
 
 /// The state of the demo.
@@ -39,18 +39,18 @@ pub(crate) struct Progress {
     pub(crate) addresses: String,
 }
 
-/// What happened between two looks.
+/// Counts between two looks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Point {
-    /// Its end, from the start of the run.
+    /// Time of the later look, from the start of the run.
     pub(crate) at: Duration,
-    /// Its length.
+    /// Time between the looks.
     pub(crate) length: Duration,
-    /// Each class.
+    /// Counts of each class.
     pub(crate) classes: Vec<ClassPoint>,
 }
 
-/// What happened to one class between two looks.
+/// Counts of one class between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClassPoint {
     /// Requests sent.
@@ -59,9 +59,9 @@ pub(crate) struct ClassPoint {
     pub(crate) served: u64,
     /// Requests that the gateway refused.
     pub(crate) shed: u64,
-    /// Requests that failed or whose clients left.
+    /// Requests that failed or that the client abandoned.
     pub(crate) failed: u64,
-    /// Requests without an outcome at the end.
+    /// Requests without an outcome at the later look.
     pub(crate) under_way: u64,
     /// The guaranteed statistic of the response times, or p95.
     pub(crate) response: Option<Duration>,
@@ -76,11 +76,11 @@ pub(crate) struct Doing {
     pub(crate) served: f64,
     /// Requests refused per second.
     pub(crate) shed: f64,
-    /// Requests per second that failed or whose clients left.
+    /// Requests per second that failed or that the client abandoned.
     pub(crate) failed: f64,
     /// The guaranteed statistic, or p95, since the last look.
     pub(crate) response: Option<Duration>,
-    /// Whether enough was served in the last three seconds. `None` without a guarantee.
+    /// Whether enough was served in the last three seconds. `None` without a guaranteed throughput.
     pub(crate) floor_held: Option<bool>,
     /// Whether all looks of the last three seconds saw response times within the limit. `None` without a limit, or
     /// without replies.
@@ -88,7 +88,7 @@ pub(crate) struct Doing {
 }
 
 impl Progress {
-    /// The state before the start.
+    /// Returns the state before the start.
     pub(crate) fn new(experiment: &Experiment) -> Progress {
         let counts = vec![Counts::default(); experiment.traffic.len()];
         let (experiment, points) = (experiment.clone(), VecDeque::new());

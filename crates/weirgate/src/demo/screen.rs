@@ -103,7 +103,7 @@ fn head(frame: &mut Frame<'_>, area: Rect, progress: &Progress) {
     frame.render_widget(bar, gauge);
 }
 
-/// Symbol and colour for held and missed, so that the symbol suffices.
+/// Returns the symbol and colour for held and missed. The symbol alone suffices, without the colour.
 fn mark(held: Option<bool>) -> Span<'static> {
     match held {
         Some(true) => Span::styled("✔ held", Style::new().fg(Color::Green)),

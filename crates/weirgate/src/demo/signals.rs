@@ -1,4 +1,4 @@
-//! Signals that end the demo: it then judges the part that was played.
+//! Signals that end the demo. The demo then judges the part that was played.
 
 use std::io;
 use std::sync::Arc;
