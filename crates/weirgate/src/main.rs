@@ -1,9 +1,8 @@
 //! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `bands`, `lab`,
 //! `probe`, `agent`, `coordinator`, `reserves`.
 //!
-//! The crates meet only here: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
-//! and the demonstration's cluster from `weirgate-emulator`. Output for people goes to standard error,
-//! output for programs to standard output. For exit codes see [`exit`].
+//! Only this crate uses gateway, simulator, lab, agent, coordinator and probe together. Messages go to standard error
+//! and results to standard output. For exit codes see [`exit`].
 
 mod agent;
 mod args;
