@@ -8,7 +8,8 @@
 //!   together with the node's resource use from [`Meter`].
 //! - The node's side of Cluster Reserves measures the usage of each class and sets its share. Source: Aron,
 //!   Druschel and Zwaenepoel, Sec. 4. [`Node`] combines its parts, [`weirgate_cgroup`] accesses the kernel's
-//!   counters and shares, and [`monitor`] provides the node's figures.
+//!   counters and shares, and [`monitor`] provides the node's figures. `classes` finds the cgroups of each class,
+//!   `record` keeps their original values, and `dial` holds the connection to the coordinator.
 #![forbid(unsafe_code)]
 
 pub mod apache;

@@ -7,6 +7,9 @@
 //! machine. All other access goes through [`Cgroups`].
 //!
 //! A share is never a quota, because a quota would keep a class from using idle capacity.
+//!
+//! `v1` and `v2` are the interfaces, `mounts` finds them, `knob` has the files and scales of the shares, and `pattern`
+//! finds the groups of a class.
 #![forbid(unsafe_code)]
 
 mod knob;

@@ -5,6 +5,10 @@
 //! every pattern compiled. No step stops at the first error: [`Errors`] has all of them, with positions and hints.
 //! [`fn@feasibility`] compares the guarantees with the capacity. [`embed`] reads a policy that is part of another file.
 //!
+//! `load` takes the steps, `include` reads files that another file names, `site` is the result, `workers` checks the
+//! number of workers of a pool, `health` has the rule of `fall` and `rise`, and `reserves_case` reads the optimiser's
+//! cases.
+//!
 //! # Examples
 //! ```
 //! let text = "

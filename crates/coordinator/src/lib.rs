@@ -8,9 +8,12 @@
 //! (`weirgate_wire::Link`), because a peer that can represent a node influences the shares of others. There
 //! is also a page, and there are metrics.
 //!
-//! [`CoordinatorServer`] listens ([`CoordinatorServer::open`]) and works ([`CoordinatorServer::serve`]). [`routes`] has the page, JSON and
-//! metrics for an admin listener, which the caller provides. When the coordinator ends in any way, agents keep
-//! the shares in force.
+//! [`CoordinatorServer`] listens ([`CoordinatorServer::open`]) and works ([`CoordinatorServer::serve`]). [`routes`] has
+//! the page, JSON and metrics for an admin listener, which the caller provides. When the coordinator ends in any way,
+//! agents keep the shares in force.
+//!
+//! `serve` has the listener and the optimiser's thread, `connection` one agent, `desk` the shared state, `agents` the
+//! tokens, and `clock` the only source of time and randomness. `page` and `metrics` are behind `routes`.
 #![forbid(unsafe_code)]
 
 mod agents;

@@ -8,6 +8,14 @@
 //! The modules that decide ([`processor`], [`station`], [`computer`], [`machine`]) are state machines that
 //! receive the time as an argument.
 //!
+//! A [`machine`] has one or more computers. A [`computer`] has memory ([`cache`]), a disk, a [`station`] (CPUs and
+//! delays) and a network link. The CPUs are shared by [`processor`] (all requests alike) or `cpus` (classes with
+//! shares).
+//!
+//! Around these models, `server` is the event loop of a [`Cluster`], `port` an address, `connection` a client's
+//! connection, `request` and [`body`] the parsing of HTTP, `node` the parameters, faults and counters of a node, and
+//! [`clock`] the only source of time. [`random`] has seeded random numbers.
+//!
 //! Source: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4, for the model of a node.
 
 pub mod body;

@@ -73,6 +73,15 @@
 //! [`Engine`] calls four seams in the order of the stages: `admission`, `limit` (load control), `scheduler`
 //! (precedence) and `dispatch`. Each seam is an enum of state. Each method is one file that owns its state of
 //! classes and requests. `docs/adding-a-discipline.md` lists the changes that a new method needs.
+//!
+//! # Modules
+//! - The stages: `classify`, `admission` (with `refuse`), `queue`, `limit` and `scheduler` (with `release`),
+//!   `dispatch`, `forward`, `observe`. `engine` calls them.
+//! - Measurements of a class: `observed` (compared with its guarantee), `ledger` (throughput held), `expected` (compute
+//!   time).
+//! - Settings: `policy` (resolved), `discipline` (one method per stage), `reconfigure` (a new policy at run time).
+//! - Interface of a driver: `request` (messages), `demand` (the cost of a request), `snapshot` (for operators), `time`.
+//! - Tools: `index` (typed indices), `ticket` (slab with generations), `heap` (every O(log n) choice), `random`.
 
 mod admission;
 mod classify;

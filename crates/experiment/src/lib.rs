@@ -5,6 +5,13 @@
 //!
 //! The simulator plays an experiment in virtual time, the lab on real sockets. Both take the same [`traffic`] with
 //! the same seeds, know the same [`mod@condition`] of every machine, and leave a [`Run`]: one record per request.
+//!
+//! # Modules
+//! - From file to experiment: `load`, `file`, `resolve`, `experiment`, `distribution`.
+//! - Other versions of an experiment: `compress` (in less time), [`scale`] (with other machines and guarantees),
+//!   `deploy` (its policy as a file for a real gateway).
+//! - Inputs of a run: [`traffic`], [`mod@condition`], [`random`], [`normal`].
+//! - Results of a run: `run`, `idle` (unused capacity over time), `beliefs` (learned costs over time).
 
 mod beliefs;
 mod compress;

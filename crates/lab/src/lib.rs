@@ -6,6 +6,10 @@
 //! which the judge of the simulator judges. [`proof`] compares the ids that clients saw with those that
 //! nodes answered. Several trials make a [`campaign`], and [`report`] writes, prints and compares its
 //! directory. [`provision`] finds the number of CPUs that an approach needs.
+//!
+//! [`evidence`] accounts for the requests and the delays of the lab itself. [`process`] starts programs and ends them
+//! with the trial. [`programs`] finds and installs the peers. [`mod@reserves`] plays Cluster Reserves on real control
+//! groups.
 
 pub mod backing;
 pub mod campaign;

@@ -8,8 +8,9 @@
 //! probe can be continued.
 //!
 //! [`Probe`] combines all parts. These modules have no clock and no I/O: [`robots`], [`links`], [`frontier`] (pages
-//! to visit), [`sample`] and [`linear`] (cost of a request), [`capacity`] (capacity of the server), [`fold`]
-//! and [`table`].
+//! to visit), [`sample`] and [`linear`] (cost of a request), [`capacity`] (capacity of the server), [`fold`] and
+//! [`table`]. `crawl`, `profile` and `load` send requests through `client`, and `monitor` reads the agent's counters.
+//! `verdict` derives the cost of a page, and `state` lets an interrupted probe continue.
 #![forbid(unsafe_code)]
 
 pub mod capacity;

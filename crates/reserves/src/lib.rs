@@ -8,6 +8,10 @@
 //!
 //! The crate is pure: it has no clock, no I/O and no randomness. Every percentage is of one node. A promise
 //! is a percentage of the cluster, which is the same number as the mean over its nodes.
+//!
+//! `problem` is the optimiser's input and output, `deviation` and `closest` are two of its steps, `flow` is the
+//! maximum flow under them, and [`solve`] combines the steps. `cluster` is the operator's declaration, `tracker` the
+//! node's side, and `coordinator` the coordinator's side.
 #![forbid(unsafe_code)]
 
 mod closest;
