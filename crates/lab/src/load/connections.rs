@@ -166,7 +166,7 @@ impl<R> Connections<R> {
         self.alarm.wait(&mut self.poll, &mut self.events, until)
     }
 
-    /// Reads and writes on every ready connection, and closes connections that have been idle for [`IDLE`].
+    /// Reads and writes on every ready connection, and closes connections that have been idle for four seconds.
     pub fn go_on(&mut self) {
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
