@@ -35,7 +35,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-experiment",
             "weirgate-pages",
             "weirgate-reserves",
-            "weirgate-spanned-yaml",
             "weirgate-wire",
         ],
     ),

@@ -37,7 +37,9 @@ fn accounts(text: &str) -> [u64; 6] {
 fn check(text: &str, code: i32) -> (f64, Option<f64>) {
     let held = text.contains("HELD: all");
     assert_eq!(code, i32::from(!held), "the exit code is the verdict");
-    assert_eq!(held, !text.lines().any(|line| line.contains('✘')), "and both are the table's");
+    let missed = text.lines().any(|line| line.contains('✘'));
+    // On a busy machine refusals may be avoidable although every guarantee was held.
+    assert!(if held { !missed } else { missed || text.contains("avoidable refusals") }, "and both are the table's");
     assert!(
         text.lines().filter(|line| line.contains("/6 s ")).count() >= 3,
         "a line per second, but for hiccups of the machine"

@@ -48,7 +48,8 @@ Examples:
 
 Exit codes:
   0  every guarantee was held, as far as it got
-  1  a guarantee was missed, or the demo could not run or ended before anything was judged")]
+  1  a guarantee was missed, owed requests were refused although machines idled, or the demo could not run or
+     ended before anything was judged")]
 pub(crate) struct Args {
     /// Method that keeps the guarantees. `none` is a plain reverse proxy.
     #[arg(long, value_enum, default_value_t = Control::Weirgate)]
