@@ -4,9 +4,10 @@
 //! An invalid part is reported, left out and flagged [`At::bad`], and decoding goes on with its neighbours. Semantic
 //! checks can then run on the valid parts and ignore the others.
 //!
-//! The macros [`crate::record!`] and [`crate::words!`] are the only description of the file format. One declaration is
-//! the struct, its decoder, and its JSON Schema with documentation and default.
+//! The macros [`crate::record!`], [`crate::words!`] and [`crate::choice!`] are the only description of the file format:
+//! one declaration is the type, its decoder and its JSON Schema with documentation and default.
 
+mod choice;
 mod record;
 mod shape;
 mod words;
@@ -16,6 +17,7 @@ use std::rc::Rc;
 use crate::errors::{Complaint, Place, Problem, Problems, Source, key_name, quoted};
 use crate::tree::{Node, Value};
 
+pub use choice::{ChoiceSchema, OneOf, defaults};
 pub use record::{At, Defaulted, Fields, Optional, RecordSchema, Required, field_name};
 pub use shape::{Named, OneOrMany, Switch};
 pub use words::unknown_word;
