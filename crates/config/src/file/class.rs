@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, Optional, Required, StepName, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
@@ -62,11 +63,11 @@ record! {
 
 words! {
     /// Kind of content that requests ask for.
-    pub(crate) enum Content {
+    pub(crate) struct Content(engine::Content) {
         /// Files served as they are stored.
-        Static = "static",
+        "static" => engine::Content::Static,
         /// Pages computed for each request.
-        Dynamic = "dynamic",
+        "dynamic" => engine::Content::Dynamic,
     }
 }
 

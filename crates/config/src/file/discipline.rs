@@ -1,6 +1,7 @@
 //! The discipline: the method used at each stage.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, FromText, Optional, Required, unknown_word};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
@@ -78,13 +79,13 @@ record! {
 
 words! {
     /// How capacity is divided when the guarantees do not all fit the remaining nodes.
-    pub(crate) enum Infeasible {
+    pub(crate) struct Infeasible(engine::Infeasible) {
         /// Every class gets the same share of its guarantee.
-        Proportional = "proportional",
+        "proportional" => engine::Infeasible::Proportional,
         /// Classes are served in the order of their `utility`. Classes of equal utility share.
-        Strict = "strict",
+        "strict" => engine::Infeasible::Strict,
         /// The sum of utilities is maximised: classes are served in the order of `utility` per slot-second.
-        Utility = "utility",
+        "utility" => engine::Infeasible::Utility,
     }
 }
 
@@ -331,21 +332,21 @@ record! {
 
 words! {
     /// When a linear window may grow.
-    pub(crate) enum GrowWhen {
+    pub(crate) struct GrowWhen(engine::Grow) {
         /// Only if the window held a request back since the last step.
-        WhileFull = "while_full",
+        "while_full" => engine::Grow::WhileFull,
         /// Whenever compute times allow, even while load is low. For experiments.
-        Always = "always",
+        "always" => engine::Grow::Always,
     }
 }
 
 words! {
     /// How an estimate changes while no completed request confirms it.
-    pub(crate) enum StaleEstimate {
+    pub(crate) struct StaleEstimate(engine::StaleEstimate) {
         /// It shrinks by 30 % per control period.
-        Decay = "decay",
+        "decay" => engine::StaleEstimate::Decay,
         /// It stays. For experiments: a class can starve permanently.
-        Hold = "hold",
+        "hold" => engine::StaleEstimate::Hold,
     }
 }
 
@@ -462,7 +463,7 @@ impl Decode for Admit {
         match &node.value {
             Value::Text(text) => match &**text {
                 "none" => Some(Admit::None),
-                "deadline" => Some(Admit::Deadline(StaleEstimate::Decay)),
+                "deadline" => Some(Admit::Deadline(StaleEstimate(engine::StaleEstimate::Decay))),
                 "predict" => defaults(node, cx).map(Admit::Predict),
                 "thresholds" => defaults(node, cx).map(Admit::Thresholds),
                 "server_load" => defaults(node, cx).map(Admit::ServerLoad),

@@ -23,20 +23,20 @@ use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
 pub(crate) use address::{Listen, Net, NodeAddress};
-pub(crate) use class::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
+pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
 pub use conditions::Token;
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::{
     AdaptiveWindow, Admit, Aimd, Codel, Discipline, FixedWindow, Gradient, GrowWhen, Infeasible, LinearWindow,
-    LoadControl, Precedence, Predict, StaleEstimate, TokenBuckets,
+    LoadControl, Precedence, Predict, TokenBuckets,
 };
 pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
-pub(crate) use mqos::{MqosPrecedence, ResourceWord};
+pub(crate) use mqos::ResourceWord;
 pub use page_table::page_table_schema;
 pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};
 pub(crate) use reserves::{ReserveClassForm, ReserveNodeForm, Reserves};
-pub(crate) use tags::{HandleForm, Scheduling, Seda, TagForm};
+pub(crate) use tags::{Seda, TagForm};
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, Upstream, nodes};
 pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 

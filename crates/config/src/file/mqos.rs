@@ -1,5 +1,6 @@
 //! mQoS (Feng and Lin) and its baseline with one resource.
 
+use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::Defaulted;
 use weirgate_spanned_yaml::unit::Span;
 use weirgate_spanned_yaml::{record, words};
@@ -18,11 +19,11 @@ record! {
 
 words! {
     /// The order in which waiting requests are released.
-    pub(crate) enum MqosPrecedence {
+    pub(crate) struct MqosPrecedence(engine::Precedence) {
         /// Deficit round robin over several resources, as published.
-        Mdrr = "mdrr",
+        "mdrr" => engine::Precedence::Mdrr,
         /// Dominant-resource fair queueing: the same shares, with classes alternating more often.
-        Drfq = "drfq",
+        "drfq" => engine::Precedence::Drfq,
     }
 }
 
@@ -38,12 +39,13 @@ record! {
 
 words! {
     /// A resource of a node.
-    pub(crate) enum ResourceWord {
+    pub(crate) struct ResourceWord(usize) {
+        // The values are indices of `engine::Policy::resources`.
         /// The CPUs.
-        Cpu = "cpu",
+        "cpu" => 0,
         /// The disks.
-        Disk = "disk",
+        "disk" => 1,
         /// The network.
-        Bandwidth = "bandwidth",
+        "bandwidth" => 2,
     }
 }

@@ -1,6 +1,7 @@
 //! Priorities of waiting requests (`tags`), for the discipline `seda` and disciplines composed of its parts.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, Optional, Required};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share};
@@ -23,11 +24,11 @@ record! {
 
 words! {
     /// How priorities order a queue.
-    pub(crate) enum Scheduling {
+    pub(crate) struct Scheduling(engine::Precedence) {
         /// Order of arrival. A request that may not be handled yet goes back to the end. As published.
-        Reenqueue = "reenqueue",
+        "reenqueue" => engine::Precedence::Reenqueue,
         /// Highest priority first, the last of the table: a true priority queue.
-        Priority = "priority",
+        "priority" => engine::Precedence::Priority,
     }
 }
 
@@ -52,26 +53,19 @@ record! {
 
 /// Action when a request's turn comes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum HandleForm {
-    /// It is handled.
-    Always,
-    /// It is put back.
-    Never,
-    /// It is put back while a request of a higher priority waits.
-    Highest,
-    /// This share of requests is handled.
-    Chance(Share),
-}
+pub(crate) struct HandleForm(pub(crate) engine::Handle);
 
 impl FromText for HandleForm {
     const EXPECTED: &'static str = "`always`, `never`, `highest` or a share such as `50%`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
         match text {
-            "always" => Ok(HandleForm::Always),
-            "never" => Ok(HandleForm::Never),
-            "highest" => Ok(HandleForm::Highest),
-            share if share.starts_with(|c: char| c.is_ascii_digit()) => Share::from_text(share).map(HandleForm::Chance),
+            "always" => Ok(HandleForm(engine::Handle::Always)),
+            "never" => Ok(HandleForm(engine::Handle::Never)),
+            "highest" => Ok(HandleForm(engine::Handle::Highest)),
+            share if share.starts_with(|c: char| c.is_ascii_digit()) => {
+                Share::from_text(share).map(|Share(share)| HandleForm(engine::Handle::Chance(share)))
+            }
             word => Err(weirgate_spanned_yaml::decode::unknown_word(word, &["always", "never", "highest"])),
         }
     }

@@ -14,7 +14,7 @@ use super::reach::implies;
 use super::rule::Compiler;
 use super::upstream::Pools;
 use super::{page_table, tags};
-use crate::file::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
+use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
 use crate::site::{self, ClassSite, Key, Match, Rule, ShedReply, Target};
 
 /// Default and maximum number of live classes of a template. Class tables are sized for 100,000 classes.
@@ -95,7 +95,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Dis
             name: name.to_owned(),
             pool: pool(class, item.mark, pools, cx),
             guarantee: guarantee(class, cx),
-            content: content(class),
+            content: class.content.get().0,
             service_time: class.service_time.get().map(|span| span.0),
             utility: utility(class, cx),
             weight: weight(class, cx),
@@ -195,7 +195,7 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
         name: DEFAULT.into(),
         pool: 0,
         guarantee: engine::Guarantee::default(),
-        content: content(&class),
+        content: class.content.get().0,
         service_time: None,
         utility: 1.0,
         weight: 1.0,
@@ -276,13 +276,6 @@ fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
         }
     }
     engine::Guarantee { throughput, response_time }
-}
-
-fn content(class: &Class) -> engine::Content {
-    match class.content.get() {
-        Content::Static => engine::Content::Static,
-        Content::Dynamic => engine::Content::Dynamic,
-    }
 }
 
 fn queue(queue: &Queue, cx: &mut Context) -> engine::QueueBounds {

@@ -10,7 +10,7 @@ use weirgate_spanned_yaml::unit::{Amount, Count, Span, number_text};
 use super::{tags, web_switch};
 use crate::file::{
     AdaptiveWindow, Admit, Aimd, Codel, Discipline, FixedWindow, Gradient, GrowWhen, Infeasible, LinearWindow,
-    LoadControl, MqosPrecedence, Precedence, Predict, ResourceWord, StaleEstimate, TokenBuckets,
+    LoadControl, Precedence, Predict, ResourceWord, TokenBuckets,
 };
 
 pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> engine::Discipline {
@@ -28,7 +28,7 @@ pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
         Discipline::Quorum(figures) => {
             let window = (&figures.delta, &figures.first_window, &figures.least_window, &figures.most_window);
             engine::Discipline {
-                admit: engine::Admit::Deadline { stale: stale(*figures.stale_estimate.get()) },
+                admit: engine::Admit::Deadline { stale: figures.stale_estimate.get().0 },
                 load_control: linear(window, *figures.grow.get(), mark, cx),
                 ..engine::Discipline::quorum()
             }
@@ -39,10 +39,7 @@ pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
         Discipline::DynamicPart(_) => web_switch::named("dynamic_part"),
         Discipline::Mqos(figures) => engine::Discipline {
             load_control: availability(&figures.horizon, None, cx),
-            precedence: match figures.precedence.get() {
-                MqosPrecedence::Mdrr => engine::Precedence::Mdrr,
-                MqosPrecedence::Drfq => engine::Precedence::Drfq,
-            },
+            precedence: figures.precedence.get().0,
             ..engine::Discipline::mqos()
         },
         Discipline::Sqos(figures) => engine::Discipline {
@@ -57,7 +54,7 @@ pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
                 Some(Admit::Thresholds(figures)) => engine::Admit::Thresholds { queue: figures.queue.get().0 },
                 Some(Admit::ServerLoad(_)) => web_switch::named("custom").admit,
                 Some(Admit::Codel(figures)) => codel(figures),
-                Some(Admit::Deadline(estimate)) => engine::Admit::Deadline { stale: stale(*estimate) },
+                Some(Admit::Deadline(estimate)) => engine::Admit::Deadline { stale: estimate.0 },
             };
             let load_control = match custom.load_control.get() {
                 Some(LoadControl::Fixed(FixedWindow(window))) => engine::LoadControl::Fixed { window: *window },
@@ -125,12 +122,7 @@ fn availability(horizon: &Defaulted<Span>, only: Option<ResourceWord>, cx: &mut 
     if !(HORIZON.0..=HORIZON.1).contains(&span) {
         cx.fail(horizon.mark, Complaint::new("this horizon is too short or too long", "write one from 1ms to 1h"));
     }
-    let only = only.map(|resource| match resource {
-        ResourceWord::Cpu => 0,
-        ResourceWord::Disk => 1,
-        ResourceWord::Bandwidth => 2,
-    });
-    engine::LoadControl::ResourceAvailability(engine::Availability { horizon: span, only })
+    engine::LoadControl::ResourceAvailability(engine::Availability { horizon: span, only: only.map(|word| word.0) })
 }
 
 /// Returns a number that must lie between two bounds.
@@ -156,11 +148,11 @@ fn adaptive(figures: &AdaptiveWindow, cx: &mut Context) -> engine::LoadControl {
     })
 }
 
-fn tokens(figures: &TokenBuckets, rule: Infeasible, cx: &mut Context) -> engine::Tokens {
+fn tokens(figures: &TokenBuckets, Infeasible(infeasible): Infeasible, cx: &mut Context) -> engine::Tokens {
     engine::Tokens {
         debt: within(&figures.debt, 0.0, 100.0, cx),
         best_effort_share: within(&figures.best_effort_share, 0.0, 1.0, cx),
-        infeasible: infeasible(rule),
+        infeasible,
         ..engine::Tokens::default()
     }
 }
@@ -173,36 +165,17 @@ fn predict(figures: &Predict, cx: &mut Context) -> engine::Predict {
     }
 }
 
-fn infeasible(rule: Infeasible) -> engine::Infeasible {
-    match rule {
-        Infeasible::Proportional => engine::Infeasible::Proportional,
-        Infeasible::Strict => engine::Infeasible::Strict,
-        Infeasible::Utility => engine::Infeasible::Utility,
-    }
-}
-
-fn stale(estimate: StaleEstimate) -> engine::StaleEstimate {
-    match estimate {
-        StaleEstimate::Decay => engine::StaleEstimate::Decay,
-        StaleEstimate::Hold => engine::StaleEstimate::Hold,
-    }
-}
-
 type Figure<'a> = &'a Defaulted<Count>;
 
 /// A linear window. The tuple is delta, first, smallest and largest window.
 fn linear(
     (delta, first, least, most): (Figure<'_>, Figure<'_>, Figure<'_>, Figure<'_>),
-    grow: GrowWhen,
+    GrowWhen(grow): GrowWhen,
     mark: Mark,
     cx: &mut Context,
 ) -> engine::LoadControl {
     let delta = delta.get().0;
     let (first, least, most) = in_order((first, least, most), mark, cx);
-    let grow = match grow {
-        GrowWhen::Always => engine::Grow::Always,
-        GrowWhen::WhileFull => engine::Grow::WhileFull,
-    };
     engine::LoadControl::WindowLinear { delta, first, least, most, grow }
 }
 

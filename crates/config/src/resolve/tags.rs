@@ -3,9 +3,9 @@
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Context, Defaulted, Mark, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, unknown};
-use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share, number_text};
+use weirgate_spanned_yaml::unit::{Amount, Count, Name, number_text};
 
-use crate::file::{Class, HandleForm, Scheduling, Seda, TagForm};
+use crate::file::{Class, Seda, TagForm};
 
 /// SEDA with its parameters.
 pub(super) fn seda(file: &Seda, cx: &mut Context) -> engine::Discipline {
@@ -13,10 +13,7 @@ pub(super) fn seda(file: &Seda, cx: &mut Context) -> engine::Discipline {
         tags: table(&file.tags, cx),
         admit: engine::Admit::Thresholds { queue: file.threshold.get().0 },
         load_control: slots(&file.threads, cx),
-        precedence: match file.scheduling.get() {
-            Scheduling::Reenqueue => engine::Precedence::Reenqueue,
-            Scheduling::Priority => engine::Precedence::Priority,
-        },
+        precedence: file.scheduling.get().0,
         ..engine::Discipline::seda()
     }
 }
@@ -63,12 +60,7 @@ pub(super) fn table(field: &Optional<Vec<At<TagForm>>>, cx: &mut Context) -> Vec
             threshold,
             quota: file.quota.get().map(|Count(most)| *most),
             beyond: file.beyond.get().0,
-            handle: match *file.handle.get() {
-                HandleForm::Always => engine::Handle::Always,
-                HandleForm::Never => engine::Handle::Never,
-                HandleForm::Highest => engine::Handle::Highest,
-                HandleForm::Chance(Share(share)) => engine::Handle::Chance(share),
-            },
+            handle: file.handle.get().0,
             reenqueued: u32::try_from(reenqueued).unwrap_or(0),
         });
     }
