@@ -60,10 +60,10 @@ impl Policy {
         let upstreams = self.0.upstreams.get().map_or(&[][..], |upstreams| &upstreams.items);
         let named = upstreams.iter().filter_map(|upstream| upstream.value.get()).flat_map(nodes);
         let node = |form: &NodeForm| match form {
-            NodeForm::Address(address) => {
+            NodeForm::Text(address) => {
                 Some(NodeName { address: address.0.clone(), machine: address.0.clone(), name: None })
             }
-            NodeForm::Full(node) => {
+            NodeForm::Map(node) => {
                 let address = &node.address.get()?.0;
                 let machine = node.machine.get().map_or(address, |name| &name.0);
                 let name = node.name.get().map(|name| name.0.clone());

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_spanned_yaml::decode::{At, Context, Decode, FromText, Named, OneOrMany, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
-use weirgate_spanned_yaml::{record, text_schema};
+use weirgate_spanned_yaml::{any_of, record, text_schema};
 
 use super::address::{Net, is_host_name};
 use crate::site::HostPattern;
@@ -175,18 +175,8 @@ impl Decode for ValueForm {
     }
 }
 
-impl JsonSchema for ValueForm {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ValueForm".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [{ "type": ["string", "number", "boolean"] }, generator.subschema_for::<ValueRule>()] })
-    }
+any_of! {
+    ValueForm = [{ "type": ["string", "number", "boolean"] }, ValueRule];
 }
 
 impl FromText for HostText {

@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, OneOrMany, Optional, Switch, unknown_word};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Bytes, Count, Share, Span, Text};
-use weirgate_spanned_yaml::{record, text_schema};
+use weirgate_spanned_yaml::{any_of, record, text_schema};
 
 use super::address::Listen;
 
@@ -150,30 +149,7 @@ text_schema! {
     AdminPlace: { "type": "string", "examples": ["127.0.0.1:9900", "unix:/run/weirgate.sock"] };
 }
 
-impl JsonSchema for Admin {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Admin".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [generator.subschema_for::<AdminPlace>(), generator.subschema_for::<AdminForm>()] })
-    }
-}
-
-impl JsonSchema for AccessLog {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "AccessLog".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [{ "const": "stdout" }, generator.subschema_for::<AccessLogForm>()] })
-    }
+any_of! {
+    Admin = [AdminPlace, AdminForm];
+    AccessLog = [{ "const": "stdout" }, AccessLogForm];
 }

@@ -9,7 +9,7 @@ use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, Named,
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Share, Text, number_and_unit};
-use weirgate_spanned_yaml::{record, text_schema};
+use weirgate_spanned_yaml::{any_of, record, text_schema};
 
 /// Source of the costs of requests.
 #[derive(Clone, Debug)]
@@ -197,15 +197,9 @@ impl Decode for PageTable {
     }
 }
 
-impl JsonSchema for PageTable {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "PageTable".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let long = generator.subschema_for::<PageTableForm>();
-        json_schema!({ "anyOf": [{ "const": "learned" }, { "type": "string", "description": "A file." }, long] })
-    }
+any_of! {
+    PageTable: "Source of the costs of requests." =
+        [{ "const": "learned" }, { "type": "string", "description": "A file." }, PageTableForm];
 }
 
 /// The JSON Schema of a page table's file.

@@ -1,9 +1,7 @@
 //! Cluster Reserves (Aron, Druschel and Zwaenepoel): guaranteed shares of a cluster for classes.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch};
+use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, OneOrMany, Optional, Required, Switch, TextOrMap};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Answer, Name, Share, Span, Text};
 use weirgate_spanned_yaml::{record, text_schema};
 
@@ -55,14 +53,8 @@ record! {
     }
 }
 
-/// A node, written in short or as a map.
-#[derive(Clone, Debug)]
-pub(crate) enum ReserveNodeForm {
-    /// The name alone.
-    Name(Name),
-    /// A map that adds a token.
-    Full(Box<ReserveNode>),
-}
+/// A node, written as its name alone or as a map that adds a token.
+pub(crate) type ReserveNodeForm = TextOrMap<Name, ReserveNode>;
 
 record! {
     /// A class of work on the nodes.
@@ -115,29 +107,6 @@ impl FromText for CgroupPath {
 
 text_schema! {
     CgroupPath: { "type": "string", "minLength": 1, "examples": ["system.slice/web.service", "docker/*web*"] };
-}
-
-impl Decode for ReserveNodeForm {
-    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
-        match node.value {
-            Value::Map(_) => ReserveNode::decode(node, cx).map(|n| ReserveNodeForm::Full(Box::new(n))),
-            _ => Name::decode(node, cx).map(ReserveNodeForm::Name),
-        }
-    }
-}
-
-impl JsonSchema for ReserveNodeForm {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ReserveNodeForm".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [generator.subschema_for::<Name>(), generator.subschema_for::<ReserveNode>()] })
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Priorities of waiting requests (`tags`), for the discipline `seda` and disciplines composed of its parts.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, Optional, Required};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share};
-use weirgate_spanned_yaml::{record, words};
+use weirgate_spanned_yaml::{any_of, record, words};
 
 record! {
     /// SEDA's differentiated queues (Le Baron and Elkan): admission by thresholds, order by priority.
@@ -71,16 +70,6 @@ impl FromText for HandleForm {
     }
 }
 
-impl JsonSchema for HandleForm {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "HandleForm".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let share = generator.subschema_for::<Share>();
-        json_schema!({
-            "description": "What happens when a request's turn comes.",
-            "anyOf": [{ "enum": ["always", "never", "highest"] }, share],
-        })
-    }
+any_of! {
+    HandleForm: "What happens when a request's turn comes." = [{ "enum": ["always", "never", "highest"] }, Share];
 }

@@ -1,9 +1,7 @@
 //! Upstreams: pools of nodes.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch};
+use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, OneOrMany, Optional, Required, Switch, TextOrMap};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_spanned_yaml::tree::{Node as Tree, Value};
 use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share, Span, Text};
 use weirgate_spanned_yaml::{record, text_schema};
 
@@ -57,37 +55,8 @@ record! {
     }
 }
 
-/// A node, written in short or as a map.
-#[derive(Clone, Debug)]
-pub(crate) enum NodeForm {
-    /// The address alone.
-    Address(NodeAddress),
-    /// A map with further properties.
-    Full(Box<Node>),
-}
-
-impl Decode for NodeForm {
-    fn decode(node: &Tree, cx: &mut Context) -> Option<Self> {
-        match node.value {
-            Value::Map(_) => Node::decode(node, cx).map(|n| NodeForm::Full(Box::new(n))),
-            _ => NodeAddress::decode(node, cx).map(NodeForm::Address),
-        }
-    }
-}
-
-impl JsonSchema for NodeForm {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "NodeForm".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [generator.subschema_for::<NodeAddress>(), generator.subschema_for::<Node>()] })
-    }
-}
+/// A node, written as its address alone or as a map with further properties.
+pub(crate) type NodeForm = TextOrMap<NodeAddress, Node>;
 
 record! {
     /// An active health check: a GET request with a status that shows whether the node can serve.

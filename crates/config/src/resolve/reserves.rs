@@ -87,8 +87,8 @@ fn nodes(form: &Form, cx: &mut Context) -> Vec<ClusterNode> {
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
     for item in list {
         let (name, mark, token) = match &item.value {
-            ReserveNodeForm::Name(name) => (name, item.mark, None),
-            ReserveNodeForm::Full(node) => match node.name.get() {
+            ReserveNodeForm::Text(name) => (name, item.mark, None),
+            ReserveNodeForm::Map(node) => match node.name.get() {
                 Some(name) => (name, node.name.mark, token_file(&node.token_file, cx)),
                 None => continue,
             },

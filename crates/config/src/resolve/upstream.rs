@@ -113,8 +113,8 @@ fn weigh(file: &PolicyFile, all: &mut Pools) {
     let upstreams = file.upstreams.get().map_or(&[][..], |u| &u.items);
     for (pool, upstream) in upstreams.iter().filter_map(|item| item.value.get()).enumerate() {
         let given = nodes(upstream).iter().any(|form| match &form.value {
-            NodeForm::Address(_) => false,
-            NodeForm::Full(node) => node.weight.given,
+            NodeForm::Text(_) => false,
+            NodeForm::Map(node) => node.weight.given,
         });
         let members = || all.nodes.iter().filter(|node| node.pool == pool);
         if given || members().any(|node| node.capacity.is_none()) {
@@ -132,8 +132,8 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
     let mut addresses: BTreeMap<&NodeAddress, Mark> = BTreeMap::new();
     for form in nodes(upstream) {
         let (address, address_mark, full) = match &form.value {
-            NodeForm::Address(address) => (address, form.mark, None),
-            NodeForm::Full(node) => match node.address.get() {
+            NodeForm::Text(address) => (address, form.mark, None),
+            NodeForm::Map(node) => match node.address.get() {
                 Some(address) => (address, node.address.mark, Some(&**node)),
                 None => continue,
             },

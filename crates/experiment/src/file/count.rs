@@ -1,11 +1,10 @@
 //! Random whole numbers, such as the pages that a client asks for or the objects of a page.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_spanned_yaml::decode::{Context, Decode, FromText as _, Optional, Required};
 use weirgate_spanned_yaml::errors::Complaint;
-use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Count, Whole};
+use weirgate_spanned_yaml::{any_of, record};
 
 use crate::distribution::Counts;
 
@@ -104,15 +103,6 @@ impl Decode for Numbers {
     }
 }
 
-impl JsonSchema for Numbers {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Numbers".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A distribution of whole numbers; a number alone is always the same.",
-            "anyOf": [generator.subschema_for::<Whole>(), generator.subschema_for::<NumbersForm>()],
-        })
-    }
+any_of! {
+    Numbers: "A distribution of whole numbers; a number alone is always the same." = [Whole, NumbersForm];
 }

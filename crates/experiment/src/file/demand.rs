@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_spanned_yaml::decode::{Context, Decode, FromText as _, Mark, Named, Optional, Required};
 use weirgate_spanned_yaml::errors::Complaint;
-use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Share, Span, Text};
+use weirgate_spanned_yaml::{any_of, record};
 
 use crate::distribution::{Distribution, Tail};
 
@@ -345,19 +344,6 @@ impl Decode for Part {
     }
 }
 
-impl JsonSchema for Part {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Part".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "What a request takes of one part: a distribution of times, or what the lines of a trace say.",
-            "anyOf": [generator.subschema_for::<Times>(), generator.subschema_for::<ColumnsForm>()],
-        })
-    }
-}
-
 impl Decode for Demand {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         match &node.value {
@@ -393,30 +379,12 @@ impl Decode for Demand {
     }
 }
 
-impl JsonSchema for Times {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Times".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A distribution of times; a time alone is always the same.",
-            "anyOf": [generator.subschema_for::<Span>(), generator.subschema_for::<TimesForm>()],
-        })
-    }
-}
-
-impl JsonSchema for Demand {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Demand".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "What a request takes; `rubis` is a request of Quorum's auction site.",
-            "anyOf": [{ "const": "rubis" }, generator.subschema_for::<Span>(), generator.subschema_for::<DemandForm>()],
-        })
-    }
+any_of! {
+    Part: "What a request takes of one part: a distribution of times, or what the lines of a trace say." =
+        [Times, ColumnsForm];
+    Times: "A distribution of times; a time alone is always the same." = [Span, TimesForm];
+    Demand: "What a request takes; `rubis` is a request of Quorum's auction site." =
+        [{ "const": "rubis" }, Span, DemandForm];
 }
 
 #[cfg(test)]

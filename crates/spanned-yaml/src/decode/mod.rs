@@ -19,7 +19,7 @@ use crate::tree::{Node, Value};
 
 pub use choice::{ChoiceSchema, OneOf, defaults};
 pub use record::{At, Defaulted, Fields, Optional, RecordSchema, Required, field_name};
-pub use shape::{Named, OneOrMany, Switch};
+pub use shape::{Named, OneOrMany, Switch, TextOrMap};
 pub use words::unknown_word;
 
 /// Maximum number of parts that aliases may add to the file's own, a million. It allows 100,000 classes to

@@ -1,4 +1,5 @@
-//! Shapes that occur in many places of the file: one value or a list, a map of names, a value or `off`.
+//! Shapes that occur in many places of the file: one value or a list, a map of names, a value or `off`, a text or a
+//! map.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -179,4 +180,64 @@ impl<T: JsonSchema> JsonSchema for Switch<T> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [{ "const": "off" }, generator.subschema_for::<T>()] })
     }
+}
+
+/// A text such as a name or an address, or a map that says more.
+#[derive(Clone, Debug)]
+pub enum TextOrMap<T, M> {
+    /// The text alone.
+    Text(T),
+    /// The map.
+    Map(Box<M>),
+}
+
+impl<T: FromText, M: Decode> Decode for TextOrMap<T, M> {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match node.value {
+            Value::Map(_) => M::decode(node, cx).map(|map| TextOrMap::Map(Box::new(map))),
+            _ => T::decode(node, cx).map(TextOrMap::Text),
+        }
+    }
+}
+
+impl<T: JsonSchema, M: JsonSchema> JsonSchema for TextOrMap<T, M> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}_or_{}", T::schema_name(), M::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [generator.subschema_for::<T>(), generator.subschema_for::<M>()] })
+    }
+}
+
+/// Declares the JSON Schema of types that are written in one of several forms. A form is a type, or a schema in braces.
+/// The schema of a type without a description stands where the type is used, and not in `$defs`.
+#[macro_export]
+macro_rules! any_of {
+    ($($Name:ident $(: $about:literal)? = [$($form:tt),+];)+) => {
+        $( impl schemars::JsonSchema for $Name {
+            fn inline_schema() -> bool {
+                $crate::any_of!(@inline $($about)?)
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($Name).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({
+                    $("description": $about,)?
+                    "anyOf": [$($crate::any_of!(@form generator $form)),+],
+                })
+            }
+        } )+
+    };
+    (@inline) => { true };
+    (@inline $about:literal) => { false };
+    (@form $generator:ident { $($schema:tt)* }) => { schemars::json_schema!({ $($schema)* }) };
+    (@form $generator:ident $Type:ident) => { $generator.subschema_for::<$Type>() };
 }
