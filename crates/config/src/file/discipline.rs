@@ -1,63 +1,39 @@
 //! The discipline: the method used at each stage.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_engine as engine;
-use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, FromText, Optional, Required, unknown_word};
+use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, Optional, Required, TextOrMap};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Count, Span};
-use weirgate_spanned_yaml::{record, words};
+use weirgate_spanned_yaml::{any_of, choice, record, words};
 
 use super::mqos::{Mqos, ResourceWord, Sqos};
 use super::tags::{Seda, TagForm};
 use super::web_switch::{DynamicPart, ServerLoad};
 
-/// A discipline.
-#[derive(Clone, Debug)]
-pub(crate) enum Discipline {
-    /// No control.
-    None,
-    /// Weirgate's own discipline and its parameters.
-    Weirgate(Box<Weirgate>),
-    /// Quorum and its parameters.
-    Quorum(Box<Quorum>),
-    /// SEDA's differentiated queues and their parameters.
-    Seda(Box<Seda>),
-    /// Refusal by load.
-    SwitchAdm(Box<ServerLoad>),
-    /// Refusal by load, with nodes partitioned once.
-    StaticPart(Box<ServerLoad>),
-    /// Refusal by load, with nodes partitioned again as the demand changes.
-    DynamicPart(Box<DynamicPart>),
-    /// mQoS.
-    Mqos(Box<Mqos>),
-    /// The baseline of mQoS, with one resource.
-    Sqos(Box<Sqos>),
-    /// One method per stage.
-    Custom(Box<Custom>),
-}
-
-record! {
-    /// A discipline with parameters: exactly one of the fields.
-    pub(crate) struct DisciplineForm {
-        /// Weirgate's own discipline with your parameters.
-        weirgate: Optional<Weirgate>,
-        /// Quorum (Blanquer et al., NSDI 2005) with your parameters.
-        quorum: Optional<Quorum>,
-        /// SEDA's differentiated queues (Le Baron and Elkan) with your parameters.
-        seda: Optional<Seda>,
-        /// The web switch (Andreolini et al.) with your parameters: refusal by load.
-        switch_adm: Optional<ServerLoad>,
+choice! {
+    /// How the guarantees are kept.
+    pub(crate) enum Discipline expects "the name of a discipline, such as `weirgate`, or a map" {
+        /// Weirgate's own discipline.
+        Weirgate(Weirgate) = "weirgate",
+        /// Quorum (Blanquer et al., NSDI 2005).
+        Quorum(Quorum) = "quorum",
+        /// SEDA's differentiated queues (Le Baron and Elkan).
+        Seda(Seda) = "seda",
+        /// The web switch (Andreolini et al.): refusal by load.
+        SwitchAdm(ServerLoad) = "switch_adm",
         /// The web switch with the nodes partitioned over the service sets once.
-        static_part: Optional<ServerLoad>,
+        StaticPart(ServerLoad) = "static_part",
         /// The web switch with the nodes partitioned again as the demand changes.
-        dynamic_part: Optional<DynamicPart>,
-        /// mQoS (Feng and Lin) with your parameters.
-        mqos: Optional<Mqos>,
+        DynamicPart(DynamicPart) = "dynamic_part",
+        /// mQoS (Feng and Lin).
+        Mqos(Mqos) = "mqos",
         /// mQoS with one resource, the paper's baseline.
-        sqos: Optional<Sqos>,
+        Sqos(Sqos) = "sqos",
+        /// No control: a plain reverse proxy.
+        None = "none",
         /// One method per stage, for experiments.
-        custom: Optional<Custom>,
+        Custom(Custom) = "custom"
+            needs "its methods": "discipline: { custom: { admit: …, load_control: …, precedence: … } }",
     }
 }
 
@@ -161,36 +137,21 @@ record! {
     }
 }
 
-/// A method of the admit stage.
-#[derive(Clone, Debug)]
-pub(crate) enum Admit {
-    /// Every request may wait.
-    None,
-    /// Quorum's selective dropping.
-    Deadline(StaleEstimate),
-    /// Prediction at arrival.
-    Predict(Box<Predict>),
-    /// SEDA's thresholds.
-    Thresholds(Box<Thresholds>),
-    /// Refusal by load, as in the web switch.
-    ServerLoad(Box<ServerLoad>),
-    /// Controlled delay.
-    Codel(Box<Codel>),
-}
-
-record! {
-    /// An admit method with parameters: exactly one of the fields.
-    pub(crate) struct AdmitForm {
+choice! {
+    /// Whether a request may wait, and for how long.
+    pub(crate) enum Admit expects "the name of an admit method, such as `predict`, or a map" {
+        /// Every request may wait.
+        None = "none",
         /// Quorum's selective dropping: a request that can no longer meet its limit is shed.
-        deadline: Optional<DeadlineFigures>,
+        Deadline(DeadlineFigures) = "deadline",
         /// A request that would wait too long is shed at arrival.
-        predict: Optional<Predict>,
-        /// Classes without a guarantee are refused while the load of the nodes exceeds a threshold.
-        server_load: Optional<ServerLoad>,
+        Predict(Predict) = "predict",
         /// SEDA's thresholds: the longer the queue, the fewer priorities are admitted.
-        thresholds: Optional<Thresholds>,
+        Thresholds(Thresholds) = "thresholds",
+        /// Classes without a guarantee are refused while the load of the nodes exceeds a threshold.
+        ServerLoad(ServerLoad) = "server_load",
         /// Controlled delay (RFC 8289): requests at the head are dropped while the queue is a standing queue.
-        codel: Optional<Codel>,
+        Codel(Codel) = "codel",
     }
 }
 
@@ -228,23 +189,23 @@ record! {
     }
 }
 
-record! {
-    /// A load control: exactly one of the fields.
-    pub(crate) struct LoadControlForm {
+choice! {
+    /// How many requests may be in flight.
+    pub(crate) enum LoadControl expects "the name of a load control, such as `window_adaptive`, or a map" {
         /// A window of fixed size: a number, or `unlimited`.
-        fixed: Optional<FixedWindow>,
+        Fixed(FixedWindow) = "fixed" needs "its size": "load_control: { fixed: 100 }",
         /// Quorum's rule.
-        window_linear: Optional<LinearWindow>,
+        Linear(LinearWindow) = "window_linear",
         /// One window per group of nodes, which seeks the knee.
-        window_adaptive: Optional<AdaptiveWindow>,
+        Adaptive(AdaptiveWindow) = "window_adaptive",
         /// A number of requests in flight at each node per CPU.
-        slots: Optional<Slots>,
+        Slots(Slots) = "slots",
         /// mQoS: a node's work in flight may use as much of every resource as the node has. Needs `mdrr` or `drfq`.
-        resource_availability: Optional<ResourceAvailability>,
+        Availability(ResourceAvailability) = "resource_availability",
         /// The window follows the ratio of long-term to short-term response times (Netflix' Gradient2).
-        gradient: Optional<Gradient>,
+        Gradient(Gradient) = "gradient",
         /// Additive increase, multiplicative decrease.
-        aimd: Optional<Aimd>,
+        Aimd(Aimd) = "aimd",
     }
 }
 
@@ -278,25 +239,6 @@ record! {
         /// Largest window.
         most_window: Defaulted<Count> = 65536,
     }
-}
-
-/// A load control of the release stage.
-#[derive(Clone, Debug)]
-pub(crate) enum LoadControl {
-    /// A window of fixed size.
-    Fixed(FixedWindow),
-    /// Quorum's rule.
-    Linear(Box<LinearWindow>),
-    /// Windows that seek the knee.
-    Adaptive(Box<AdaptiveWindow>),
-    /// Slots per CPU.
-    Slots(Box<Slots>),
-    /// Availability of the nodes' resources.
-    Availability(Box<ResourceAvailability>),
-    /// The gradient of response times.
-    Gradient(Box<Gradient>),
-    /// Additive increase, multiplicative decrease.
-    Aimd(Box<Aimd>),
 }
 
 record! {
@@ -351,22 +293,26 @@ words! {
 }
 
 /// The order in which waiting requests are released.
-#[derive(Clone, Debug)]
-pub(crate) enum Precedence {
-    /// Slots in proportion to the classes' weights (throughput × service time). Unclaimed slots are reassigned.
-    WeightedFair,
-    /// Order of arrival over all classes.
-    Fifo,
-    /// Guaranteed rates first.
-    Tokens(Box<PrecedenceForm>),
-    /// Order of arrival. A request that may not be handled yet goes back to the end.
-    Reenqueue,
-    /// By priority.
-    Priority,
-    /// Deficit round robin over several resources.
-    Mdrr,
-    /// Dominant-resource fair queueing.
-    Drfq,
+pub(crate) type Precedence = TextOrMap<PrecedenceWord, PrecedenceForm>;
+
+words! {
+    /// The order in which waiting requests are released.
+    pub(crate) struct PrecedenceWord(engine::Precedence) {
+        /// Slots in proportion to the classes' weights (throughput × service time). Unclaimed slots are reassigned.
+        "weighted_fair" => engine::Precedence::WeightedFair,
+        /// Order of arrival over all classes.
+        "fifo" => engine::Precedence::Fifo,
+        /// Guaranteed rates first.
+        "tokens" => engine::Precedence::Tokens(engine::Tokens::default()),
+        /// Order of arrival. A request that may not be handled yet goes back to the end.
+        "reenqueue" => engine::Precedence::Reenqueue,
+        /// Highest priority first.
+        "priority" => engine::Precedence::Priority,
+        /// Deficit round robin over several resources.
+        "mdrr" => engine::Precedence::Mdrr,
+        /// Dominant-resource fair queueing.
+        "drfq" => engine::Precedence::Drfq,
+    }
 }
 
 record! {
@@ -376,182 +322,6 @@ record! {
         tokens: Defaulted<TokenBuckets> = {},
         /// How capacity is divided when the guarantees do not all fit.
         infeasible: Defaulted<Infeasible> = "proportional",
-    }
-}
-
-/// Returns the one field that is present, and complains unless there is exactly one. `bad` means that one of
-/// them was invalid and was reported.
-pub(super) fn one_of<T>(fields: Vec<(&str, Option<T>)>, bad: bool, cx: &mut Context) -> Option<T> {
-    let names: Vec<String> = fields.iter().map(|(name, _)| format!("`{name}:`")).collect();
-    let mut given: Vec<(&str, T)> = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    match given.len() {
-        0 if bad => None,
-        0 => {
-            let mend = format!("give it {}", names.join(" or "));
-            cx.complain(Complaint::new("this map is empty", mend));
-            None
-        }
-        1 => given.pop().map(|(_, value)| value),
-        _ => {
-            let what = format!("`{}` and `{}` exclude each other", given[0].0, given[1].0);
-            cx.complain(Complaint::new(what, "keep one of them"));
-            None
-        }
-    }
-}
-
-/// Words that name a discipline.
-const DISCIPLINES: &[&str] =
-    &["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "mqos", "sqos", "none", "custom"];
-
-/// Returns a record with every field at its default.
-pub(super) fn defaults<T: Decode>(node: &Node, cx: &mut Context) -> Option<Box<T>> {
-    T::decode(&Node::assumed("{}", node.place), cx).map(Box::new)
-}
-
-impl Decode for Discipline {
-    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
-        match &node.value {
-            Value::Text(text) => match &**text {
-                "weirgate" => defaults(node, cx).map(Discipline::Weirgate),
-                "quorum" => defaults(node, cx).map(Discipline::Quorum),
-                "seda" => defaults(node, cx).map(Discipline::Seda),
-                "switch_adm" => defaults(node, cx).map(Discipline::SwitchAdm),
-                "static_part" => defaults(node, cx).map(Discipline::StaticPart),
-                "dynamic_part" => defaults(node, cx).map(Discipline::DynamicPart),
-                "mqos" => defaults(node, cx).map(Discipline::Mqos),
-                "sqos" => defaults(node, cx).map(Discipline::Sqos),
-                "none" => Some(Discipline::None),
-                "custom" => {
-                    let mend = "write `discipline: { custom: { admit: …, load_control: …, precedence: … } }`";
-                    cx.complain(Complaint::new("`custom` needs its methods", mend));
-                    None
-                }
-                word => {
-                    cx.complain(unknown_word(word, DISCIPLINES));
-                    None
-                }
-            },
-            Value::Map(_) => {
-                let form = DisciplineForm::decode(node, cx)?;
-                let switch = form.switch_adm.bad || form.static_part.bad || form.dynamic_part.bad;
-                let bad = form.weirgate.bad || form.quorum.bad || form.seda.bad || switch || form.custom.bad;
-                let bad = bad || form.mqos.bad || form.sqos.bad;
-                let fields = vec![
-                    ("weirgate", form.weirgate.value.map(|w| Discipline::Weirgate(Box::new(w)))),
-                    ("quorum", form.quorum.value.map(|q| Discipline::Quorum(Box::new(q)))),
-                    ("seda", form.seda.value.map(|s| Discipline::Seda(Box::new(s)))),
-                    ("switch_adm", form.switch_adm.value.map(|s| Discipline::SwitchAdm(Box::new(s)))),
-                    ("static_part", form.static_part.value.map(|s| Discipline::StaticPart(Box::new(s)))),
-                    ("dynamic_part", form.dynamic_part.value.map(|d| Discipline::DynamicPart(Box::new(d)))),
-                    ("mqos", form.mqos.value.map(|m| Discipline::Mqos(Box::new(m)))),
-                    ("sqos", form.sqos.value.map(|s| Discipline::Sqos(Box::new(s)))),
-                    ("custom", form.custom.value.map(|c| Discipline::Custom(Box::new(c)))),
-                ];
-                one_of(fields, bad, cx)
-            }
-            _ => {
-                cx.mismatch("the name of a discipline, such as `weirgate`, or a map", node);
-                None
-            }
-        }
-    }
-}
-
-impl Decode for Admit {
-    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
-        match &node.value {
-            Value::Text(text) => match &**text {
-                "none" => Some(Admit::None),
-                "deadline" => Some(Admit::Deadline(StaleEstimate(engine::StaleEstimate::Decay))),
-                "predict" => defaults(node, cx).map(Admit::Predict),
-                "thresholds" => defaults(node, cx).map(Admit::Thresholds),
-                "server_load" => defaults(node, cx).map(Admit::ServerLoad),
-                "codel" => defaults(node, cx).map(Admit::Codel),
-                word => {
-                    let known = &["none", "deadline", "predict", "thresholds", "server_load", "codel"];
-                    cx.complain(unknown_word(word, known));
-                    None
-                }
-            },
-            Value::Map(_) => {
-                let form = AdmitForm::decode(node, cx)?;
-                let bad = form.deadline.bad || form.predict.bad || form.thresholds.bad || form.server_load.bad;
-                let bad = bad || form.codel.bad;
-                let fields = vec![
-                    ("deadline", form.deadline.value.map(|figures| Admit::Deadline(*figures.stale_estimate.get()))),
-                    ("predict", form.predict.value.map(|figures| Admit::Predict(Box::new(figures)))),
-                    ("thresholds", form.thresholds.value.map(|figures| Admit::Thresholds(Box::new(figures)))),
-                    ("server_load", form.server_load.value.map(|figures| Admit::ServerLoad(Box::new(figures)))),
-                    ("codel", form.codel.value.map(|figures| Admit::Codel(Box::new(figures)))),
-                ];
-                one_of(fields, bad, cx)
-            }
-            _ => {
-                cx.mismatch("the name of an admit method, such as `predict`, or a map", node);
-                None
-            }
-        }
-    }
-}
-
-impl Decode for LoadControl {
-    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
-        match &node.value {
-            Value::Text(text) if **text == *"window_adaptive" => defaults(node, cx).map(LoadControl::Adaptive),
-            Value::Text(text) if **text == *"window_linear" => defaults(node, cx).map(LoadControl::Linear),
-            Value::Text(text) if **text == *"gradient" => defaults(node, cx).map(LoadControl::Gradient),
-            Value::Text(text) if **text == *"aimd" => defaults(node, cx).map(LoadControl::Aimd),
-            Value::Text(text) if **text == *"slots" => defaults(node, cx).map(LoadControl::Slots),
-            Value::Text(text) if **text == *"resource_availability" => {
-                defaults(node, cx).map(LoadControl::Availability)
-            }
-            _ => {
-                let form = LoadControlForm::decode(node, cx)?;
-                let bad = form.fixed.bad || form.window_linear.bad || form.window_adaptive.bad || form.slots.bad;
-                let bad = bad || form.resource_availability.bad || form.gradient.bad || form.aimd.bad;
-                let fields = vec![
-                    ("fixed", form.fixed.value.map(LoadControl::Fixed)),
-                    ("window_linear", form.window_linear.value.map(|l| LoadControl::Linear(Box::new(l)))),
-                    (
-                        "resource_availability",
-                        form.resource_availability.value.map(|a| LoadControl::Availability(Box::new(a))),
-                    ),
-                    ("slots", form.slots.value.map(|s| LoadControl::Slots(Box::new(s)))),
-                    ("gradient", form.gradient.value.map(|g| LoadControl::Gradient(Box::new(g)))),
-                    ("aimd", form.aimd.value.map(|a| LoadControl::Aimd(Box::new(a)))),
-                    ("window_adaptive", form.window_adaptive.value.map(|a| LoadControl::Adaptive(Box::new(a)))),
-                ];
-                one_of(fields, bad, cx)
-            }
-        }
-    }
-}
-
-impl Decode for Precedence {
-    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
-        match &node.value {
-            Value::Text(text) => match &**text {
-                "weighted_fair" => Some(Precedence::WeightedFair),
-                "fifo" => Some(Precedence::Fifo),
-                "tokens" => defaults(node, cx).map(Precedence::Tokens),
-                "reenqueue" => Some(Precedence::Reenqueue),
-                "priority" => Some(Precedence::Priority),
-                "mdrr" => Some(Precedence::Mdrr),
-                "drfq" => Some(Precedence::Drfq),
-                word => {
-                    let known = &["weighted_fair", "fifo", "tokens", "reenqueue", "priority", "mdrr", "drfq"];
-                    cx.complain(unknown_word(word, known));
-                    None
-                }
-            },
-            Value::Map(_) => PrecedenceForm::decode(node, cx).map(|form| Precedence::Tokens(Box::new(form))),
-            _ => {
-                let methods = "`weighted_fair`, `fifo`, `tokens`, `reenqueue`, `priority`, `mdrr`, `drfq` or a map";
-                cx.mismatch(methods, node);
-                None
-            }
-        }
     }
 }
 
@@ -572,26 +342,6 @@ impl FromText for FixedWindow {
     }
 }
 
-/// The schema of a form that has a short and a long spelling.
-macro_rules! form_schema {
-    ($($Name:ident: $about:literal $(short $short:tt)? long $Long:ty;)+) => {
-        $( impl JsonSchema for $Name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($Name).into()
-            }
-
-            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-                let long = generator.subschema_for::<$Long>();
-                json_schema!({ "description": $about, "anyOf": [$($short,)? long] })
-            }
-        } )+
-    };
-}
-
-form_schema! {
-    Discipline: "How the guarantees are kept." short { "enum": ["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "mqos", "sqos", "none"] } long DisciplineForm;
-    Admit: "May a request wait, and for how long." short { "enum": ["none", "deadline", "predict", "thresholds", "server_load", "codel"] } long AdmitForm;
-    LoadControl: "How many requests may be inside." short { "enum": ["window_linear", "window_adaptive", "slots", "resource_availability", "gradient", "aimd"] } long LoadControlForm;
-    Precedence: "Whose turn it is." short { "enum": ["weighted_fair", "fifo", "tokens", "reenqueue", "priority", "mdrr", "drfq"] } long PrecedenceForm;
-    FixedWindow: "A window that does not move." short { "const": "unlimited" } long Count;
+any_of! {
+    FixedWindow: "A window that does not move." = [{ "const": "unlimited" }, Count];
 }

@@ -7,7 +7,7 @@
 mod address;
 mod class;
 mod conditions;
-mod discipline;
+pub(crate) mod discipline;
 mod dispatch;
 mod gateway;
 mod mqos;
@@ -26,10 +26,7 @@ pub(crate) use address::{Listen, Net, NodeAddress};
 pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
 pub use conditions::Token;
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
-pub(crate) use discipline::{
-    AdaptiveWindow, Admit, Aimd, Codel, Discipline, FixedWindow, Gradient, GrowWhen, Infeasible, LinearWindow,
-    LoadControl, Precedence, Predict, TokenBuckets,
-};
+pub(crate) use discipline::Discipline;
 pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use mqos::ResourceWord;
@@ -117,11 +114,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "conditions belong in `match:`",
     ),
     ("guarantee", &["max_waiting", "max_waiting_per_source", "max_wait"], "it belongs in `queue:`"),
-    (
-        "classes",
-        &["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "mqos", "sqos", "custom"],
-        "it belongs in `discipline:`",
-    ),
+    ("classes", Discipline::FIELDS, "it belongs in `discipline:`"),
     ("classes", &["nodes"], "it belongs in an upstream: `upstreams: { web: { nodes: … } }`"),
     ("policy", &["listen", "upstreams", "classes", "discipline"], "it belongs in `policy:`"),
     ("coordinator", &["manager"], "it is called `coordinator`"),

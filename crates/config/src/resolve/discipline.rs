@@ -8,9 +8,10 @@ use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Amount, Count, Span, number_text};
 
 use super::{tags, web_switch};
-use crate::file::{
-    AdaptiveWindow, Admit, Aimd, Codel, Discipline, FixedWindow, Gradient, GrowWhen, Infeasible, LinearWindow,
-    LoadControl, Precedence, Predict, ResourceWord, TokenBuckets,
+use crate::file::ResourceWord;
+use crate::file::discipline::{
+    AdaptiveWindow, Admit, Aimd, Codel, Discipline, Gradient, GrowWhen, Infeasible, LinearWindow, LoadControl,
+    Precedence, PrecedenceWord, Predict, TokenBuckets,
 };
 
 pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> engine::Discipline {
@@ -54,10 +55,10 @@ pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
                 Some(Admit::Thresholds(figures)) => engine::Admit::Thresholds { queue: figures.queue.get().0 },
                 Some(Admit::ServerLoad(_)) => web_switch::named("custom").admit,
                 Some(Admit::Codel(figures)) => codel(figures),
-                Some(Admit::Deadline(estimate)) => engine::Admit::Deadline { stale: estimate.0 },
+                Some(Admit::Deadline(figures)) => engine::Admit::Deadline { stale: figures.stale_estimate.get().0 },
             };
             let load_control = match custom.load_control.get() {
-                Some(LoadControl::Fixed(FixedWindow(window))) => engine::LoadControl::Fixed { window: *window },
+                Some(LoadControl::Fixed(window)) => engine::LoadControl::Fixed { window: window.0 },
                 Some(LoadControl::Linear(l)) => {
                     let LinearWindow { delta, first_window, least_window, most_window, grow } = &**l;
                     let mark = custom.load_control.mark;
@@ -73,15 +74,11 @@ pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
                 None => published.load_control,
             };
             let precedence = match custom.precedence.get() {
-                Some(Precedence::Fifo) => engine::Precedence::Fifo,
-                Some(Precedence::Reenqueue) => engine::Precedence::Reenqueue,
-                Some(Precedence::Priority) => engine::Precedence::Priority,
-                Some(Precedence::Mdrr) => engine::Precedence::Mdrr,
-                Some(Precedence::Drfq) => engine::Precedence::Drfq,
-                Some(Precedence::Tokens(form)) => {
+                Some(Precedence::Text(PrecedenceWord(precedence))) => *precedence,
+                Some(Precedence::Map(form)) => {
                     engine::Precedence::Tokens(tokens(form.tokens.get(), *form.infeasible.get(), cx))
                 }
-                Some(Precedence::WeightedFair) | None => engine::Precedence::WeightedFair,
+                None => engine::Precedence::WeightedFair,
             };
             let tagged = matches!(admit, engine::Admit::Thresholds { .. })
                 || matches!(precedence, engine::Precedence::Reenqueue | engine::Precedence::Priority);

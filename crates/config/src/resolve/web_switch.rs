@@ -9,7 +9,8 @@ use weirgate_spanned_yaml::unit::{Amount, Share, Span, number_text};
 
 use super::class::Classes;
 use super::upstream::Pools;
-use crate::file::{Admit, Discipline, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes};
+use crate::file::discipline::Admit;
+use crate::file::{Discipline, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes};
 
 /// Shortest and longest period. The arrivals of less than a second say nothing about the demand, and a period
 /// of more than an hour is of no use.
