@@ -1,11 +1,9 @@
 //! Traffic: the classes of requests, their arrival times, and the behaviour of their clients.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_config::embed::Token;
-use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, Named, Optional, Required, Switch, unknown_word};
-use weirgate_spanned_yaml::record;
-use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::decode::{Defaulted, Named, Optional, Required, Switch};
 use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Frequency, Name, Share, Span, Text, Whole};
+use weirgate_spanned_yaml::{choice, record};
 
 use super::change::Changing;
 use super::count::Numbers;
@@ -114,22 +112,15 @@ record! {
     }
 }
 
-/// How a rate becomes arrivals.
-#[derive(Clone, Debug)]
-pub(crate) enum Arrivals {
-    /// Exponential gaps.
-    Poisson,
-    /// Equal gaps.
-    Even,
-    /// Calm and bursts alternate.
-    Mmpp(Box<MmppForm>),
-}
-
-record! {
-    /// An arrival process with parameters.
-    pub(crate) struct ArrivalsForm {
+choice! {
+    /// How a rate becomes arrivals.
+    pub(crate) enum Arrivals expects "`poisson`, `even` or `{ mmpp: { burst: …, share: …, length: … } }`" {
+        /// Exponential gaps.
+        Poisson = "poisson",
+        /// Equal gaps.
+        Even = "even",
         /// Calm and bursts alternate (a Markov-modulated Poisson process).
-        mmpp: Required<MmppForm>,
+        Mmpp(MmppForm) = "mmpp" needs "its figures": "{ mmpp: { burst: …, share: …, length: … } }",
     }
 }
 
@@ -142,41 +133,5 @@ record! {
         share: Required<Share>,
         /// Mean length of a burst.
         length: Required<Span>,
-    }
-}
-
-impl Decode for Arrivals {
-    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
-        match &node.value {
-            Value::Text(text) => match &**text {
-                "poisson" => Some(Arrivals::Poisson),
-                "even" => Some(Arrivals::Even),
-                word => {
-                    cx.complain(unknown_word(
-                        word,
-                        &["poisson", "even", "{ mmpp: { burst: …, share: …, length: … } }"],
-                    ));
-                    None
-                }
-            },
-            Value::Map(_) => ArrivalsForm::decode(node, cx)?.mmpp.value.0.map(|form| Arrivals::Mmpp(Box::new(form))),
-            _ => {
-                cx.mismatch("`poisson`, `even` or `{ mmpp: { burst: …, share: …, length: … } }`", node);
-                None
-            }
-        }
-    }
-}
-
-impl JsonSchema for Arrivals {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Arrivals".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "How a rate becomes arrivals.",
-            "anyOf": [{ "enum": ["poisson", "even"] }, generator.subschema_for::<ArrivalsForm>()],
-        })
     }
 }
