@@ -108,7 +108,7 @@ pub struct Discipline(file::Discipline);
 impl Discipline {
     /// Reports its errors.
     pub fn check(&self, mark: Mark, cx: &mut Context) {
-        crate::resolve::discipline(&self.0, mark, cx);
+        crate::resolve::check_discipline(&self.0, mark, cx);
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) use mqos::ResourceWord;
 pub use page_table::page_table_schema;
 pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};
 pub(crate) use reserves::{ReserveClassForm, ReserveNodeForm, Reserves};
-pub(crate) use tags::{Seda, TagForm};
+pub(crate) use tags::TagForm;
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, Upstream, nodes};
 pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 

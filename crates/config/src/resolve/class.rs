@@ -47,7 +47,8 @@ struct Taken {
     matches: Match,
 }
 
-pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Discipline, cx: &mut Context) -> Classes {
+/// Binds the classes. `priorities` are those of the discipline.
+pub(super) fn classes(file: &PolicyFile, pools: &Pools, priorities: &[engine::Tag], cx: &mut Context) -> Classes {
     let mut all = Classes::default();
     let mut compiler = Compiler::new(listening_ports(file));
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
@@ -100,7 +101,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Dis
             utility: utility(class, cx),
             weight: weight(class, cx),
             demand: page_table::unknown(class),
-            tag: tags::tag(class, discipline, cx),
+            tag: tags::tag(class, priorities, cx),
             fallback: None,
             queue: queue(class.queue.get(), cx),
             retry: retry(class.retry.get(), cx),

@@ -3,18 +3,27 @@
 use std::time::Duration;
 
 use weirgate_engine as engine;
-use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark};
+use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark, Required};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Amount, Count, Span, number_text};
 
-use super::{tags, web_switch};
+use super::class::Classes;
+use super::tags::slots;
+use super::web_switch::{check_busy, server_load};
 use crate::file::ResourceWord;
 use crate::file::discipline::{
-    AdaptiveWindow, Admit, Aimd, Codel, Discipline, Gradient, GrowWhen, Infeasible, LinearWindow, LoadControl,
-    Precedence, PrecedenceWord, Predict, TokenBuckets,
+    AdaptiveWindow, Admit, Aimd, Codel, Discipline, Gradient, GrowWhen, Infeasible, LoadControl, Precedence,
+    PrecedenceWord, Predict, TokenBuckets,
 };
 
-pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> engine::Discipline {
+/// Returns the discipline with `tags`, the priorities that it has. What the file leaves open may depend on `classes`.
+pub(super) fn discipline(
+    file: &Discipline,
+    mark: Mark,
+    tags: Vec<engine::Tag>,
+    classes: &Classes,
+    cx: &mut Context,
+) -> engine::Discipline {
     match file {
         Discipline::None => engine::Discipline::none(),
         Discipline::Weirgate(figures) => {
@@ -34,10 +43,23 @@ pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
                 ..engine::Discipline::quorum()
             }
         }
-        Discipline::Seda(figures) => tags::seda(figures, cx),
-        Discipline::SwitchAdm(_) => web_switch::named("switch_adm"),
-        Discipline::StaticPart(_) => web_switch::named("static_part"),
-        Discipline::DynamicPart(_) => web_switch::named("dynamic_part"),
+        Discipline::Seda(figures) => engine::Discipline {
+            tags,
+            admit: engine::Admit::Thresholds { queue: figures.threshold.get().0 },
+            load_control: slots(&figures.threads, cx),
+            precedence: figures.scheduling.get().0,
+            ..engine::Discipline::seda()
+        },
+        Discipline::SwitchAdm(figures) => {
+            engine::Discipline::web_switch("switch_adm", server_load((&**figures).into(), classes, mark, cx))
+        }
+        Discipline::StaticPart(figures) => {
+            engine::Discipline::web_switch("static_part", server_load((&**figures).into(), classes, mark, cx))
+        }
+        Discipline::DynamicPart(figures) => {
+            check_busy(&figures.busy, cx);
+            engine::Discipline::web_switch("dynamic_part", server_load((&**figures).into(), classes, mark, cx))
+        }
         Discipline::Mqos(figures) => engine::Discipline {
             load_control: availability(&figures.horizon, None, cx),
             precedence: figures.precedence.get().0,
@@ -47,44 +69,55 @@ pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
             load_control: availability(&figures.horizon, Some(*figures.resource.get()), cx),
             ..engine::Discipline::sqos(0)
         },
-        Discipline::Custom(custom) => {
-            let published = engine::Discipline::quorum();
-            let admit = match custom.admit.get() {
-                Some(Admit::None) | None => engine::Admit::None,
-                Some(Admit::Predict(figures)) => engine::Admit::Predict(predict(figures, cx)),
-                Some(Admit::Thresholds(figures)) => engine::Admit::Thresholds { queue: figures.queue.get().0 },
-                Some(Admit::ServerLoad(_)) => web_switch::named("custom").admit,
-                Some(Admit::Codel(figures)) => codel(figures),
-                Some(Admit::Deadline(figures)) => engine::Admit::Deadline { stale: figures.stale_estimate.get().0 },
-            };
-            let load_control = match custom.load_control.get() {
-                Some(LoadControl::Fixed(window)) => engine::LoadControl::Fixed { window: window.0 },
-                Some(LoadControl::Linear(l)) => {
-                    let LinearWindow { delta, first_window, least_window, most_window, grow } = &**l;
-                    let mark = custom.load_control.mark;
-                    linear((delta, first_window, least_window, most_window), *grow.get(), mark, cx)
-                }
-                Some(LoadControl::Adaptive(figures)) => adaptive(figures, cx),
-                Some(LoadControl::Slots(figures)) => tags::slots(&figures.per_cpu, cx),
-                Some(LoadControl::Availability(figures)) => {
-                    availability(&figures.horizon, figures.resource.get().copied(), cx)
-                }
-                Some(LoadControl::Gradient(figures)) => gradient(figures, custom.load_control.mark, cx),
-                Some(LoadControl::Aimd(figures)) => aimd(figures, custom.load_control.mark, cx),
-                None => published.load_control,
-            };
-            let precedence = match custom.precedence.get() {
-                Some(Precedence::Text(PrecedenceWord(precedence))) => *precedence,
-                Some(Precedence::Map(form)) => {
-                    engine::Precedence::Tokens(tokens(form.tokens.get(), *form.infeasible.get(), cx))
-                }
-                None => engine::Precedence::WeightedFair,
-            };
-            let tagged = matches!(admit, engine::Admit::Thresholds { .. })
-                || matches!(precedence, engine::Precedence::Reenqueue | engine::Precedence::Priority);
-            let tags = if tagged || custom.tags.given { tags::table(&custom.tags, cx) } else { Vec::new() };
-            engine::Discipline { name: "custom".into(), tags, admit, load_control, precedence }
+        Discipline::Custom(custom) => engine::Discipline {
+            name: "custom".into(),
+            tags,
+            admit: admit(&custom.admit, classes, cx),
+            load_control: load_control(&custom.load_control, cx),
+            precedence: precedence(&custom.precedence, cx),
+        },
+    }
+}
+
+/// Returns the method of the admit stage. One that is missing, which was reported, is replaced.
+fn admit(field: &Required<Admit>, classes: &Classes, cx: &mut Context) -> engine::Admit {
+    match field.get() {
+        Some(Admit::None) | None => engine::Admit::None,
+        Some(Admit::Deadline(figures)) => engine::Admit::Deadline { stale: figures.stale_estimate.get().0 },
+        Some(Admit::Predict(figures)) => engine::Admit::Predict(predict(figures, cx)),
+        Some(Admit::Thresholds(figures)) => engine::Admit::Thresholds { queue: figures.queue.get().0 },
+        Some(Admit::ServerLoad(figures)) => {
+            engine::Admit::ServerLoad(server_load((&**figures).into(), classes, field.mark, cx))
         }
+        Some(Admit::Codel(figures)) => codel(figures),
+    }
+}
+
+/// Returns the load control. One that is missing, which was reported, is replaced.
+fn load_control(field: &Required<LoadControl>, cx: &mut Context) -> engine::LoadControl {
+    match field.get() {
+        Some(LoadControl::Fixed(window)) => engine::LoadControl::Fixed { window: window.0 },
+        Some(LoadControl::Linear(figures)) => {
+            let window = (&figures.delta, &figures.first_window, &figures.least_window, &figures.most_window);
+            linear(window, *figures.grow.get(), field.mark, cx)
+        }
+        Some(LoadControl::Adaptive(figures)) => adaptive(figures, cx),
+        Some(LoadControl::Slots(figures)) => slots(&figures.per_cpu, cx),
+        Some(LoadControl::Availability(figures)) => availability(&figures.horizon, figures.resource.get().copied(), cx),
+        Some(LoadControl::Gradient(figures)) => gradient(figures, field.mark, cx),
+        Some(LoadControl::Aimd(figures)) => aimd(figures, field.mark, cx),
+        None => engine::Discipline::none().load_control,
+    }
+}
+
+/// Returns the precedence. One that is missing, which was reported, is replaced.
+fn precedence(field: &Required<Precedence>, cx: &mut Context) -> engine::Precedence {
+    match field.get() {
+        Some(Precedence::Text(PrecedenceWord(precedence))) => *precedence,
+        Some(Precedence::Map(form)) => {
+            engine::Precedence::Tokens(tokens(form.tokens.get(), *form.infeasible.get(), cx))
+        }
+        None => engine::Precedence::Fifo,
     }
 }
 

@@ -16,14 +16,13 @@ mod tags;
 mod upstream;
 mod web_switch;
 
-pub(crate) use discipline::discipline;
 pub(crate) use page_table::file_of as resolve_page_table;
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Mark};
 use weirgate_spanned_yaml::errors::Complaint;
 
-use crate::file::PolicyFile;
+use crate::file::{Discipline, PolicyFile};
 use crate::site::Site;
 
 /// The site, and the places of its classes and templates in the file.
@@ -33,6 +32,12 @@ pub struct Resolved {
     pub site: Site,
     /// Place of each class of the policy. `None` for the default class, which the file does not contain.
     pub class_marks: Vec<Option<Mark>>,
+}
+
+/// Reports what is wrong with a discipline that stands outside a policy.
+pub(crate) fn check_discipline(file: &Discipline, mark: Mark, cx: &mut Context) {
+    let tags = tags::tags(file, cx);
+    discipline::discipline(file, mark, tags, &class::Classes::default(), cx);
 }
 
 /// Binds and checks everything. Returns `None` if anything is invalid, here or in an earlier step.
@@ -48,15 +53,14 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
     let limits = gateway::limits(file, cx);
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
-    let mut pools = upstream::pools(file, cx);
-    let mut discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, cx);
+    let pools = upstream::pools(file, cx);
+    let tags = tags::tags(file.discipline.get(), cx);
     let classes = match has_gateway {
-        true => class::classes(file, &pools, &discipline, cx),
+        true => class::classes(file, &pools, &tags, cx),
         false => class::Classes::default(),
     };
-    web_switch::figures(file, &classes, &mut discipline, cx);
+    let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, tags, &classes, cx);
     web_switch::check(file, &pools, &classes, &discipline, cx);
-    web_switch::complete(&mut pools.pools);
     page_table::check_dispatch(file, &discipline, cx);
     let page_table = page_table::page_table(file, &discipline, cx);
     class::warn(file, &classes, &discipline, cx);

@@ -5,16 +5,21 @@ use weirgate_spanned_yaml::decode::{At, Context, Defaulted, Mark, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, unknown};
 use weirgate_spanned_yaml::unit::{Amount, Count, Name, number_text};
 
-use crate::file::{Class, Seda, TagForm};
+use crate::file::discipline::{Admit, Discipline, Precedence, PrecedenceWord};
+use crate::file::{Class, TagForm};
 
-/// SEDA with its parameters.
-pub(super) fn seda(file: &Seda, cx: &mut Context) -> engine::Discipline {
-    engine::Discipline {
-        tags: table(&file.tags, cx),
-        admit: engine::Admit::Thresholds { queue: file.threshold.get().0 },
-        load_control: slots(&file.threads, cx),
-        precedence: file.scheduling.get().0,
-        ..engine::Discipline::seda()
+/// Returns the priorities of a discipline, if its methods use them.
+pub(super) fn tags(file: &Discipline, cx: &mut Context) -> Vec<engine::Tag> {
+    match file {
+        Discipline::Seda(figures) => table(&figures.tags, cx),
+        Discipline::Custom(custom) => {
+            let orders =
+                |word: &PrecedenceWord| matches!(word.0, engine::Precedence::Reenqueue | engine::Precedence::Priority);
+            let used = matches!(custom.admit.get(), Some(Admit::Thresholds(_)))
+                || matches!(custom.precedence.get(), Some(Precedence::Text(word)) if orders(word));
+            if used || custom.tags.given { table(&custom.tags, cx) } else { Vec::new() }
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -32,7 +37,7 @@ pub(super) fn slots(field: &Defaulted<Amount>, cx: &mut Context) -> engine::Load
 }
 
 /// Returns the table of priorities, or the paper's if there is none.
-pub(super) fn table(field: &Optional<Vec<At<TagForm>>>, cx: &mut Context) -> Vec<engine::Tag> {
+fn table(field: &Optional<Vec<At<TagForm>>>, cx: &mut Context) -> Vec<engine::Tag> {
     let Some(list) = field.get() else { return engine::Tag::seda() };
     if list.is_empty() && !field.bad {
         cx.fail(field.mark, Complaint::new("this table is empty", "give it a tag, or remove it for the paper's three"));
@@ -75,11 +80,11 @@ pub(super) fn table(field: &Optional<Vec<At<TagForm>>>, cx: &mut Context) -> Vec
 
 /// Returns the initial priority of a class's requests: the one it names, or else the highest (the table's
 /// last) for a class with a guarantee and the lowest for best effort.
-pub(super) fn tag(class: &Class, discipline: &engine::Discipline, cx: &mut Context) -> u32 {
-    let last = discipline.tags.len().saturating_sub(1);
+pub(super) fn tag(class: &Class, tags: &[engine::Tag], cx: &mut Context) -> u32 {
+    let last = tags.len().saturating_sub(1);
     let code = match class.tag.get() {
-        Some(name) if !discipline.tags.is_empty() => {
-            let names: Vec<&str> = discipline.tags.iter().map(|tag| tag.name.as_str()).collect();
+        Some(name) if !tags.is_empty() => {
+            let names: Vec<&str> = tags.iter().map(|tag| tag.name.as_str()).collect();
             named(name, &names, class.tag.mark, cx).unwrap_or(0)
         }
         // Another discipline is tried on a policy that names priorities, which then have no meaning.

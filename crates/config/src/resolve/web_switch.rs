@@ -9,8 +9,7 @@ use weirgate_spanned_yaml::unit::{Amount, Share, Span, number_text};
 
 use super::class::Classes;
 use super::upstream::Pools;
-use crate::file::discipline::Admit;
-use crate::file::{Discipline, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes};
+use crate::file::{Dispatch, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes};
 
 /// Shortest and longest period. The arrivals of less than a second say nothing about the demand, and a period
 /// of more than an hour is of no use.
@@ -31,12 +30,16 @@ pub(super) fn check_period(every: &Defaulted<Span>, cx: &mut Context) {
     }
 }
 
-/// Returns the relative sizes. A set without a size has 0 for now.
+/// Returns the fields of the sets, in the order of [`engine::ServiceSet::ALL`].
+fn fields(form: &SetSizes) -> [&Optional<Amount>; 4] {
+    [&form.top_static, &form.top_dynamic, &form.normal_static, &form.normal_dynamic]
+}
+
+/// Returns the relative sizes, if any is given. [`check`] reports a set that lacks one and has a class; another set may
+/// have any size.
 pub(super) fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
-    let fields = [&form.top_static, &form.top_dynamic, &form.normal_static, &form.normal_dynamic];
-    let given = fields.iter().any(|field| field.given);
-    let sizes = fields.map(|field| {
-        let Some(&Amount(size)) = field.get() else { return 0.0 };
+    let sizes = fields(form).map(|field| {
+        let Some(&Amount(size)) = field.get() else { return 1.0 };
         if size > 0.0 && size <= 1e6 {
             return size;
         }
@@ -44,11 +47,11 @@ pub(super) fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
         cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 1000000: its nodes, say"));
         1.0
     });
-    given.then_some(sizes)
+    fields(form).iter().any(|field| field.given).then_some(sizes)
 }
 
-/// Parameters of a web switch discipline.
-struct Figures<'a> {
+/// Parameters of refusal by load.
+pub(super) struct Figures<'a> {
     threshold: &'a Optional<Amount>,
     omega: &'a Optional<Amount>,
     load: LoadWord,
@@ -69,31 +72,8 @@ impl<'a> From<&'a DynamicPart> for Figures<'a> {
     }
 }
 
-/// Returns a discipline of the web switch that gets its parameters once the classes are known.
-pub(super) fn named(name: &str) -> engine::Discipline {
-    engine::Discipline::web_switch(name, engine::ServerLoad::derived(&[]))
-}
-
-/// Sets the discipline's parameters, if it refuses by load.
-pub(super) fn figures(file: &PolicyFile, classes: &Classes, discipline: &mut engine::Discipline, cx: &mut Context) {
-    let mark = file.discipline.mark;
-    let (form, mark): (Figures<'_>, Mark) = match file.discipline.get() {
-        Discipline::SwitchAdm(form) | Discipline::StaticPart(form) => ((&**form).into(), mark),
-        Discipline::DynamicPart(form) => {
-            check_busy(&form.busy, cx);
-            ((&**form).into(), mark)
-        }
-        Discipline::Custom(custom) => match custom.admit.get() {
-            Some(Admit::ServerLoad(form)) => ((&**form).into(), custom.admit.mark),
-            _ => return,
-        },
-        _ => return,
-    };
-    discipline.admit = engine::Admit::ServerLoad(server_load(form, classes, mark, cx));
-}
-
 /// Refusal by load, with missing parameters derived from the classes.
-fn server_load(form: Figures<'_>, classes: &Classes, mark: Mark, cx: &mut Context) -> engine::ServerLoad {
+pub(super) fn server_load(form: Figures<'_>, classes: &Classes, mark: Mark, cx: &mut Context) -> engine::ServerLoad {
     let services: Vec<&engine::Class> =
         classes.classes.iter().chain(classes.templates.iter().map(|template| &template.class)).collect();
     let mut positive = |field: &Optional<Amount>| {
@@ -138,14 +118,12 @@ pub(super) fn check(
     cx: &mut Context,
 ) {
     let upstreams = file.upstreams.get().map_or(&[][..], |u| &u.items);
-    let upstreams = upstreams.iter().filter_map(|item| Some((item.value.mark, item.value.get()?)));
-    for (pool, (mark, upstream)) in upstreams.enumerate() {
-        let (sizes, mark) = match pools.pools[pool].dispatch {
-            engine::Dispatch::PartitionStatic { sizes } | engine::Dispatch::PartitionDynamic { sizes, .. } => {
-                (sizes, if upstream.dispatch.given { upstream.dispatch.mark } else { mark })
-            }
-            _ => continue,
-        };
+    for (pool, upstream) in upstreams.iter().filter_map(|item| item.value.get()).enumerate() {
+        use engine::Dispatch::{PartitionDynamic, PartitionStatic};
+        if !matches!(pools.pools[pool].dispatch, PartitionStatic { .. } | PartitionDynamic { .. }) {
+            continue;
+        }
+        let mark = upstream.dispatch.mark;
         if matches!(discipline.load_control, engine::LoadControl::WindowAdaptive(_)) {
             let what = "nodes that change their set have no window of their own to learn";
             let mend = "use `discipline: dynamic_part`, `static_part` or a load control with one window";
@@ -162,23 +140,16 @@ pub(super) fn check(
             let what = format!("{nodes} nodes cannot be divided over {} sets: {names}", sets.len());
             cx.fail(mark, Complaint::new(what, "add nodes, or use `turns`, which divides nothing"));
         }
-        let lacking = |set: &&engine::ServiceSet| sizes.is_some_and(|sizes| sizes[set.index()] == 0.0);
+        let form = match upstream.dispatch.get() {
+            Dispatch::PartitionStatic(form) => form,
+            Dispatch::PartitionDynamic(form) => form.sizes.get(),
+            _ => continue,
+        };
+        let given = fields(form).map(|field| field.given);
+        let lacking = |set: &&engine::ServiceSet| given.contains(&true) && !given[set.index()];
         for set in sets.iter().filter(lacking).filter(|_| !upstream.dispatch.bad) {
             let what = format!("the size of `{set}` is missing, and a class of this upstream belongs there");
             cx.fail(mark, Complaint::new(what, format!("add `{set}:`, or leave all sizes out")));
-        }
-    }
-}
-
-/// Completes the sizes for the engine: sets without a class may have any size.
-pub(super) fn complete(pools: &mut [engine::Pool]) {
-    for pool in pools {
-        if let engine::Dispatch::PartitionStatic { sizes: Some(sizes) }
-        | engine::Dispatch::PartitionDynamic { sizes: Some(sizes), .. } = &mut pool.dispatch
-        {
-            for size in sizes.iter_mut().filter(|size| **size == 0.0) {
-                *size = 1.0;
-            }
         }
     }
 }
