@@ -195,7 +195,11 @@ impl<T: FromText, M: Decode> Decode for TextOrMap<T, M> {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         match node.value {
             Value::Map(_) => M::decode(node, cx).map(|map| TextOrMap::Map(Box::new(map))),
-            _ => T::decode(node, cx).map(TextOrMap::Text),
+            Value::Text(_) => T::decode(node, cx).map(TextOrMap::Text),
+            _ => {
+                cx.mismatch(&format!("{}, or a map", T::EXPECTED), node);
+                None
+            }
         }
     }
 }
