@@ -1,7 +1,6 @@
 //! Classes and templates: their guarantees and how their requests are treated.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_engine as engine;
@@ -94,19 +93,7 @@ record! {
 
 /// A limit on one statistic of the response time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ResponseTime {
-    pub(crate) statistic: Percentile,
-    pub(crate) limit: Duration,
-}
-
-/// A percentile in percent, or the mean.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Percentile {
-    /// The mean.
-    Average,
-    /// A percentile, from 50 to 99.9.
-    Of(f64),
-}
+pub(crate) struct ResponseTime(pub(crate) engine::ResponseTime);
 
 record! {
     /// Limits of a class's queue.
@@ -200,20 +187,20 @@ impl Decode for ResponseTime {
         });
         let (limit, _) =
             cx.within(StepName::Key(Rc::clone(&entry.key)), entry.node.place, |cx| Span::decode(&entry.node, cx));
-        Some(ResponseTime { statistic: statistic?, limit: limit?.0 })
+        Some(ResponseTime(engine::ResponseTime { statistic: statistic?, limit: limit?.0 }))
     }
 }
 
 /// Reads `avg` or a percentile such as `p95`.
-fn statistic(word: &str) -> Result<Percentile, Complaint> {
+fn statistic(word: &str) -> Result<engine::Statistic, Complaint> {
     if word == "avg" {
-        return Ok(Percentile::Average);
+        return Ok(engine::Statistic::Average);
     }
     let digits = word.strip_prefix('p').unwrap_or_default();
     let sound =
         digits.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match digits.parse::<f64>() {
-        Ok(percent) if sound && (50.0..=99.9).contains(&percent) => Ok(Percentile::Of(percent)),
+        Ok(percent) if sound && (50.0..=99.9).contains(&percent) => Ok(engine::Statistic::Percentile(percent)),
         Ok(_) if sound => {
             Err(Complaint::new(format!("{} is out of range", quoted(word)), "write one from `p50` to `p99.9`"))
         }

@@ -23,7 +23,7 @@ use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
 pub(crate) use address::{Listen, Net, NodeAddress};
-pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
+pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed};
 pub use conditions::Token;
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::Discipline;

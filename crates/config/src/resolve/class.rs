@@ -14,7 +14,7 @@ use super::reach::implies;
 use super::rule::Compiler;
 use super::upstream::Pools;
 use super::{page_table, tags};
-use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
+use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed};
 use crate::site::{self, ClassSite, Key, Match, Rule, ShedReply, Target};
 
 /// Default and maximum number of live classes of a template. Class tables are sized for 100,000 classes.
@@ -251,13 +251,7 @@ fn unknown_upstream(name: &str, pools: &Pools) -> Complaint {
 fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
     let Some(guarantee) = class.guarantee.get() else { return engine::Guarantee::default() };
     let throughput = guarantee.throughput.get().map(|rate| rate.0);
-    let response_time = guarantee.response_time.get().map(|file| engine::ResponseTime {
-        statistic: match file.statistic {
-            Percentile::Average => engine::Statistic::Average,
-            Percentile::Of(percent) => engine::Statistic::Percentile(percent),
-        },
-        limit: file.limit,
-    });
+    let response_time = guarantee.response_time.get().map(|file| file.0);
     if throughput.is_none() && response_time.is_none() && !class.guarantee.bad {
         let mend = "give it `throughput:` or `response_time:`, or remove it for best effort";
         cx.fail(class.guarantee.mark, Complaint::new("this guarantee promises nothing", mend));

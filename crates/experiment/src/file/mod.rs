@@ -17,6 +17,8 @@ use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Answer, Bytes, Count, Moment, Name, Share, Span, Speed, Text, Whole};
 use weirgate_spanned_yaml::{record, words};
 
+use crate::experiment::Service;
+
 pub(crate) use change::{Changing, Figure, Step};
 pub(crate) use count::Numbers;
 pub(crate) use demand::{Demand, Times, Traced};
@@ -127,15 +129,15 @@ record! {
 
 words! {
     /// Service on a machine of the lab.
-    pub(crate) enum ServiceWord {
+    pub(crate) struct ServiceWord(Service) {
         /// A node that shares virtual CPUs among its requests, as described in the entry.
-        Emulated = "emulated",
+        "emulated" => Service::Emulated,
         /// Apache with a PHP page that uses the requested CPU time.
-        ApachePhp = "apache-php",
+        "apache-php" => Service::ApachePhp,
         /// Tomcat with a page that uses the requested CPU time.
-        Tomcat = "tomcat",
+        "tomcat" => Service::Tomcat,
         /// A full-text search over real documents: Xapian's omega behind Apache.
-        Xapian = "xapian",
+        "xapian" => Service::Xapian,
     }
 }
 

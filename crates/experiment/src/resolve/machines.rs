@@ -8,8 +8,8 @@ use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Moment, Speed, Whole};
 
 use super::names::Names;
 use super::traffic::profile;
-use crate::experiment::{Disk, Knot, Machine, Profile, Service, Thrashing};
-use crate::file::{ExperimentFile, MachineForm, Servers, ServiceWord};
+use crate::experiment::{Disk, Knot, Machine, Profile, Thrashing};
+use crate::file::{ExperimentFile, MachineForm, Servers};
 
 /// Maximum number of CPUs of a server, and of servers behind an address. More is a typing error.
 const MAX_CPUS: u32 = 4_096;
@@ -122,12 +122,7 @@ fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machi
             cx.fail(form.servers.mark, Complaint::new(what, "name each once"));
         }
     }
-    let service = match form.service.get() {
-        ServiceWord::Emulated => Service::Emulated,
-        ServiceWord::ApachePhp => Service::ApachePhp,
-        ServiceWord::Tomcat => Service::Tomcat,
-        ServiceWord::Xapian => Service::Xapian,
-    };
+    let service = form.service.get().0;
     Machine { name: String::new(), cpus, speed, drift, servers, shared, concurrency, backlog, thrashing, disk, service }
 }
 
