@@ -47,8 +47,7 @@ record! {
         /// Service classes in order: a request belongs to the first class that it matches. If no class
         /// matches every request, a best-effort class `default` is added after them.
         classes: Optional<Vec<weirgate_spanned_yaml::decode::At<Class>>>,
-        /// The method that keeps the guarantees: `weirgate`, `quorum`, `seda`, `switch_adm`, `static_part`,
-        /// `dynamic_part`, `mqos`, `sqos`, `none`, or a map with a discipline's parameters. `weirgate` by
+        /// The method that keeps the guarantees: its name, or a map with its name and parameters. `weirgate` by
         /// default, because it keeps more guarantees than the published methods.
         discipline: Defaulted<Discipline> = "weirgate",
         /// Addresses and networks of proxies in front of this gateway. `Forwarded` and `X-Forwarded-*` are
