@@ -47,7 +47,6 @@ impl Loaded {
     }
 }
 
-/// Formats warnings as lines.
 /// Reads the policy in `text`. `name` is the file's name in errors, and its folder is the one that paths in the
 /// policy start from. `env_token` says whether `WEIRGATE_ADMIN_TOKEN` holds a token for the admin listener.
 ///
@@ -108,7 +107,6 @@ pub fn load_bytes(name: &str, bytes: &[u8], env_token: bool) -> Result<Loaded, E
     load(name, sound_text(name, bytes)?, env_token)
 }
 
-/// Returns the text in `bytes`.
 /// Reads the policy file at `path`, at most 16 MiB of it.
 ///
 /// # Errors

@@ -45,7 +45,8 @@ pub struct Site {
     pub threads: Option<usize>,
     /// Cluster Reserves: settings of the coordinator and the agents.
     pub reserves: Option<Reserves>,
-    /// Costs of requests as shares of the nodes' resources. If given, `policy.resources` are [`weirgate_wire::RESOURCE_NAMES`].
+    /// Costs of requests as shares of the nodes' resources. If given, `policy.resources` are
+    /// [`weirgate_wire::RESOURCE_NAMES`].
     pub page_table: Option<PageTable>,
 }
 
@@ -54,8 +55,8 @@ pub struct Site {
 pub struct PageTable {
     /// Whether costs are refined from the measured use of the nodes.
     pub learned: bool,
-    /// The quantities per second that equal 100 % of each of [`weirgate_wire::RESOURCE_NAMES`], in the units in which agents
-    /// count. `None` means those that the agents report.
+    /// The quantities per second that equal 100 % of each of [`weirgate_wire::RESOURCE_NAMES`], in the units in
+    /// which agents count. `None` means those that the agents report.
     pub capacity: [Option<f64>; 3],
     /// Routes in the order of their patterns. Without any, all are learned.
     pub routes: Vec<Route>,
