@@ -13,6 +13,7 @@ use crate::steps::read;
 /// Per crate the workspace crates that its code (not its tests) may use.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("weirgate-cgroup", &[]),
+    ("weirgate-clock", &[]),
     ("weirgate-emulator", &[]),
     ("weirgate-engine", &[]),
     ("weirgate-pages", &[]),
@@ -38,12 +39,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-wire",
         ],
     ),
-    ("weirgate-agent", &["weirgate-cgroup", "weirgate-reserves", "weirgate-wire"]),
-    ("weirgate-coordinator", &["weirgate-config", "weirgate-reserves", "weirgate-wire"]),
-    ("weirgate-probe", &["weirgate-pages", "weirgate-wire"]),
+    ("weirgate-agent", &["weirgate-cgroup", "weirgate-clock", "weirgate-reserves", "weirgate-wire"]),
+    ("weirgate-coordinator", &["weirgate-clock", "weirgate-config", "weirgate-reserves", "weirgate-wire"]),
+    ("weirgate-probe", &["weirgate-clock", "weirgate-pages", "weirgate-wire"]),
     (
         "weirgate-gateway",
-        &["weirgate-config", "weirgate-engine", "weirgate-pages", "weirgate-spanned-yaml", "weirgate-wire"],
+        &[
+            "weirgate-clock",
+            "weirgate-config",
+            "weirgate-engine",
+            "weirgate-pages",
+            "weirgate-spanned-yaml",
+            "weirgate-wire",
+        ],
     ),
     (
         "weirgate-sim",
@@ -76,6 +84,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "weirgate",
         &[
             "weirgate-agent",
+            "weirgate-clock",
             "weirgate-config",
             "weirgate-emulator",
             "weirgate-engine",

@@ -3,7 +3,6 @@
 //! write. The agent reports four windows a second over a sealed connection. In the second line of output the
 //! coordinator changes all shares in every window, the maximum that it ever does. Run
 //! `cargo bench -p weirgate-agent`.
-#![allow(clippy::disallowed_methods, reason = "it measures for a fixed time")]
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,9 +10,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weirgate_agent::{Node, Settings};
+use weirgate_clock::Clock;
 use weirgate_wire::{CoordinatorLink, FromCoordinator, Lines, Token};
 
 const CLASSES: usize = 100;
@@ -154,10 +154,10 @@ fn play(name: &str, change: bool) -> Result<(), Box<dyn std::error::Error>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let node = Node::start(settings, |_| {})?;
-            let (began, wall) = (cpu_time(), Instant::now());
+            let (began, clock) = (cpu_time(), Clock::start());
             let end = async {
-                tokio::time::sleep(Duration::from_secs(SECONDS)).await;
-                let _ = sender.send((cpu_time() - began, wall.elapsed()));
+                weirgate_clock::sleep(Duration::from_secs(SECONDS)).await;
+                let _ = sender.send((cpu_time() - began, clock.now()));
             };
             node.run(end, false).await
         })

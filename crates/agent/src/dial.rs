@@ -12,9 +12,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use weirgate_clock::{self as clock, Clock};
 use weirgate_wire::{AgentLink, FromAgent, FromCoordinator, Lines, NodeReport, Token};
-
-use crate::clock::{self, Clock};
 
 /// First and longest pause before the coordinator is dialled again. A new coordinator starts its first run after all
 /// nodes have connected and reported a window of 250 ms. With a pause of 400 ms before that, shares are
@@ -111,7 +110,8 @@ impl Dial {
         set.map_err(|error| error.to_string())?;
 
         let mut lines = Lines::default();
-        let (greeted, hello) = AgentLink::agent(self.token.as_ref(), &self.node, clock::nonce()?);
+        let nonce = clock::random_bytes().map_err(|error| format!("/dev/urandom: {error}"))?;
+        let (greeted, hello) = AgentLink::agent(self.token.as_ref(), &self.node, nonce);
         let exchange = async {
             send(&mut stream, &hello).await?;
             loop {

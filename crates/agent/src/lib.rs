@@ -14,7 +14,6 @@
 
 pub mod apache;
 mod classes;
-mod clock;
 mod dial;
 mod glob;
 pub mod monitor;

@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{self, error::TrySendError};
 use weirgate_cgroup::{self as cgroup, Counter};
+use weirgate_clock::{self as clock, Clock};
 use weirgate_reserves::{self as reserves, Cluster, Tracker};
 use weirgate_wire::{Active, NodeReport, Token, Trigger};
 
 use crate::classes::Classes;
-use crate::clock::{self, Clock};
 use crate::dial::{Dial, Event, is_local};
 use crate::monitor::{self, Monitor};
 use crate::record::Record;

@@ -22,9 +22,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use weirgate_clock as clock;
 use weirgate_wire::{Report, Token, bearer};
 
-use crate::clock;
 use crate::source::Source;
 use crate::usage::Meter;
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use weirgate_clock as clock;
 use weirgate_wire::Active;
 
 use crate::glob::Globs;
 use crate::monitor::connections;
-use crate::{apache, clock, nginx};
+use crate::{apache, nginx};
 
 /// Timeout for a status page: less than the 2 s for which a gateway waits for the report.
 const PATIENCE: Duration = Duration::from_millis(1500);

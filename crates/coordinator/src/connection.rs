@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
+use weirgate_clock as clock;
 use weirgate_wire::{CoordinatorLink, FromAgent, FromCoordinator, Lines};
 
-use crate::clock;
 use crate::desk::Desk;
 
 /// Maximum time from the connection to the agent's proof. Agents on the other side of the world need a
@@ -86,7 +86,7 @@ async fn handshake(stream: &mut TcpStream, lines: &mut Lines, desk: &Desk) -> Re
         let name: String = greeting.node.chars().take(MOST_QUOTED).collect();
         return Err(refuse(stream, &format!("the coordinator's policy has no node {name:?}")).await);
     };
-    let nonce = clock::nonce().map_err(|error| format!("no random bytes: {error}"))?;
+    let nonce = clock::random_bytes().map_err(|error| format!("no random bytes: {error}"))?;
     let (challenged, line) = CoordinatorLink::coordinator(desk.agents().token(node), &greeting, nonce);
     send(stream, &line).await?;
     let line = next(stream, lines).await?;

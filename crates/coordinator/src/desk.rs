@@ -10,13 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use weirgate_clock::Clock;
 use weirgate_config::Reserves;
 use weirgate_reserves as reserves;
 use weirgate_reserves::{Cause, Coordinator, Measured, Problem, Settings, Shares, Solution};
 use weirgate_wire::{NodeFigures, NodeReport, Trigger, reserves_admin as view};
 
 use crate::agents::Agents;
-use crate::clock::Clock;
 
 /// Maximum rate of log lines about connections, per second, and the size of a burst. Unauthenticated peers
 /// must not fill the log. Suppressed lines are counted.

@@ -17,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 mod agents;
-mod clock;
 mod connection;
 mod desk;
 mod metrics;

@@ -9,11 +9,12 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use weirgate_clock as clock;
 use weirgate_config::Reserves;
 
 use crate::agents::Agents;
+use crate::connection;
 use crate::desk::Desk;
-use crate::{clock, connection};
 
 /// Maximum number of connections that have not yet proven their identity. More wait in the kernel's backlog.
 /// A thousand agents that dial a new coordinator are accepted within a second or two. A peer that sends nothing

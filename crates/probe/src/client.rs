@@ -14,8 +14,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-
-use crate::clock;
+use weirgate_clock as clock;
 
 /// User agent of the prober, also used for `robots.txt`.
 pub const AGENT: &str = "weirgate-probe";

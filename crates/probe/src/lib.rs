@@ -15,7 +15,6 @@
 
 pub mod capacity;
 mod client;
-mod clock;
 mod crawl;
 pub mod fold;
 pub mod frontier;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinSet;
+use weirgate_clock::{self as clock, Clock};
 
 use crate::client::{Connection, Target};
-use crate::clock::{self, Clock};
 use crate::monitor::{Idle, Monitor, Used, between};
 
 /// Duration of requests before the use counts as sustained. By then the buckets of limiters and the caches
@@ -131,10 +132,10 @@ impl Load {
         clock::sleep(SETTLING).await;
         let measured = async {
             let before = self.monitor.read().await?;
-            let (clock, own) = (Clock::start(), clock::own_cpu());
+            let (clock, own) = (Clock::start(), own_cpu());
             clock::sleep(WINDOW).await;
             let after = self.monitor.read().await?;
-            let (seconds, own) = (clock.now().as_secs_f64(), clock::own_cpu() - own);
+            let (seconds, own) = (clock.now().as_secs_f64(), own_cpu() - own);
             let used = self.idle.taken_from(between(&before, &after)?, seconds);
             Ok::<_, String>((used.map(|used| used.max(0.0) / seconds), own / seconds))
         };
@@ -169,6 +170,12 @@ impl Load {
         }
         Ok((requests, failed, why))
     }
+}
+
+/// Returns the CPU time that this process has used, in seconds.
+fn own_cpu() -> f64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
 async fn work(mut connection: Connection, path: String, each: u32, stop: Arc<AtomicBool>) -> Done {

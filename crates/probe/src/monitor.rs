@@ -9,9 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use weirgate_clock as clock;
 use weirgate_wire::{MAX_REPORT_BYTES, RESOURCE_NAMES, Report, Usage};
-
-use crate::clock;
 
 /// Maximum fraction of the idle server in a use before the idle server is measured again. It is a fifth of
 /// the tolerated error of a cost.

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use url::Url;
+use weirgate_clock::{self as clock, Clock};
 use weirgate_wire::RESOURCE_NAMES;
 
 use crate::capacity::{Capacity, Ramp, capacities, heaviest};
 use crate::client::Target;
-use crate::clock::{self, Clock};
 use crate::crawl::{self, Visit};
 use crate::fold::fold;
 use crate::frontier::{self, Bounds};
@@ -347,7 +347,9 @@ impl<'a> Probe<'a> {
             .extend(self.unknown().map(|path| (path.to_owned(), "no time left; give more with --max-time".to_owned())));
         left_out.sort();
         let server = self.options.home.origin().ascii_serialization();
-        Table { probed: clock::calendar(), server, capacity, routes: fold(routes), left_out }
+        let now = clock::calendar().duration_since(SystemTime::UNIX_EPOCH);
+        let probed = now.map_or(0, |since| since.as_secs());
+        Table { probed, server, capacity, routes: fold(routes), left_out }
     }
 
     /// Returns the pages with neither a known cost nor a known reason for having none.

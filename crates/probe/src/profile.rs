@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-use crate::clock::Clock;
+use weirgate_clock::Clock;
+
 use crate::load::Load;
 use crate::sample::{Batch, Series};
 
