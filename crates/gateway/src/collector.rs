@@ -21,7 +21,6 @@ use weirgate_config::Collector;
 use weirgate_engine::{NodeEvent, Time};
 use weirgate_wire::{Active, MAX_REPORT_BYTES, Report, Token, admin as shape};
 
-use crate::clock::Clock;
 use crate::edition::Target;
 use crate::gateway::Shared;
 use crate::polling;
@@ -106,7 +105,7 @@ pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc
     let address = collector.at(&target.address);
     let clock = shared.control.clock();
     loop {
-        let asked = Clock::within(collector.timeout, ask(&address, &collector)).await;
+        let asked = weirgate_clock::within(collector.timeout, ask(&address, &collector)).await;
         let late = || Err(format!("no whole report within {} s", collector.timeout.as_secs_f64()));
         let report = asked.unwrap_or_else(late).and_then(|body| Report::parse(&body));
         let now = clock.now();
@@ -125,7 +124,7 @@ pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc
             // Not on this thread: a slow reader of standard error would delay requests.
             tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(line.as_bytes())));
         }
-        Clock::sleep(until_next(clock.now(), collector.every)).await;
+        weirgate_clock::sleep(until_next(clock.now(), collector.every)).await;
     }
 }
 

@@ -21,7 +21,6 @@ use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weirgate_engine::Time;
 
-use crate::clock::Clock;
 use crate::exchange;
 use crate::framing::{Bounds, Refusal};
 use crate::inlet::{Handle, Inlet};
@@ -86,7 +85,7 @@ where
         End::Gone => {}
         End::Panicked { silent } => {
             worker.shared.counters.panics.fetch_add(1, Ordering::Relaxed);
-            if silent && Clock::within(LINGER.0, inlet.io().write_all(reply::PANICKED)).await.is_some() {
+            if silent && weirgate_clock::within(LINGER.0, inlet.io().write_all(reply::PANICKED)).await.is_some() {
                 linger(inlet.io()).await;
             }
         }
@@ -100,7 +99,7 @@ where
                 None if inlet.ended() => {}
                 None if inlet.expects_more() => linger(inlet.io()).await,
                 // Nothing is being sent or received. Closing sends the remaining bytes and an orderly end.
-                None => drop(Clock::within(LINGER.0, inlet.io().shutdown()).await),
+                None => drop(weirgate_clock::within(LINGER.0, inlet.io().shutdown()).await),
             }
         }
     }
@@ -203,5 +202,5 @@ async fn linger<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T) {
             }
         }
     };
-    let _ = Clock::within(LINGER.0, drain).await;
+    let _ = weirgate_clock::within(LINGER.0, drain).await;
 }

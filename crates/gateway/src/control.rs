@@ -351,7 +351,7 @@ impl Control {
                 wait.max(FINEST)
             };
             // Limits a wait for a time in the far future, which the runtime's timer does not support.
-            let _ = Clock::within(wait.min(Duration::from_secs(3600)), self.timer.notified()).await;
+            let _ = weirgate_clock::within(wait.min(Duration::from_secs(3600)), self.timer.notified()).await;
         }
     }
 }

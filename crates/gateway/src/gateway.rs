@@ -194,14 +194,14 @@ impl Gateway {
         let memory = Memory::new(site.limits.memory);
         let connections = most_connections(&site);
         let bells: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
-        let control = Control::new(Clock::start(), site, text, Clock::seed(), bells.clone())
+        let control = Control::new(Clock::start(), site, text, weirgate_clock::seed(), bells.clone())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
         let shared = Arc::new(Shared {
             pages: Pages::new(&control.edition()),
             control,
             counters: Counters::default(),
             reports: Reports::default(),
-            hasher: Clock::keyed_hasher(),
+            hasher: weirgate_clock::keyed_hasher(),
             buffer_total,
             memory,
             connections: AtomicU64::new(connections),

@@ -12,7 +12,6 @@ use tokio::io::AsyncReadExt;
 use weirgate_config::{HealthCheck, HealthVerdict};
 use weirgate_engine::NodeEvent;
 
-use crate::clock::Clock;
 use crate::edition::Target;
 use crate::gateway::Shared;
 use crate::polling;
@@ -25,9 +24,9 @@ pub(crate) async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<S
         // Between 0 and 1, different for each node and round.
         let share = (shared.hasher.hash_one((target.id, round)) >> 11) as f64 / (1u64 << 53) as f64;
         let wait = if round == 0 { check.interval.mul_f64(share) } else { check.interval.mul_f64(0.9 + 0.2 * share) };
-        Clock::sleep(wait.max(Duration::from_millis(1))).await;
+        weirgate_clock::sleep(wait.max(Duration::from_millis(1))).await;
         round += 1;
-        let healthy = Clock::within(check.timeout, probe(&target, &check)).await.unwrap_or(false);
+        let healthy = weirgate_clock::within(check.timeout, probe(&target, &check)).await.unwrap_or(false);
         if let Some(up) = verdict.hear(healthy, &check) {
             shared.control.tell(target.id, if up { NodeEvent::Up } else { NodeEvent::Down });
         }

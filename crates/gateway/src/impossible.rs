@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use weirgate_engine::{ClassId, ImpossibleLimit};
 
-use crate::clock::Clock;
 use crate::gateway::Shared;
 
 /// Interval between two checks of all classes: soon enough for people, and negligible load.
@@ -36,7 +35,7 @@ type ByName<T> = BTreeMap<String, T>;
 pub(crate) async fn watch(shared: Arc<Shared>) {
     let mut told = ByName::new();
     loop {
-        Clock::sleep(EVERY).await;
+        weirgate_clock::sleep(EVERY).await;
         let lines = news(&mut told, &find(&shared).await);
         if !lines.is_empty() {
             // Not on this thread: a slow reader of standard error would delay requests.

@@ -4,8 +4,6 @@ use std::cell::Cell;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::clock::Clock;
-
 /// `traceparent`.
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -25,7 +23,7 @@ pub(crate) struct TraceIds(Cell<u64>);
 
 impl TraceIds {
     pub(crate) fn new() -> TraceIds {
-        TraceIds(Cell::new(Clock::seed()))
+        TraceIds(Cell::new(weirgate_clock::seed()))
     }
 
     fn next(&self) -> u64 {

@@ -17,7 +17,6 @@ use weirgate_engine::{Outcome, Shed, Ticket, Time};
 
 use crate::classify::ClassRef;
 use crate::client;
-use crate::clock::Clock;
 use crate::connection;
 use crate::control::{Arrived, Delivery, Origin};
 use crate::edition::{Hold, Target};
@@ -282,7 +281,7 @@ async fn serve(
                 if worker.lines.borrow().is_empty() || left.is_zero() {
                     break;
                 }
-                let _ = Clock::within(left, rung).await;
+                let _ = weirgate_clock::within(left, rung).await;
             }
         }
         let mut own = worker.spare.take();
@@ -313,7 +312,7 @@ async fn tick(worker: Rc<Worker>) {
     let clock = worker.shared.control.clock();
     let mut ticks = 0;
     loop {
-        Clock::sleep(TICK).await;
+        weirgate_clock::sleep(TICK).await;
         let now = clock.now();
         worker.timers.turn(now);
         // A connection that waits for capacity may get it from any thread.
@@ -395,7 +394,7 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
                 if !take_seat(&worker) {
                     let _unseated = Unseated::new(&worker.shared.unseated);
                     while !take_seat(&worker) {
-                        let _ = Clock::within(PAUSE, worker.left.notified()).await;
+                        let _ = weirgate_clock::within(PAUSE, worker.left.notified()).await;
                     }
                 }
                 // Responses are sent at once, because hyper writes the head and body together.
@@ -410,7 +409,7 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
             Err(_) => {
                 counters.accept_pauses.fetch_add(1, Ordering::Relaxed);
                 worker.make_room();
-                Clock::sleep(PAUSE).await;
+                weirgate_clock::sleep(PAUSE).await;
             }
         }
     }

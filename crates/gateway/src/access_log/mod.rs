@@ -23,7 +23,6 @@ use std::time::Duration;
 
 use weirgate_config::AccessLog as Config;
 
-use crate::clock::Clock;
 use crate::record::{AccessRecord, Ending, Observer};
 
 /// Maximum size of the pending lines, in bytes: about 10,000 lines, a burst of about a second.
@@ -179,7 +178,7 @@ impl Shared {
         }
         LINE.with_borrow_mut(|line| {
             line.clear();
-            line::write(line, record, Clock::calendar());
+            line::write(line, record, weirgate_clock::calendar());
             let mut state = self.lock();
             // The buffer has its maximum capacity from the start and never grows.
             if state.pending.len() + line.len() > state.pending.capacity() || state.closing {

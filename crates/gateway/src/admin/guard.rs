@@ -72,7 +72,7 @@ impl Guard {
                 IpAddr::V6(v6) => format!("[{v6}]"),
             });
         }
-        Guard { hosts, token, attempts: Mutex::new(Attempts::new(Clock::keyed_hasher())), clock }
+        Guard { hosts, token, attempts: Mutex::new(Attempts::new(weirgate_clock::keyed_hasher())), clock }
     }
 
     /// Returns the request with its whole body if it passes every check, and otherwise the response that
@@ -161,7 +161,7 @@ fn refuse(status: StatusCode, why: &str) -> Box<Response> {
 
 /// Reads the whole body, limited in size and time.
 async fn whole(body: Body) -> Result<Bytes, Box<Response>> {
-    match Clock::within(BODY_TIME, Limited::new(body, MOST_BODY).collect()).await {
+    match weirgate_clock::within(BODY_TIME, Limited::new(body, MOST_BODY).collect()).await {
         Some(Ok(body)) => Ok(body.to_bytes()),
         Some(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "a request body has at most 1 MiB"))

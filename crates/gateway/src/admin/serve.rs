@@ -21,7 +21,6 @@ use super::guard::Peer;
 use super::listen::Socket;
 use super::routes::Routes;
 use super::strict::Strict;
-use crate::clock::Clock;
 
 /// Maximum number of open connections. Others wait in the kernel's backlog. People, a health probe and a
 /// scraper need only a few.
@@ -93,7 +92,7 @@ where
                     drop(place);
                 });
             }
-            Err(_) => Clock::sleep(ACCEPT_PAUSE).await,
+            Err(_) => weirgate_clock::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
@@ -112,8 +111,8 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, peer: Op
         .serve_connection(TokioIo::new(Strict::new(stream)), service);
     let mut served = std::pin::pin!(served);
     // Errors that end a connection concern only its client, so they are ignored.
-    if Clock::within(GRACE_AGE, served.as_mut()).await.is_none() {
+    if weirgate_clock::within(GRACE_AGE, served.as_mut()).await.is_none() {
         served.as_mut().graceful_shutdown();
-        let _ = Clock::within(GRACE, served).await;
+        let _ = weirgate_clock::within(GRACE, served).await;
     }
 }

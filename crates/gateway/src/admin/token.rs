@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a2_wrong_tries_are_allowed_ten_times_then_once_a_second_for_each_source() {
-        let mut attempts = Attempts::new(crate::Clock::keyed_hasher());
+        let mut attempts = Attempts::new(weirgate_clock::keyed_hasher());
         let (one, two) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
         let allowed = |attempts: &mut Attempts, who, at| (0..100).filter(|_| attempts.wrong(who, at)).count();
         assert_eq!(allowed(&mut attempts, one, Time::ZERO), 10);
@@ -92,12 +92,12 @@ mod tests {
 
     #[test]
     fn a2_the_table_of_sources_is_bounded() {
-        let mut attempts = Attempts::new(crate::Clock::keyed_hasher());
+        let mut attempts = Attempts::new(weirgate_clock::keyed_hasher());
         let tries =
             (0..100_000u32).filter(|&i| attempts.wrong(Some(IpAddr::from(i.to_be_bytes())), Time::ZERO)).count();
         assert_eq!((attempts.sources.len(), tries), (MOST_SOURCES + 1, MOST_SOURCES + 10));
         // The many addresses of one subscriber are one source.
-        let mut attempts = Attempts::new(crate::Clock::keyed_hasher());
+        let mut attempts = Attempts::new(weirgate_clock::keyed_hasher());
         let v6 = |i: u128| Some(IpAddr::from(Ipv6Addr::from(0x2001_0db8_u128 << 96 | i)));
         assert_eq!((0..100).filter(|&i| attempts.wrong(v6(i), Time::ZERO)).count(), 10);
     }
