@@ -4,7 +4,6 @@
 
 mod architecture;
 mod cargo;
-mod clock;
 mod comments;
 mod packages;
 mod prose;

@@ -5,8 +5,17 @@
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use crate::clock::Stopwatch;
+use weirgate_clock::Clock;
+
 use crate::suites::Tests;
+
+/// Time limit of a server's start and of a thread's end: ten times the time that they need.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `condition` holds. Returns false if it does not within [`PATIENCE`].
+pub(crate) fn becomes_true(condition: impl FnMut() -> bool) -> bool {
+    weirgate_clock::becomes_true(PATIENCE, condition)
+}
 
 /// One thing to do.
 #[derive(Clone, Copy)]
@@ -65,20 +74,20 @@ impl Done {
 
 /// Runs all `steps` in order, then prints the table, the skipped tests and the failures.
 pub(crate) fn run(steps: &[Step]) -> ExitCode {
-    let whole = Stopwatch::start();
+    let whole = Clock::start();
     let mut done = Vec::new();
     for step in steps {
         println!("== {}", step.title);
-        let watch = Stopwatch::start();
+        let watch = Clock::start();
         let tests = match step.run {
             Run::Check(check) => Tests { error: check().err(), ..Tests::default() },
             Run::Tests(tests) => tests(),
         };
-        let step = Done { command: step.command, took: watch.elapsed(), tests };
+        let step = Done { command: step.command, took: watch.now(), tests };
         println!("-- {}: {} in {:.1} s", step.command, step.result(), step.took.as_secs_f64());
         done.push(step);
     }
-    print!("{}", summary(&done, whole.elapsed()));
+    print!("{}", summary(&done, whole.now()));
     if done.iter().all(|step| step.tests.error.is_none()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

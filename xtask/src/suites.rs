@@ -15,8 +15,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cargo::cargo;
-use crate::clock::becomes_true;
-use crate::steps::spell;
+use crate::steps::{becomes_true, spell};
 
 /// Directories below `crates/` whose integration tests run in the step `processes`.
 const PROCESS_CRATES: [&str; 5] = ["coordinator", "emulator", "gateway", "lab", "weirgate"];

@@ -4,8 +4,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::clock;
-use crate::steps::read;
+use crate::steps::{becomes_true, read};
 
 /// A running server; it ends with this value.
 pub(crate) struct Process {
@@ -32,7 +31,7 @@ impl Process {
             .spawn()
             .map_err(|e| format!("cannot start taskset: {e}"))?;
         let mut process = Process { child, ticks_per_second };
-        let up = clock::becomes_true(|| listens() || matches!(process.child.try_wait(), Ok(Some(_))));
+        let up = becomes_true(|| listens() || matches!(process.child.try_wait(), Ok(Some(_))));
         if up && matches!(process.child.try_wait(), Ok(None)) {
             Ok(process)
         } else {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+use weirgate_clock::within;
 
-use crate::clock::{PATIENCE, SILENCE, within};
 use crate::message::{Body, Form, Request, chunks, find};
 use crate::reading::{End, read};
+use crate::{PATIENCE, SILENCE};
 
 /// The request that must get its own answer after any other bytes.
 pub(crate) const MARKER: &[u8] = b"POST /marker HTTP/1.1\r\nHost: marker.test\r\nContent-Length: 6\r\n\r\nmarker";

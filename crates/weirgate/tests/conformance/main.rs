@@ -10,7 +10,6 @@
 //! in a bare LF, which the gateway refuses.
 
 mod client;
-mod clock;
 mod judge;
 mod message;
 mod naive;
@@ -23,15 +22,24 @@ mod recorder;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
 use client::{Follow, MARKER, Target, exchange};
-use clock::{HASTE, PATIENCE};
 use payloads::Payload;
 use processes::say;
 use proxies::Kind;
 use recorder::Recorder;
+
+/// Time limit of every step of a peer: ten times the time that a loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The same for proxies that are not under test and are known to keep doubtful connections open.
+const HASTE: Duration = Duration::from_secs(1);
+
+/// Time for which a connection is watched for an answer that must not come.
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// Number of payloads under way at once: many, but few enough for a limit of 1,024 open files.
 const AT_ONCE: usize = 100;

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hasher as _};
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
@@ -10,10 +11,13 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use weirgate_clock::within;
 
-use crate::clock::patiently;
 use crate::log::Entry;
 use crate::origin::MODIFIED;
+
+/// Time limit of one request, far above any actual time.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 type Sender = SendRequest<Empty<Bytes>>;
 
@@ -43,7 +47,7 @@ impl Clients {
 
     /// Sends entry `id` once and reads its reply to the end. There is no retry.
     pub(crate) async fn fetch(&self, id: usize, entry: &Entry) -> Result<Reply, String> {
-        patiently(self.exchange(id, entry)).await.ok_or("no reply in time")?
+        within(PATIENCE, self.exchange(id, entry)).await.ok_or("no reply in time")?
     }
 
     async fn exchange(&self, id: usize, entry: &Entry) -> Result<Reply, String> {

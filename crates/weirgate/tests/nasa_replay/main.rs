@@ -12,7 +12,6 @@
 //! The whole log takes 93 s at this speed, almost all of it waiting, so the whole log is replayed.
 
 mod client;
-mod clock;
 mod log;
 mod origin;
 #[path = "../processes/mod.rs"]
@@ -22,8 +21,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weirgate_clock::Clock;
+
 use client::{Clients, Reply};
-use clock::Clock;
 use log::Entry;
 use origin::{Line, Origin};
 use processes::{Directory, Process, free_address, say};

@@ -13,8 +13,7 @@ use std::process::{Command, Stdio};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::processes::clock::becomes_true;
-use crate::processes::say;
+use crate::processes::{becomes_true, say};
 
 /// The trees of cgroup v1 at their usual mount points.
 const TREES: [&str; 4] = ["cpu", "cpuacct", "memory", "blkio"];

@@ -14,8 +14,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{Advice, fadvise};
 
 use crate::house::{CPUS, DISK, House, INTERFACE, SERVER, WIRE};
-use crate::processes::clock::becomes_true;
-use crate::processes::{Directory, Process, program, say};
+use crate::processes::{Directory, Process, becomes_true, program, say};
 
 const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
 

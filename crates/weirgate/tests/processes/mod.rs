@@ -2,8 +2,6 @@
 //! configuration and output in a temporary directory, listens on a free port, and is gone when the test
 //! ends.
 
-pub(crate) mod clock;
-
 use std::fs::File;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,6 +9,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Time limit of a server's start: ten times the time that a loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory that is removed with this value.
 pub(crate) struct Directory(PathBuf);
@@ -44,6 +46,11 @@ impl Drop for Directory {
     }
 }
 
+/// Waits until `condition` holds. Returns false if it never does.
+pub(crate) fn becomes_true(condition: impl FnMut() -> bool) -> bool {
+    weirgate_clock::becomes_true(PATIENCE, condition)
+}
+
 /// A running server.
 pub(crate) struct Process {
     child: Child,
@@ -70,7 +77,7 @@ impl Process {
         command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(err);
         let child = command.spawn().expect("the program starts");
         let mut process = Process { child, log };
-        let up = clock::becomes_true(|| serves() || !process.alive());
+        let up = becomes_true(|| serves() || !process.alive());
         assert!(up && process.alive(), "{command:?} does not serve: {}", process.output());
         process
     }
@@ -83,7 +90,7 @@ impl Process {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status().expect("every system has kill");
         assert!(sent.success(), "signal {signal} cannot be sent to {id}");
-        let ended = clock::becomes_true(|| !self.alive());
+        let ended = becomes_true(|| !self.alive());
         assert!(ended, "it runs on after signal {signal}: {}", self.output());
         self.child.wait().expect("it has ended")
     }
