@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weirgate-clock", &[]),
     ("weirgate-emulator", &[]),
     ("weirgate-engine", &[]),
+    ("weirgate-http-client", &["weirgate-clock"]),
     ("weirgate-pages", &[]),
     ("weirgate-reserves", &[]),
     ("weirgate-spanned-yaml", &[]),
@@ -39,7 +40,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-wire",
         ],
     ),
-    ("weirgate-agent", &["weirgate-cgroup", "weirgate-clock", "weirgate-reserves", "weirgate-wire"]),
+    (
+        "weirgate-agent",
+        &["weirgate-cgroup", "weirgate-clock", "weirgate-http-client", "weirgate-reserves", "weirgate-wire"],
+    ),
     ("weirgate-coordinator", &["weirgate-clock", "weirgate-config", "weirgate-reserves", "weirgate-wire"]),
     ("weirgate-probe", &["weirgate-clock", "weirgate-pages", "weirgate-wire"]),
     (

@@ -1,24 +1,18 @@
 //! Source of the counts: the status page of the server on this machine, or the kernel's list of its
 //! connections.
 
-use std::io;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use weirgate_clock as clock;
+use weirgate_http_client::{Address, Error, Limits, Request, exchange};
 use weirgate_wire::Active;
 
 use crate::glob::Globs;
 use crate::monitor::connections;
 use crate::{apache, nginx};
 
-/// Timeout for a status page: less than the 2 s for which a gateway waits for the report.
-const PATIENCE: Duration = Duration::from_millis(1500);
-
-/// Maximum size of a status page. Apache's has about 300 bytes per worker, so this is enough for 13,000
-/// workers.
-const MOST_BYTES: u64 = 4 << 20;
+/// Limits of a request for a status page. Its time is less than the 2 s for which a gateway waits for the report.
+/// Apache's page has about 300 bytes per worker, so 4 MiB are enough for 13,000 workers.
+const LIMITS: Limits = Limits::new(Duration::from_millis(1500), 4 << 20);
 
 /// The address of a status page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,31 +74,21 @@ impl StatusPage {
     /// Returns the page's text.
     async fn read(&self) -> Result<String, String> {
         let Self { address, path, query } = self;
-        let query = query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
-        // With HTTP/1.0 the response is not chunked and ends with the connection.
-        let request = format!("GET {path}{query} HTTP/1.0\r\nHost: {address}\r\nUser-Agent: weirgate-agent\r\n\r\n");
-        let exchange = async {
-            let mut stream = TcpStream::connect(address.as_str()).await?;
-            stream.write_all(request.as_bytes()).await?;
-            let mut answer = Vec::new();
-            stream.take(MOST_BYTES + 1).read_to_end(&mut answer).await?;
-            Ok::<_, io::Error>(answer)
+        let target = query.as_ref().map_or_else(|| path.clone(), |query| format!("{path}?{query}"));
+        let request = Request::get(address, &target).field("user-agent", "weirgate-agent");
+        let answer = match exchange(&Address::Tcp(address.clone()), request, &LIMITS).await {
+            Ok(answer) => answer,
+            Err(Error::TooLong(limit)) => {
+                return Err(format!("{address}{path}: the page is longer than {limit} bytes"));
+            }
+            Err(error) => return Err(format!("{address}: {error}")),
         };
-        let answer = match clock::within(PATIENCE, exchange).await {
-            Some(Ok(answer)) => answer,
-            Some(Err(error)) => return Err(format!("{address}: {error}")),
-            None => return Err(format!("{address}: no whole answer within {} s", PATIENCE.as_secs_f64())),
-        };
-        if answer.len() as u64 > MOST_BYTES {
-            return Err(format!("{address}{path}: the page is longer than {MOST_BYTES} bytes"));
-        }
-        let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address}: the answer is not HTTP"))?;
-        let status = head.strip_prefix("HTTP/1.").and_then(|head| head.get(2..5)).unwrap_or("none");
-        match status {
-            "200" => Ok(body.to_owned()),
-            "401" | "403" => Err(format!("{address}{path}: status {status}: allow this machine to see the page")),
-            _ => Err(format!("{address}{path}: status {}", status.escape_default())),
+        match answer.status {
+            200 => Ok(answer.text()),
+            status @ (401 | 403) => {
+                Err(format!("{address}{path}: status {status}: allow this machine to see the page"))
+            }
+            status => Err(format!("{address}{path}: status {status}")),
         }
     }
 }
