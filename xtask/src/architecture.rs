@@ -45,7 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["weirgate-cgroup", "weirgate-clock", "weirgate-http-client", "weirgate-reserves", "weirgate-wire"],
     ),
     ("weirgate-coordinator", &["weirgate-clock", "weirgate-config", "weirgate-reserves", "weirgate-wire"]),
-    ("weirgate-probe", &["weirgate-clock", "weirgate-pages", "weirgate-wire"]),
+    ("weirgate-probe", &["weirgate-clock", "weirgate-http-client", "weirgate-pages", "weirgate-wire"]),
     (
         "weirgate-gateway",
         &[

@@ -6,15 +6,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
-use http::{HeaderMap, Request};
-use http_body_util::{BodyExt as _, Empty};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-use weirgate_clock as clock;
+use weirgate_http_client::{Address, Error, Limits, Request};
 
 /// User agent of the prober, also used for `robots.txt`.
 pub const AGENT: &str = "weirgate-probe";
@@ -54,12 +46,13 @@ pub struct Answer {
 #[derive(Debug)]
 pub(crate) struct Connection {
     target: Target,
-    sender: Option<SendRequest<Empty<Bytes>>>,
+    connection: weirgate_http_client::Connection,
 }
 
 impl Connection {
     pub(crate) fn new(target: Target) -> Connection {
-        Connection { target, sender: None }
+        let connection = weirgate_http_client::Connection::new(Address::Tcp(target.address.clone()));
+        Connection { target, connection }
     }
 
     /// Requests `path` (with its query). With `keep` the text of the body is kept for any content type,
@@ -68,79 +61,27 @@ impl Connection {
     /// # Errors
     /// There is no complete response. The next request uses a new connection.
     pub(crate) async fn get(&mut self, path: &str, keep: bool) -> Result<Answer, String> {
-        let answer = clock::within(PATIENCE, self.exchange(path, keep)).await;
-        let answer = answer.unwrap_or_else(|| Err(format!("no whole answer within {} s", PATIENCE.as_secs())));
-        if answer.is_err() {
-            self.sender = None;
-        }
-        answer
-    }
-
-    async fn exchange(&mut self, path: &str, keep: bool) -> Result<Answer, String> {
-        let mut reused = self.sender.is_some();
-        let response = loop {
-            let mut sender = match self.sender.take() {
-                Some(sender) => sender,
-                None => self.open().await?,
-            };
-            let request = Request::get(path)
-                .header(HOST, &self.target.host)
-                .header(USER_AGENT, AGENT)
-                .header(ACCEPT, "*/*")
-                .header(ACCEPT_ENCODING, if keep { "identity" } else { "gzip" })
-                .body(Empty::new())
-                .map_err(|error| error.to_string())?;
-            let sent = match sender.ready().await {
-                Ok(()) => sender.send_request(request).await,
-                Err(error) => Err(error),
-            };
-            match sent {
-                Ok(response) => {
-                    self.sender = Some(sender);
-                    break response;
-                }
-                // The server has closed a kept connection, which it may do at any time.
-                Err(_) if reused => reused = false,
-                Err(error) => return Err(format!("{}: {error}", self.target.address)),
-            }
-        };
-        let status = response.status().as_u16();
-        let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let (location, html) = (field(LOCATION), is_html(response.headers()));
-        let text = read(response.into_body(), keep).await.map_err(|why| format!("{}: {why}", self.target.address))?;
-        Ok(Answer { status, location, text, html })
-    }
-
-    async fn open(&self) -> Result<SendRequest<Empty<Bytes>>, String> {
-        let wrong = |error: std::io::Error| format!("{}: {error}", self.target.address);
-        let stream = TcpStream::connect(self.target.address.as_str()).await.map_err(wrong)?;
-        stream.set_nodelay(true).map_err(wrong)?;
-        let opened = http1::handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = opened.map_err(|error| format!("{}: {error}", self.target.address))?;
-        // It ends with the sender, which also gets its errors.
-        tokio::spawn(async move { drop(connection.await) });
-        Ok(sender)
+        let Target { address, host } = &self.target;
+        let request = Request::get(host, path)
+            .field("user-agent", AGENT)
+            .field("accept", "*/*")
+            .field("accept-encoding", if keep { "identity" } else { "gzip" });
+        let limits = Limits { time: PATIENCE, body: MOST_BODY, kept: if keep { MOST_HTML } else { 0 } };
+        let answer = self.connection.send(&request, &limits).await.map_err(|error| match error {
+            Error::Late(_) => error.to_string(),
+            Error::TooLong(limit) => format!("{address}: the body is longer than {} MiB", limit >> 20),
+            error => format!("{address}: {error}"),
+        })?;
+        Ok(Answer {
+            status: answer.status,
+            location: answer.field("location").map(str::to_owned),
+            text: answer.text(),
+            html: is_html(answer.field("content-type").unwrap_or_default()),
+        })
     }
 }
 
-fn is_html(headers: &HeaderMap) -> bool {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let kind = value.split(';').next().unwrap_or_default().trim();
+fn is_html(content_type: &str) -> bool {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
     ["text/html", "application/xhtml+xml"].iter().any(|html| kind.eq_ignore_ascii_case(html))
-}
-
-async fn read(mut body: Incoming, keep: bool) -> Result<String, String> {
-    let (mut text, mut bytes) = (Vec::new(), 0u64);
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| error.to_string())?;
-        let Some(data) = frame.data_ref() else { continue };
-        bytes += data.len() as u64;
-        if bytes > MOST_BODY {
-            return Err(format!("the body is longer than {} MiB", MOST_BODY >> 20));
-        }
-        if keep && text.len() < MOST_HTML {
-            text.extend_from_slice(data);
-        }
-    }
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use weirgate_clock as clock;
+use weirgate_http_client::{Address, Answer, Error, Limits, Request, exchange};
 use weirgate_wire::{MAX_REPORT_BYTES, RESOURCE_NAMES, Report, Usage};
+
+use crate::client::AGENT;
 
 /// Maximum fraction of the idle server in a use before the idle server is measured again. It is a fifth of
 /// the tolerated error of a cost.
@@ -50,9 +50,7 @@ impl Monitor {
     /// # Errors
     /// The agent does not provide them. The message includes a remedy.
     pub async fn read(&self) -> Result<Usage, String> {
-        let late = || Err(format!("no whole report within {} s", self.timeout.as_secs_f64()));
-        let answer = clock::within(self.timeout, self.ask()).await.unwrap_or_else(late);
-        let report = answer.and_then(|body| Report::parse(&body));
+        let report = self.ask().await.and_then(|answer| Report::parse(&answer.body));
         let report = report.map_err(|why| format!("the agent at {}{}: {why}", self.address, self.path))?;
         report.usage.filter(|usage| usage.used.iter().any(Option::is_some)).ok_or_else(|| {
             format!(
@@ -62,32 +60,20 @@ impl Monitor {
         })
     }
 
-    async fn ask(&self) -> Result<Vec<u8>, String> {
-        let authorization = match &self.authorization {
-            Some(value) => format!("authorization: {value}\r\n"),
-            None => String::new(),
+    async fn ask(&self) -> Result<Answer, String> {
+        let request = Request::get(&self.address, &self.path).field("user-agent", AGENT);
+        let request = match &self.authorization {
+            Some(value) => request.authorization(value),
+            None => request,
         };
-        // With HTTP/1.0 the response is not chunked and ends with the connection.
-        let request = format!(
-            "GET {} HTTP/1.0\r\nhost: {}\r\nuser-agent: weirgate-probe\r\n{authorization}\r\n",
-            self.path, self.address
-        );
-        let exchange = async {
-            let mut stream = TcpStream::connect(self.address.as_str()).await?;
-            stream.write_all(request.as_bytes()).await?;
-            let mut answer = Vec::new();
-            stream.take(2 * MAX_REPORT_BYTES as u64).read_to_end(&mut answer).await?;
-            Ok::<_, std::io::Error>(answer)
-        };
-        let answer = exchange.await.map_err(|error| error.to_string())?;
-        let end = answer.windows(4).position(|end| end == b"\r\n\r\n").ok_or("the answer is not HTTP")?;
-        let (head, body) = answer.split_at(end + 4);
-        match head.get(9..12) {
-            Some(b"200") => Ok(body.to_vec()),
-            Some(b"401") => Err("status 401: give its token with --token-file".to_owned()),
-            Some(status) => Err(format!("status {}", status.escape_ascii())),
-            None => Err("the answer is not HTTP".to_owned()),
-        }
+        let limits = Limits::new(self.timeout, MAX_REPORT_BYTES as u64);
+        let answer = exchange(&Address::Tcp(self.address.clone()), request, &limits).await;
+        answer.and_then(Answer::ok).map_err(|error| match error {
+            Error::Late(limit) => format!("no whole report within {} s", limit.as_secs_f64()),
+            Error::Status(401) => "status 401: give its token with --token-file".to_owned(),
+            Error::Status(status) => format!("status {status}"),
+            error => error.to_string(),
+        })
     }
 }
 
