@@ -79,6 +79,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-emulator",
             "weirgate-engine",
             "weirgate-experiment",
+            "weirgate-http-client",
             "weirgate-spanned-yaml",
             "weirgate-verdict",
             "weirgate-wire",

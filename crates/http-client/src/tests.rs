@@ -62,6 +62,10 @@ fn what_is_no_answer_is_named() {
         ("", "the connection was closed before the end of the answer's head"),
         ("HTTP/1.1 200 OK\r\nX:", "the connection was closed before the end of the answer's head"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "the connection was closed before the end of the answer"),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+            "the connection was closed before the end of the answer",
+        ),
         ("HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n", "the answer is longer than 1000 bytes"),
         (&long, "the answer is longer than 1000 bytes"),
         (&many, "the head of the answer is longer than 65536 bytes or has more than 100 fields"),

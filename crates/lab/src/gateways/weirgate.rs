@@ -1,8 +1,6 @@
 //! Weirgate itself, as you run it: `weirgate run` with a policy file.
 
-use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,6 +8,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use weirgate_experiment::{Deployed, Deployment, deployed_policies, under_discipline};
+use weirgate_http_client::blocking::exchange;
+use weirgate_http_client::{Address, Limits, Request};
 use weirgate_wire::admin;
 
 use super::launch::{Peer, SocketPath, absolute, version, write};
@@ -76,11 +76,15 @@ fn numbered(number: usize) -> String {
     format!("policy-{number}.yaml")
 }
 
-/// Maximum time for an answer of the admin API. It has a thread of its own, on the gateway's CPU.
-const ANSWER: Duration = Duration::from_secs(5);
+/// Host in requests to the admin API.
+const HOST: &str = "localhost";
 
-/// Maximum length of an answer in bytes. A page with a few classes has some kilobytes.
-const LONGEST: u64 = 4 << 20;
+/// Path of the gateway's state. The limit is above the number of classes of any experiment.
+const SNAPSHOT: &str = "/snapshot?limit=1000";
+
+/// Limits of a request to the admin API. The API has a thread of its own, on the gateway's CPU. A page with a few
+/// classes has some kilobytes.
+const LIMITS: Limits = Limits::new(Duration::from_secs(5), 4 << 20);
 
 /// Starts it with `setting` under `discipline`.
 fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, String> {
@@ -126,32 +130,22 @@ struct Page {
 impl Weirgate {
     /// Returns the engine, its first classes, which are those of the policy, and the page table.
     fn page(&self) -> Result<Page, String> {
-        let body = self.ask("GET", "/snapshot?limit=1000")?;
+        let body = self.ask(Request::get(HOST, SNAPSHOT), SNAPSHOT)?;
         serde_json::from_str(&body).map_err(|error| format!("admin API: /snapshot: {error}"))
     }
 
+    /// Sends an order to the admin API.
+    fn order(&self, path: &str) -> Result<(), String> {
+        self.ask(Request::post(HOST, path, "").field("content-type", "application/json"), path).map(drop)
+    }
+
     /// Sends a request to the admin API and returns the body of its answer, which must be a success.
-    fn ask(&self, method: &str, path: &str) -> Result<String, String> {
-        let failed = |error: std::io::Error| format!("admin API: {method} {path}: {error}");
-        let mut stream = UnixStream::connect(&self.admin.0).map_err(failed)?;
-        stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\
-             Connection: close\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).map_err(failed)?;
-        let mut answer = Vec::new();
-        stream.take(LONGEST).read_to_end(&mut answer).map_err(failed)?;
-        let mut headers = [httparse::EMPTY_HEADER; 32];
-        let mut response = httparse::Response::new(&mut headers);
-        let length = match response.parse(&answer) {
-            Ok(httparse::Status::Complete(length)) => length,
-            _ => return Err(format!("admin API: the answer to {method} {path} is not HTTP")),
-        };
-        let body = String::from_utf8_lossy(&answer[length..]).into_owned();
-        match response.code {
-            Some(200..300) => Ok(body),
-            status => Err(format!("admin API: {method} {path}: {} {body}", status.unwrap_or(0))),
+    fn ask(&self, request: Request, path: &str) -> Result<String, String> {
+        let address = Address::Unix(self.admin.0.clone());
+        let answer = exchange(&address, request, &LIMITS).map_err(|error| format!("admin API: {path}: {error}"))?;
+        match answer.status {
+            200..300 => Ok(answer.text()),
+            status => Err(format!("admin API: {path}: {status} {}", answer.text())),
         }
     }
 }
@@ -168,11 +162,11 @@ impl Gateway for Weirgate {
     fn set_out(&mut self, node: usize, out: bool) -> Result<(), String> {
         let (pool, name) = self.nodes.get(node).ok_or_else(|| format!("the policy has no node {node}"))?;
         let order = if out { "drain" } else { "undrain" };
-        self.ask("POST", &format!("/nodes/{pool}/{name}/{order}")).map(drop)
+        self.order(&format!("/nodes/{pool}/{name}/{order}"))
     }
 
     fn reload(&mut self) -> Result<(), String> {
-        self.ask("POST", "/reload").map(drop)
+        self.order("/reload")
     }
 
     fn load(&mut self, number: usize) -> Result<(), String> {

@@ -2,8 +2,6 @@
 //! force, no node may ever allot more than it has, the old state must return soon after the victim is back,
 //! and nothing may be left at the end.
 
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weirgate_emulator::clock;
 use weirgate_emulator::random::Random;
+use weirgate_http_client::blocking::exchange;
+use weirgate_http_client::{Address, Limits, Request};
 
 use super::cluster::{Busy, Cluster};
 use super::managed::{Managed, name};
@@ -18,6 +18,9 @@ use super::play::STEP;
 use super::report::Finding;
 use super::scenario::Coordinator;
 use super::{CLASSES, NODES, SHARE};
+
+/// Limits of a request for the coordinator's page, which has some kilobytes.
+const LIMITS: Limits = Limits::new(Duration::from_secs(1), 4 << 20);
 
 /// Index of the class that is busy on the first two nodes only, so that shares differ from those at the start.
 const UNEVEN: usize = 0;
@@ -263,10 +266,7 @@ fn last_run(managed: &Managed) -> Option<u64> {
 
 /// Returns the coordinator's page, if a coordinator is running.
 fn page(managed: &Managed) -> Option<Value> {
-    let mut stream = UnixStream::connect(&managed.admin).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
-    stream.write_all(b"GET /reserves HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    serde_json::from_str(text.split_once("\r\n\r\n")?.1).ok()
+    let request = Request::get("localhost", "/reserves");
+    let answer = exchange(&Address::Unix(managed.admin.clone()), request, &LIMITS).ok()?;
+    serde_json::from_slice(&answer.body).ok()
 }

@@ -7,12 +7,13 @@
 mod classes;
 mod config;
 
-use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+
+use weirgate_http_client::blocking::exchange;
+use weirgate_http_client::{Address, Limits, Request};
 
 use self::config::{Cluster, Endpoints, Filter};
 use super::knob::{Knob, REST, Share, Slots, Span, is};
@@ -183,8 +184,9 @@ struct Envoy {
     out: Vec<bool>,
 }
 
-/// Maximum time for an answer of the admin interface. Its thread shares the CPU with the worker thread.
-const ANSWER: Duration = Duration::from_secs(5);
+/// Limits of a request to the admin interface. Its thread shares the CPU with the worker thread. Its pages have some
+/// kilobytes.
+const LIMITS: Limits = Limits::new(Duration::from_secs(5), 4 << 20);
 
 /// Builds clusters from the policy's pools.
 type Plan = for<'p> fn(&'p [Pool<'p>], &Approach) -> Result<Vec<Cluster<'p>>, String>;
@@ -240,36 +242,9 @@ fn replace(file: &Path, text: &str) -> Result<(), String> {
 
 /// Sends a request to the admin interface and returns the body of its answer.
 fn ask(socket: &Path, path: &str) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("Envoy's admin interface, {path}: {error}");
-    let mut stream = UnixStream::connect(socket).map_err(failed)?;
-    stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n").map_err(failed)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).map_err(failed)?;
-    body(&answer).ok_or_else(|| format!("Envoy's admin interface, {path}: the answer is not HTTP"))
-}
-
-/// Returns the body of an HTTP/1.1 answer, which is chunked (RFC 9112, Sec. 7.1) or ends with the connection.
-fn body(answer: &[u8]) -> Option<String> {
-    let mut headers = [httparse::EMPTY_HEADER; 32];
-    let mut response = httparse::Response::new(&mut headers);
-    let httparse::Status::Complete(head) = response.parse(answer).ok()? else { return None };
-    let chunked = response.headers.iter().any(|header| header.name.eq_ignore_ascii_case("transfer-encoding"));
-    let mut rest = answer.get(head..)?;
-    if !chunked {
-        return Some(String::from_utf8_lossy(rest).into_owned());
-    }
-    let mut body = Vec::new();
-    loop {
-        let httparse::Status::Complete((start, size)) = httparse::parse_chunk_size(rest).ok()? else { return None };
-        if size == 0 {
-            return Some(String::from_utf8_lossy(&body).into_owned());
-        }
-        let end = start.checked_add(usize::try_from(size).ok()?)?;
-        body.extend_from_slice(rest.get(start..end)?);
-        // Skips the line end after a chunk.
-        rest = rest.get(end + 2..)?;
-    }
+    let answer = exchange(&Address::Unix(socket.to_owned()), Request::get("lab", path), &LIMITS);
+    let answer = answer.map_err(|error| format!("Envoy's admin interface, {path}: {error}"))?;
+    Ok(answer.text())
 }
 
 impl Gateway for Envoy {
@@ -325,14 +300,5 @@ mod tests {
         let words =
             "\n/a/b/envoy  version: 9e5580933739775e8bce696a57a2e1bc99368f23/1.40.0/Clean/RELEASE/BoringSSL\n\n";
         assert_eq!(name(words), "Envoy 1.40.0");
-    }
-
-    #[test]
-    fn answers_come_in_chunks_or_whole() {
-        let chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
-        assert_eq!(body(chunks).as_deref(), Some("abcde"));
-        assert_eq!(body(&chunks[..chunks.len() - 8]), None);
-        assert_eq!(body(b"HTTP/1.1 200 OK\r\n\r\nabc").as_deref(), Some("abc"));
-        assert_eq!(body(b"nonsense"), None);
     }
 }
