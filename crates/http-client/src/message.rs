@@ -80,7 +80,7 @@ impl Request {
     }
 
     fn new(method: Method, host: &str, path: &str, body: Bytes) -> Request {
-        let built = http::Request::builder().method(method).uri(path).header(HOST, host).body(Full::new(body));
+        let built = http::Request::builder().method(method).uri(encoded(path)).header(HOST, host).body(Full::new(body));
         Request(built.map_err(|error| format!("{path:?} for {host:?}: {error}")))
     }
 
@@ -111,6 +111,11 @@ impl Request {
     pub(crate) fn build(&self) -> Result<http::Request<Full<Bytes>>, Error> {
         self.0.clone().map_err(Error::Request)
     }
+}
+
+/// Encodes the characters of a path that configurations contain although RFC 3986, Sec. 2 forbids them.
+fn encoded(path: &str) -> String {
+    path.replace('<', "%3C").replace('>', "%3E").replace('"', "%22").replace('`', "%60")
 }
 
 impl Limits {

@@ -58,6 +58,7 @@ fn what_is_no_answer_is_named() {
     let long = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(1001));
     for (answer, problem) in [
         ("SSH-2.0-OpenSSH\r\n", "the answer is not HTTP/1"),
+        ("HTTP/2.0 200 OK\r\n\r\n", "the answer is not HTTP/1"),
         ("HTTP/1.1 200 OK\r\nContent-Length: -9\r\n\r\n{}", "the answer is not HTTP/1"),
         ("", "the connection was closed before the end of the answer's head"),
         ("HTTP/1.1 200 OK\r\nX:", "the connection was closed before the end of the answer's head"),
@@ -120,6 +121,15 @@ fn mistakes_in_a_request_are_said_when_it_is_sent() {
     for request in [Request::get("a.test", "/a b"), Request::get("a\n", "/"), Request::get("a", "/").field("x y", "")] {
         let error = blocking::exchange(&Address::Tcp(String::new()), request, &LIMITS).expect_err("a mistake");
         assert!(matches!(error, Error::Request(_)), "{error}");
+    }
+}
+
+#[test]
+fn characters_that_a_target_must_not_have_are_encoded() {
+    let request = Request::get("a.test", "/<a>`?\"b\"=<c>").build().expect("a request");
+    assert_eq!(request.uri(), "/%3Ca%3E%60?%22b%22=%3Cc%3E");
+    for character in (0x21..0x7f).map(char::from).filter(|&character| character != '#') {
+        assert!(Request::get("a.test", &format!("/{character}?{character}")).build().is_ok(), "{character}");
     }
 }
 
