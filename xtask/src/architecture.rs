@@ -52,6 +52,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-clock",
             "weirgate-config",
             "weirgate-engine",
+            "weirgate-http-client",
             "weirgate-pages",
             "weirgate-spanned-yaml",
             "weirgate-wire",

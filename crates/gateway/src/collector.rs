@@ -16,22 +16,18 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
 use weirgate_config::Collector;
 use weirgate_engine::{NodeEvent, Time};
+use weirgate_http_client::{Address, Answer, Error, Limits, Request, exchange};
 use weirgate_wire::{Active, MAX_REPORT_BYTES, Report, Token, admin as shape};
 
 use crate::edition::Target;
 use crate::gateway::Shared;
-use crate::polling;
 
 /// Number of consecutive missed reports after which the last one is stale. It equals the number of failures
 /// that take a node out of service, see [`weirgate_config::HealthCheck`]. One or two misses can be a lost
 /// packet or a pause.
 const STALE_AFTER: u32 = 3;
-
-/// Maximum size of a response head, in bytes. A dozen fields need less than 1 KiB.
-const MOST_HEAD: usize = 8 * 1024;
 
 /// Last report of every collector.
 #[derive(Debug, Default)]
@@ -106,8 +102,8 @@ pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc
     let clock = shared.control.clock();
     loop {
         let asked = weirgate_clock::within(collector.timeout, ask(&address, &collector)).await;
-        let late = || Err(format!("no whole report within {} s", collector.timeout.as_secs_f64()));
-        let report = asked.unwrap_or_else(late).and_then(|body| Report::parse(&body));
+        let asked = asked.unwrap_or_else(|| Err(late(&collector)));
+        let report = asked.and_then(|answer| Report::parse(&answer.body));
         let now = clock.now();
         if let Ok(Report { usage: Some(usage), .. }) = report {
             let shared = Arc::clone(&shared);
@@ -147,75 +143,36 @@ fn line(target: &Target, address: &str, change: Change, why: &str) -> String {
     }
 }
 
-/// Sends one request to a collector and returns the body of the response.
+/// Sends one request to a collector and returns its answer, which has status 200.
 ///
-/// # Errors The reason why there is no body.
-async fn ask(address: &str, collector: &Collector) -> Result<Vec<u8>, String> {
-    let authorization = match collector.token_file.clone() {
+/// # Errors
+/// The reason why there is none.
+async fn ask(address: &str, collector: &Collector) -> Result<Answer, String> {
+    // Any program can be a collector, and a simple one need not know more than HTTP/1.0.
+    let mut request = Request::get(address, &collector.path)
+        .http_10()
+        .field("user-agent", "weirgate-collector")
+        .field("accept", "application/json");
+    if let Some(file) = collector.token_file.clone() {
         // The file is read each time, so that a new token needs no reload.
-        Some(file) => tokio::task::spawn_blocking(move || Token::find("collector", Some(&file), None))
-            .await
-            .map_err(|error| error.to_string())?
-            .map_err(|error| error.to_string())?
-            .map(|token| format!("authorization: {}\r\n", token.authorization())),
-        None => None,
-    };
-    // With HTTP/1.0 the response is not chunked.
-    let request = format!(
-        "GET {} HTTP/1.0\r\nhost: {address}\r\nuser-agent: weirgate-collector\r\naccept: application/json\r\n\
-         connection: close\r\n{}\r\n",
-        collector.path,
-        authorization.unwrap_or_default()
-    );
-    let mut stream = polling::send(address, &request).await.map_err(|error| error.to_string())?;
-    let mut answer = Vec::new();
-    loop {
-        let read = stream.read_buf(&mut answer).await.map_err(|error| error.to_string())?;
-        if let Some(body) = body(&answer, read == 0)? {
-            return Ok(body.to_vec());
+        let token = tokio::task::spawn_blocking(move || Token::find("collector", Some(&file), None)).await;
+        if let Some(token) = token.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
+            request = request.authorization(&token.authorization());
         }
     }
+    let limits = Limits::new(collector.timeout, MAX_REPORT_BYTES as u64);
+    let answer = exchange(&Address::Tcp(address.to_owned()), request, &limits).await;
+    answer.and_then(Answer::ok).map_err(|error| match error {
+        Error::Late(_) => late(collector),
+        Error::CutBody => "the connection was closed before the end of the report".to_owned(),
+        Error::TooLong(limit) => format!("the report is longer than {limit} bytes"),
+        error => error.to_string(),
+    })
 }
 
-/// Returns the body of `answer`, which holds all bytes received so far, or `None` if it is incomplete.
-/// `ended` says that the connection has ended.
-///
-/// # Errors The response is not valid, or it is too long.
-fn body(answer: &[u8], ended: bool) -> Result<Option<&[u8]>, String> {
-    let line = answer.get(..answer.len().min(12)).unwrap_or_default();
-    let is_http = line.len() < 12 || (line.starts_with(b"HTTP/1.") && line.get(8) == Some(&b' '));
-    if !is_http {
-        return Err("the answer is not HTTP/1".to_owned());
-    }
-    if let Some(status) = answer.get(9..12).filter(|status| *status != b"200") {
-        return Err(format!("the answer has status {}", status.escape_ascii()));
-    }
-    let Some(end) = answer.windows(4).take(MOST_HEAD).position(|end| end == b"\r\n\r\n") else {
-        return match (ended, answer.len() > MOST_HEAD) {
-            (_, true) => Err(format!("the head of the answer is longer than {MOST_HEAD} bytes")),
-            (true, false) => Err("the connection was closed before the end of the answer's head".to_owned()),
-            (false, false) => Ok(None),
-        };
-    };
-    let (head, body) = (answer.get(..end).unwrap_or_default(), answer.get(end + 4..).unwrap_or_default());
-    let head = String::from_utf8_lossy(head);
-    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
-    let length = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-    let length = match length {
-        Some((_, text)) => {
-            Some(text.trim().parse::<usize>().map_err(|_| "the answer's Content-Length is no number".to_owned())?)
-        }
-        None => None,
-    };
-    if body.len().max(length.unwrap_or(0)) > MAX_REPORT_BYTES {
-        return Err(format!("the report is longer than {MAX_REPORT_BYTES} bytes"));
-    }
-    match length {
-        Some(length) if body.len() >= length => Ok(body.get(..length)),
-        Some(_) if ended => Err("the connection was closed before the end of the report".to_owned()),
-        None if ended => Ok(Some(body)),
-        _ => Ok(None),
-    }
+/// Returns the reason for a report that did not come in time.
+fn late(collector: &Collector) -> String {
+    format!("no whole report within {} s", collector.timeout.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -259,37 +216,5 @@ mod tests {
         assert_eq!(until_next(Time::from_millis(13_000), ten), Duration::from_secs(7));
         assert_eq!(until_next(Time::from_millis(20_000), ten), ten);
         assert_eq!(until_next(Time::ZERO, Duration::ZERO), Duration::from_nanos(1));
-    }
-
-    #[test]
-    fn a_body_ends_with_its_length_or_the_connection() {
-        let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}{";
-        assert_eq!(body(whole, false), Ok(Some(b"{}".as_slice())));
-        for cut in 0..whole.len() - 1 {
-            assert_eq!(body(&whole[..cut], false), Ok(None), "{cut}");
-        }
-        let open = b"HTTP/1.0 200 OK\r\nServer: x\r\n\r\n{}";
-        assert_eq!((body(open, false), body(open, true)), (Ok(None), Ok(Some(b"{}".as_slice()))));
-    }
-
-    #[test]
-    fn what_is_no_answer_is_named() {
-        let long = [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &[b'x'; MOST_HEAD]].concat();
-        let huge = [b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), &[b' '; MAX_REPORT_BYTES + 1]].concat();
-        for (answer, ended, problem) in [
-            (b"SSH-2.0-OpenSSH".as_slice(), false, "not HTTP/1"),
-            (b"HTTP/1.1 404 Not Found\r\n", false, "status 404"),
-            (b"HTTP/1.1 \x1b[2\r\n", false, "status \\x1b[2"),
-            (b"HTTP/1.1 200 OK\r\n", true, "before the end of the answer's head"),
-            (b"", true, "before the end of the answer's head"),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", true, "before the end of the report"),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: -9\r\n\r\n{}", true, "Content-Length"),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", false, "longer than 65536"),
-            (&long, false, "the head of the answer is longer"),
-            (&huge, false, "longer than 65536"),
-        ] {
-            let error = body(answer, ended).expect_err(problem);
-            assert!(error.contains(problem), "{error}");
-        }
     }
 }

@@ -4,11 +4,8 @@
 //! in the policy unchanged. Each request uses its own connection, as a new client would.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::edition::Edition;
@@ -55,11 +52,4 @@ impl Polls {
     pub(crate) fn stop(&mut self) {
         self.tasks.drain().flat_map(|(_, tasks)| tasks).for_each(|task| task.abort());
     }
-}
-
-/// Sends `request` to `address` on a new connection, and returns the connection for reading the response.
-pub(crate) async fn send(address: &str, request: &str) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(request.as_bytes()).await?;
-    Ok(stream)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use http_body_util::Full;
 
 /// Maximum size of an answer's head, in bytes. It may have 100 fields. Normal heads have a few KiB. hyper reads
@@ -94,6 +94,15 @@ impl Request {
     #[must_use]
     pub fn authorization(self, value: &str) -> Request {
         self.add(AUTHORIZATION.as_str(), value, true)
+    }
+
+    /// Sends the request as HTTP/1.0, so that the server does not chunk the answer.
+    #[must_use]
+    pub fn http_10(mut self) -> Request {
+        if let Ok(request) = &mut self.0 {
+            *request.version_mut() = Version::HTTP_10;
+        }
+        self
     }
 
     fn add(self, name: &str, value: &str, secret: bool) -> Request {
