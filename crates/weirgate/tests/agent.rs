@@ -8,23 +8,30 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use processes::{Directory, Process, free_address, program};
+use weirgate_http_client::blocking::exchange;
+use weirgate_http_client::{Address, Limits, Request};
 use weirgate_wire::{Active, Report};
 
 const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
 
+/// Limits of a request, far above any actual answer.
+const LIMITS: Limits = Limits::new(Duration::from_secs(20), 4 << 20);
+
 /// Directory of Apache's modules on Debian.
 const MODULES: &str = "/usr/lib/apache2/modules";
 
-/// Requests `path` with these header lines. Returns the status and the body.
-fn get(address: SocketAddr, path: &str, headers: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(address).expect("it accepts");
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n{headers}\r\n").expect("it takes the request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    (head.split(' ').nth(1).unwrap_or_default().to_owned(), body.to_owned())
+/// Requests `path`, with the token if there is one. Returns the status and the body.
+fn get(address: SocketAddr, path: &str, token: Option<&str>) -> (u16, String) {
+    let request = Request::get(&address.to_string(), path);
+    let request = match token {
+        Some(token) => request.authorization(&format!("Bearer {token}")),
+        None => request,
+    };
+    let answer = exchange(&Address::Tcp(address.to_string()), request, &LIMITS).expect("an answer");
+    (answer.status, answer.text())
 }
 
 fn agent(args: &[&str], directory: &Directory) -> (Process, SocketAddr) {
@@ -35,8 +42,8 @@ fn agent(args: &[&str], directory: &Directory) -> (Process, SocketAddr) {
 }
 
 fn report(agent: SocketAddr) -> Report {
-    let (status, body) = get(agent, "/weirgate/report", "");
-    assert_eq!(status, "200", "{body}");
+    let (status, body) = get(agent, "/weirgate/report", None);
+    assert_eq!(status, 200, "{body}");
     Report::parse(body.as_bytes()).expect("a report")
 }
 
@@ -82,16 +89,16 @@ fn nginx_is_counted_and_its_end_is_said() {
     assert_eq!(counted(address), Active { static_content: 2, dynamic_content: 0 });
     drop(slow);
 
-    let (status, body) = get(closed, "/weirgate/report", "");
-    assert_eq!(status, "401", "{body}");
-    assert_eq!(get(closed, "/weirgate/report", "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n").0, "401");
-    assert_eq!(get(closed, "/weirgate/report", &format!("Authorization: Bearer {TOKEN}\r\n")).0, "200");
-    assert_eq!(get(address, "/", "").0, "404");
+    let (status, body) = get(closed, "/weirgate/report", None);
+    assert_eq!(status, 401, "{body}");
+    assert_eq!(get(closed, "/weirgate/report", Some("0123456789abcdef0123456789abcdef")).0, 401);
+    assert_eq!(get(closed, "/weirgate/report", Some(TOKEN)).0, 200);
+    assert_eq!(get(address, "/", None).0, 404);
 
     nginx.stop("QUIT");
     for _ in 0..3 {
-        let (status, body) = get(address, "/weirgate/report", "");
-        assert!(status == "502" && body.contains("refused"), "{status} {body}");
+        let (status, body) = get(address, "/weirgate/report", None);
+        assert!(status == 502 && body.contains("refused"), "{status} {body}");
     }
     let said = watched.output();
     assert_eq!(said.matches("no counts").count(), 1, "once: {said}");

@@ -5,12 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use weirgate_http_client::blocking::exchange;
+use weirgate_http_client::{Address, Limits, Request};
 
 fn start(args: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
@@ -76,12 +78,9 @@ fn it_can_be_watched_and_ended_early() {
     let admin = gateway.split("unix:").nth(1).unwrap().to_owned();
     lines.by_ref().find(|line| line.contains(" 1/600 s ")).unwrap();
 
-    let mut stream = UnixStream::connect(&admin).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
-    assert!(page.starts_with("HTTP/1.1 200") && page.contains("weirgate_"), "{page}");
+    let limits = Limits::new(Duration::from_secs(30), 4 << 20);
+    let page = exchange(&Address::Unix(admin.clone().into()), Request::get("localhost", "/metrics"), &limits).unwrap();
+    assert!(page.status == 200 && page.text().contains("weirgate_"), "{page:?}");
 
     kill_process(Pid::from_child(&demo), Signal::INT).unwrap();
     let rest: Vec<String> = lines.collect();

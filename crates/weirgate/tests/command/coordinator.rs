@@ -1,7 +1,10 @@
 //! Tests of `weirgate coordinator`: its start, its guarded page, its end, and other commands' messages about
 //! its policy.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use weirgate_http_client::Request;
 
 use crate::run::{Process, ask, get};
 use crate::{Scratch, run};
@@ -30,18 +33,22 @@ fn it_says_what_it_does_shows_its_page_and_ends_on_sigterm() {
     let page = process.address("page on");
     process.line("ready");
 
-    assert!(get(page, "/live").starts_with("HTTP/1.1 200 "));
-    assert!(get(page, "/reserves").starts_with("HTTP/1.1 401 "));
-    assert!(ask(page, "GET / HTTP/1.1\r\nHost: evil.test").starts_with("HTTP/1.1 403 "));
-    let show =
-        |path: &str| ask(page, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}"));
+    assert_eq!(get(page, "/live").status, 200);
+    assert_eq!(get(page, "/reserves").status, 401);
+    assert_eq!(ask(page, Request::get("evil.test", "/")).status, 403);
+    let bearer = format!("Bearer {TOKEN}");
+    let show = |path: &str| ask(page, Request::get("localhost", path).authorization(&bearer)).text();
     assert!(show("/").contains("0 of 2 nodes are up"));
     assert!(show("/metrics").contains("weirgate_reserves_nodes_live 0"));
 
     // A stranger is reported and changes nothing.
     let address: SocketAddr =
         agents.split(' ').find_map(|word| word.trim_end_matches(',').parse().ok()).expect("an address");
-    assert!(ask(address, "GET / HTTP/1.1").contains("refused"));
+    let mut stranger = TcpStream::connect(address).expect("it accepts");
+    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stranger.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.contains("refused"), "{answer}");
     process.line("refused 127.0.0.1:");
 
     process.signal("TERM");

@@ -3,8 +3,15 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+use weirgate_http_client::blocking::exchange;
+use weirgate_http_client::{Address, Answer, Limits, Request};
 
 use crate::{Scratch, run, weirgate};
+
+/// Limits of a request, far above any actual answer.
+const LIMITS: Limits = Limits::new(Duration::from_secs(20), 4 << 20);
 
 /// A process that serves. Its messages are read line by line.
 pub(crate) struct Process {
@@ -94,17 +101,13 @@ fn node() -> SocketAddr {
     address
 }
 
-/// Sends a request on a connection of its own and reads the answer to its end.
-pub(crate) fn ask(address: SocketAddr, head: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it accepts");
-    stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    answer
+/// Sends a request on its own connection and returns the answer.
+pub(crate) fn ask(address: SocketAddr, request: Request) -> Answer {
+    exchange(&Address::Tcp(address.to_string()), request, &LIMITS).expect("it answers")
 }
 
-pub(crate) fn get(address: SocketAddr, path: &str) -> String {
-    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost"))
+pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
+    ask(address, Request::get("localhost", path))
 }
 
 #[test]
@@ -117,8 +120,8 @@ fn it_says_what_it_does_serves_and_ends_on_sigterm() {
     let listen = process.address("listening on");
     let admin = process.address("admin API on");
     process.line("ready");
-    assert!(get(listen, "/").ends_with("\r\n\r\nok"));
-    assert!(get(admin, "/ready").starts_with("HTTP/1.1 200 "));
+    assert!(get(listen, "/").text() == "ok");
+    assert_eq!(get(admin, "/ready").status, 200);
     process.signal("TERM");
     let (code, rest) = process.end();
     assert_eq!(code, Some(0), "{rest}");
@@ -138,13 +141,13 @@ fn sighup_swaps_a_sound_policy_and_keeps_the_old_one_otherwise() {
     process.signal("HUP");
     assert!(process.line("SIGHUP").contains("is in force: version 2"));
     assert!(process.line("threads").contains("next start"));
-    assert!(get(admin, "/policy").contains("\"silver\""));
+    assert!(get(admin, "/policy").text().contains("\"silver\""));
 
     scratch.write("policy.yaml", "listen: nowhere\n");
     process.signal("HUP");
     process.line(&format!("{file}:1:9: listen"));
     assert!(process.line("SIGHUP").contains("version 2 of"));
-    assert!(get(admin, "/policy").contains("\"silver\""));
+    assert!(get(admin, "/policy").text().contains("\"silver\""));
 
     process.signal("INT");
     let (code, rest) = process.end();
@@ -161,7 +164,7 @@ fn a_second_signal_does_not_wait_for_what_is_inside() {
     process.line("ready");
     let mut slow = TcpStream::connect(listen).expect("it accepts");
     slow.write_all(b"GET /slow HTTP/1.1\r\nHost: a.test\r\n\r\n").expect("it reads");
-    while !get(admin, "/metrics").contains("weirgate_outstanding 1") {
+    while !get(admin, "/metrics").text().contains("weirgate_outstanding 1") {
         std::thread::yield_now();
     }
     process.signal("TERM");
@@ -179,9 +182,8 @@ fn a_drain_over_the_admin_api_ends_it() {
     let mut process = Process::start(&file);
     let admin = process.address("admin API on");
     process.line("ready");
-    let answer =
-        ask(admin, "POST /drain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 0");
-    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    let order = Request::post("localhost", "/drain", "").field("content-type", "application/json");
+    assert_eq!(ask(admin, order).status, 202);
     let (code, rest) = process.end();
     assert_eq!(code, Some(0), "{rest}");
 }
@@ -197,7 +199,7 @@ fn an_impossible_limit_is_told() {
     process.line("ready");
     // No answer over a network takes a microsecond. A whole sample of answers must show it.
     for _ in 0..100 {
-        ask(listen, "GET / HTTP/1.1\r\nHost: gold.test");
+        ask(listen, Request::get("gold.test", "/"));
     }
     let told = process.line("impossible");
     assert!(told.starts_with("weirgate: class gold: its limit p95 <= 1µs is impossible by itself: "), "{told}");
