@@ -253,7 +253,7 @@ impl Comparison {
     #[must_use]
     pub fn text(&self) -> String {
         let head = ["approach", "phase", "class", "served/s A", "B", "B-A", "", "", "response, ms A", "B", "B-A", ""];
-        let mut table = Table::new(&head, &[0, 1, 2, 6, 7, 11]);
+        let mut table = Table::plain(&head, &[0, 1, 2, 6, 7, 11]);
         for row in &self.rows {
             let mut cells = vec![row.approach.clone(), row.phase.clone(), row.class.clone()];
             cells.extend(cells_of(&row.served, row.judged));
@@ -261,7 +261,7 @@ impl Comparison {
             cells.extend(row.response.as_ref().map(|gap| cells_of(gap, row.judged)).into_iter().flatten());
             table.row(cells);
         }
-        let mut text = format!("A: {}\nB: {}\n\n{}\n", self.names[0], self.names[1], table.lines("  "));
+        let mut text = format!("A: {}\nB: {}\n\n{}\n", self.names[0], self.names[1], table.text("  "));
         for missing in &self.missing {
             text += &format!("only in {}: {}\n", ["A", "B"][missing.side], missing.what);
         }

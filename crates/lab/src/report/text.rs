@@ -14,9 +14,9 @@ pub fn text(run: &RunFile) -> String {
     let report = Report { outline: &run.experiment, groups: &groups, by: "approach" };
     let mut text = tables::report(&report);
     text += "\nall classes together\n";
-    text += &total_table(&report).lines("  ");
+    text += &total_table(&report).text("  ");
     text += "\nevidence\n";
-    text += &evidence_table(run).lines("  ");
+    text += &evidence_table(run).text("  ");
     for trial in &run.trials {
         for doubt in trial.evidence.doubts() {
             let _ = writeln!(text, "  DOUBT {}, seed {}: {doubt}", trial.approach, trial.seed);
@@ -34,7 +34,7 @@ pub fn text(run: &RunFile) -> String {
 fn total_table(report: &Report<'_>) -> Table {
     let against = format!("against {}", reference(report.groups).map_or("", |group| group.discipline.as_str()));
     let head = ["phase", "approach", "served/s", "in time/s", "", &against, "utilisation", "served/oracle"];
-    let mut table = Table::new(&head, &[0, 1, 4]);
+    let mut table = Table::plain(&head, &[0, 1, 4]);
     let show = |spread: Option<Spread>| spread.map_or(String::new(), |spread| spread.text(2));
     for total in totals(report) {
         table.row(vec![
@@ -66,7 +66,7 @@ fn evidence_table(run: &RunFile) -> Table {
         "shed after, ms",
         "gateway, us/request",
     ];
-    let mut table = Table::new(&head, &[0]);
+    let mut table = Table::plain(&head, &[0]);
     for trial in &run.trials {
         let e = &trial.evidence;
         let mut row = vec![trial.approach.clone(), trial.seed.to_string()];

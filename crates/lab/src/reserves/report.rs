@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-use weirgate_verdict::report::Table;
 use weirgate_verdict::report::html::{document, escape};
 use weirgate_verdict::report::svg::{Line, over_time};
+use weirgate_verdict::report::{Cell, Column, Table};
 
 use super::recording::Recording;
 use super::scenario::{Judged, SCENARIOS, Scenario};
@@ -73,16 +73,17 @@ fn found(scenario: &Scenario, recording: &Recording) -> Vec<Finding> {
     scenario.bands.iter().map(finding).collect()
 }
 
-/// Returns the findings as columns of text.
+/// Returns the table of the findings.
 #[must_use]
-pub fn table(findings: &[Finding]) -> String {
-    let mut table = Table::new(&["scenario", "what", "paper", "ours", "band", "holds"], &[0, 1, 5]);
+pub fn table(findings: &[Finding]) -> Table {
+    let numbers = ["paper", "ours", "band"].map(Column::numbers);
+    let first = ["scenario", "what"].map(Column::words).into_iter();
+    let mut table = Table::new(first.chain(numbers).chain([Column::marks("").in_text("holds")]));
     for finding in findings {
-        let holds = if finding.holds { "✔" } else { "✘" };
         let cells = [&finding.scenario, &finding.what, &finding.paper, &finding.ours, &finding.band];
-        table.row(cells.into_iter().cloned().chain([holds.to_owned()]).collect());
+        table.row(cells.map(|cell| Cell::from(cell.as_str())).into_iter().chain([Cell::holds(finding.holds)]));
     }
-    table.lines("  ")
+    table
 }
 
 /// Returns one page with all findings and the figures of `recordings`.
@@ -92,21 +93,9 @@ pub fn page(findings: &[Finding], recordings: &[Recording]) -> String {
     let mut html = format!(
         "<h1>{TITLE}</h1><p class=\"lead\">Four nodes, five classes that reserve 20 % of the cluster each: Secs. 5.2 to 5.4 \
          of the paper, Figs. 4 to 13.</p>\
-         <div class=\"wide\"><table><tr><th class=\"l\">scenario<th class=\"l\">what<th>paper<th>ours<th>band<th></tr>"
+         {}",
+        table(findings).html()
     );
-    for finding in findings {
-        let mark = if finding.holds { "<td class=\"y\">✔" } else { "<td class=\"n\">✘" };
-        let _ = write!(
-            html,
-            "<tr><td class=\"l\">{}<td class=\"l\">{}<td>{}<td>{}<td>{}{mark}</tr>",
-            escape(&finding.scenario),
-            escape(&finding.what),
-            escape(&finding.paper),
-            escape(&finding.ours),
-            escape(&finding.band)
-        );
-    }
-    html += "</table></div>";
     html.extend(recordings.iter().filter_map(|recording| Some(section(scenario(recording)?, recording))));
     document(TITLE, &html)
 }

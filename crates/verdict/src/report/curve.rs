@@ -3,7 +3,7 @@
 //! Two of the papers show their results in this form: Le Baron and Elkan's Fig. 1 over a number of clients,
 //! Andreolini et al.'s Figs. 1–4 over clients per second.
 
-use super::{ClassRuns, Group, Kept, OutlinedFigure, PhaseRuns, Report, Spread};
+use super::{Cell, ClassRuns, Column, Form, Group, Kept, OutlinedFigure, PhaseRuns, Report, Spread, Table};
 
 /// A report with phases that are points of a curve.
 #[derive(Clone, Debug)]
@@ -113,4 +113,69 @@ impl<'a> Curve<'a> {
         let of = runs.class(class.index);
         [of.floor().filter(|_| runs.infeasible().missed == 0), of.ceiling()]
     }
+
+    /// A row for each position on the axis and each of these groups, with the published figures below it.
+    /// Each class has its served requests, response time and percentage shed.
+    ///
+    /// A terminal has a table per group, and notes at the end of a row instead of a column for the groups.
+    pub(super) fn table(&self, groups: &[Group], show: fn(Option<Spread>) -> Cell) -> Table {
+        let by = Column::words(self.report.by).only(Form::Page);
+        let mut columns = vec![Column::numbers(self.axis).once(), by];
+        for class in &self.classes {
+            let of_class = [
+                Column::numbers("served/s").in_text(format!("{}/s", class.name)),
+                Column::marks(""),
+                Column::numbers(format!("{}, ms", class.statistic)),
+                Column::marks(""),
+                Column::numbers("shed, %"),
+            ];
+            columns.extend(Column::part(class.name, of_class));
+        }
+        columns.push(Column::words("").only(Form::Text));
+        let mut table = Table::new(columns);
+        for place in &self.places {
+            table.start_group();
+            for group in groups {
+                let is_ours = self.is_ours(group, *place);
+                let by = Cell::from(group.discipline.as_str()).and(Cell::faint(if is_ours { "ours" } else { "" }));
+                let mut row = vec![Cell::bold(place.0.to_string()), by];
+                row.extend(self.classes.iter().flat_map(|class| self.cells(group, class, *place, show)));
+                let infeasible = PhaseRuns::new(&group.verdicts, place.1).infeasible().missed > 0;
+                let infeasible = infeasible.then_some("infeasible: floors do not count");
+                let ours = is_ours.then_some("ours: no figure in the paper");
+                row.push(infeasible.into_iter().chain(ours).collect::<Vec<&str>>().join("; ").into());
+                table.row(row);
+                let paper: Vec<_> = self.classes.iter().map(|class| self.published(group, class, *place)).collect();
+                if paper.iter().any(Option::is_some) {
+                    let names = [Cell::from("paper"), Cell::from("published")];
+                    table.published(names.into_iter().chain(paper.into_iter().flat_map(published)));
+                }
+            }
+        }
+        table
+    }
+
+    /// Cells of a class at one of the positions.
+    fn cells(
+        &self,
+        group: &Group,
+        class: &CurveClass<'_>,
+        place: (f64, usize),
+        show: fn(Option<Spread>) -> Cell,
+    ) -> [Cell; 5] {
+        let point = self.point(group, class, place);
+        let [floor, ceiling] = self.kept(group, class, place).map(Cell::kept);
+        let [served, shed] = [point.map(|point| point.served), point.map(|point| point.shed)].map(show);
+        [served, floor, show(point.and_then(|point| point.response)), ceiling, shed]
+    }
+}
+
+/// Cells of a class's published figures.
+fn published(figure: Option<&OutlinedFigure>) -> [Cell; 5] {
+    let cell = |of: fn(&OutlinedFigure) -> Option<f64>| {
+        figure.and_then(of).map_or_else(Cell::default, |figure| format!("{figure:.1}").into())
+    };
+    let none = Cell::default;
+    let shed = cell(|figure| figure.shed.map(|share| share * 100.0));
+    [cell(|figure| figure.served_per_s), none(), cell(|figure| figure.response_time_ms), none(), shed]
 }

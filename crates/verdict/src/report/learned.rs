@@ -1,8 +1,9 @@
-//! Comparison of learned page tables with actual costs: rows for tables. Several seeds are reduced to
+//! Comparison of learned page tables with actual costs, as rows and as a table. Several seeds are reduced to
 //! medians. The error of a cost is the largest instead, and the time until it was found also has the
 //! smallest and the largest.
 
-use super::{Group, Report, Spread};
+use super::table::Cell as TableCell;
+use super::{Column, Form, Group, Report, Spread, Table, Tone};
 use crate::judge::{BAND, LearnedCost, LearnedTable, PhaseCost};
 
 /// Maximum number of phases that fit into a row in a terminal. A curve of more shows the last ones.
@@ -144,10 +145,45 @@ pub(super) fn band() -> String {
     format!("{:.0} %", BAND * 100.0)
 }
 
-/// Phases that a row in a terminal shows.
-pub(super) fn shown(report: &Report<'_>) -> std::ops::Range<usize> {
-    let all = report.outline.phases.len();
-    all.saturating_sub(MOST_PHASES)..all
+/// The table of these rows.
+///
+/// A page has all rows and all phases. A terminal has the last phases that fit. Of each route it has the
+/// resource of which the route needs the largest part, and each other that changed or was not found.
+pub(super) fn table(report: &Report<'_>, rows: &[Row<'_>]) -> Table {
+    let within = || Column::words(format!("within {}, s", band()));
+    let by = Column::words(report.by).on_page_if(report.groups.len() > 1);
+    let mut columns = vec![Column::words("route").once(), Column::words("resource"), by, within().only(Form::Page)];
+    let hidden = report.outline.phases.len().saturating_sub(MOST_PHASES);
+    for (index, phase) in report.outline.phases.iter().enumerate() {
+        let learned = Column::numbers("learned, %").in_text(&phase.name);
+        let of_phase = [learned, Column::numbers("±"), Column::numbers("true"), Column::numbers("off")];
+        let shown = of_phase.map(|column| if index < hidden { column.only(Form::Page) } else { column });
+        columns.extend(Column::part(&phase.name, shown));
+    }
+    columns.push(within().only(Form::Text));
+    let mut table = Table::new(columns);
+    let mut last = "";
+    for row in rows {
+        if row.route != last {
+            table.start_group();
+        }
+        last = row.route;
+        let within = || TableCell::from(row.within.as_str());
+        let mut cells = vec![TableCell::bold(row.route), row.resource.into(), report.by_cell(row.by), within()];
+        cells.extend(row.phases.iter().flat_map(Cell::cells));
+        cells.push(within());
+        if row.main || row.remarkable { table.row(cells) } else { table.row_only(Form::Page, cells) }
+    }
+    table
+}
+
+impl Cell {
+    fn cells(&self) -> [TableCell; 4] {
+        let off = if self.found == Some(false) { Tone::Bad } else { Tone::Faint };
+        let [learned, error, truth, told] =
+            [&self.learned, &self.error, &self.truth, &self.off].map(|text| TableCell::from(text.as_str()));
+        [learned, error.tone(Tone::Faint), truth, told.tone(off)]
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod verdicts;
 
 use weirgate_experiment::Experiment;
 
@@ -29,7 +30,7 @@ pub use drawings::{Drawing, drawings};
 pub use outline::{Outline, OutlinedClass, OutlinedFault, OutlinedFigure, OutlinedPhase};
 pub use series::{ClassSeries, InsideSeries, Series};
 pub use summary::{ClassRuns, Kept, PhaseRuns, Spread};
-pub use table::Table;
+pub use table::{Cell, Column, Form, Table, Tone};
 
 /// An experiment that was played, under one discipline or several.
 #[derive(Clone, Debug)]
@@ -146,5 +147,23 @@ impl Report<'_> {
             figure.phase == phase && self.groups.iter().any(|group| group.discipline == figure.discipline)
         };
         self.outline.published.iter().filter(ours).collect()
+    }
+
+    /// Columns of the names in a row that belongs to a phase, a class and a group. A terminal has a table per
+    /// phase, with `text_head` above the classes.
+    fn columns_of_phases(&self, text_head: &str) -> impl Iterator<Item = Column> + use<> {
+        let phase = Column::words("phase").once().only(Form::Page);
+        let class = Column::words("class").in_text(text_head);
+        [phase, class, Column::words(self.by).on_page_if(self.groups.len() > 1)].into_iter()
+    }
+
+    /// Cells of these columns.
+    fn names(&self, phase: usize, class: &str, group: &Group) -> [Cell; 3] {
+        [Cell::bold(self.phase_name(phase).unwrap_or_default()), class.into(), self.by_cell(&group.discipline)]
+    }
+
+    /// Name of a group. Empty if it is the only one.
+    fn by_cell(&self, name: &str) -> Cell {
+        if self.groups.len() > 1 { name.into() } else { Cell::default() }
     }
 }

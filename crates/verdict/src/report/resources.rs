@@ -1,30 +1,11 @@
-//! Resource usage by class, for experiments with requests that need several resources: rows for tables,
-//! charts, and the figures of mQoS's paper next to ours.
+//! Resource usage by class, for experiments with requests that need several resources: tables, charts, and
+//! the figures of mQoS's paper next to ours.
 //!
 //! Several seeds are reduced to medians, each value separately.
 
 use super::svg::{Bar, BarGroup, Bars, figure_text};
-use super::{Group, PhaseRuns, Report, Spread};
+use super::{Cell, Column, Group, PhaseRuns, Report, Spread, Table};
 use crate::judge::{Portion, ResourceUse};
-
-/// A row: a class, or all classes, in one phase under one discipline.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Row<'a> {
-    /// Name of the class. `all` for all classes together.
-    pub(super) class: &'a str,
-    /// Discipline, or approach.
-    pub(super) by: &'a str,
-    /// Cells in the order of [`head`].
-    pub(super) cells: Vec<String>,
-}
-
-/// A value printed in a paper, and ours.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Pair {
-    pub(super) what: String,
-    pub(super) paper: String,
-    pub(super) ours: String,
-}
 
 /// Resource usage of a phase under one discipline, in every run.
 fn each(group: &Group, phase: usize) -> impl Iterator<Item = &ResourceUse> {
@@ -37,25 +18,30 @@ fn first<'a>(report: &Report<'a>) -> Option<&'a ResourceUse> {
     verdicts.flat_map(|verdict| &verdict.phases).find_map(|phase| phase.resources.as_ref())
 }
 
-/// Heads of the cells of [`rows`]. Empty if only CPUs are used.
-pub(super) fn head(report: &Report<'_>) -> Vec<String> {
-    let Some(first) = first(report) else { return Vec::new() };
-    let used = first.names.iter().flat_map(|name| [format!("{name}, %"), "of it, %".to_owned()]);
-    used.chain(["served/s", "latency, ms", "waiting, ms", "processing, ms"].map(str::to_owned)).collect()
+/// Whether requests use anything but CPUs.
+pub(super) fn any(report: &Report<'_>) -> bool {
+    first(report).is_some()
 }
 
-/// A row per class and group, then one for all classes per group.
-pub(super) fn rows<'a>(report: &Report<'a>, phase: usize) -> Vec<Row<'a>> {
-    let Some(first) = first(report) else { return Vec::new() };
-    let classes = first.classes.iter().enumerate().map(|(index, class)| (Some(index), class.class.as_str()));
-    let mut rows = Vec::new();
-    for (index, name) in classes.chain([(None, "all")]) {
-        for group in report.groups {
-            let cells = cells(group, phase, index, first.names.len());
-            rows.extend(cells.map(|cells| Row { class: name, by: &group.discipline, cells }));
+/// The table of these phases: a row per class and group, then one for all classes per group. A terminal has
+/// a table per phase.
+pub(super) fn table(report: &Report<'_>, phases: impl IntoIterator<Item = usize>) -> Table {
+    let Some(first) = first(report) else { return Table::default() };
+    let used = first.names.iter().flat_map(|name| [format!("{name}, %"), "of it, %".to_owned()]);
+    let heads = used.chain(["served/s", "latency, ms", "waiting, ms", "processing, ms"].map(str::to_owned));
+    let mut table = Table::new(report.columns_of_phases("used by").chain(heads.map(Column::numbers)));
+    let classes = || first.classes.iter().enumerate().map(|(index, class)| (Some(index), class.class.as_str()));
+    for phase in phases {
+        table.start_group();
+        for (index, name) in classes().chain([(None, "all")]) {
+            for group in report.groups {
+                if let Some(cells) = cells(group, phase, index, first.names.len()) {
+                    table.row(report.names(phase, name, group).into_iter().chain(cells));
+                }
+            }
         }
     }
-    rows
+    table
 }
 
 /// The portion of a class, or of all.
@@ -64,8 +50,7 @@ fn portion(used: &ResourceUse, class: Option<usize>) -> Option<&Portion> {
 }
 
 /// Cells of a row. `None` if nothing was served.
-fn cells(group: &Group, phase: usize, class: Option<usize>, resources: usize) -> Option<Vec<String>> {
-    let show = |spread: Option<Spread>, digits| spread.map_or(String::new(), |spread| spread.text(digits));
+fn cells(group: &Group, phase: usize, class: Option<usize>, resources: usize) -> Option<Vec<Cell>> {
     let of = |figure: fn(&Portion) -> f64| {
         Spread::of(each(group, phase).filter_map(|used| portion(used, class)).map(figure))
     };
@@ -83,12 +68,12 @@ fn cells(group: &Group, phase: usize, class: Option<usize>, resources: usize) ->
             share.map(|share| share * 100.0)
         };
         let split = |used: &ResourceUse| used.split(resource).nth(class?).map(|part| part * 100.0);
-        cells.push(show(Spread::of(each(group, phase).filter_map(percent)), 1));
-        cells.push(show(Spread::of(each(group, phase).filter_map(split)), 1));
+        cells.push(Cell::spread(Spread::of(each(group, phase).filter_map(percent)), 1));
+        cells.push(Cell::spread(Spread::of(each(group, phase).filter_map(split)), 1));
     }
     let latencies = [Portion::latency_ms, |p: &Portion| p.waiting_ms, |p: &Portion| p.processing_ms];
-    cells.push(show(Some(served), 1));
-    cells.extend(latencies.map(|latency| show(of(latency), 0)));
+    cells.push(Cell::spread(Some(served), 1));
+    cells.extend(latencies.map(|latency| Cell::spread(of(latency), 0)));
     Some(cells)
 }
 
@@ -208,9 +193,9 @@ fn total(published: &[Option<f64>]) -> Option<f64> {
 }
 
 /// All published values of the phases, with ours: throughput of all classes, the gain of one discipline
-/// over another, and the ratio of the classes on each resource.
-pub(super) fn pairs(report: &Report<'_>) -> Vec<Pair> {
-    let mut pairs = Vec::new();
+/// over another, and the ratio of the classes on each resource. A page shows them.
+pub(super) fn pairs(report: &Report<'_>) -> Table {
+    let mut pairs = Table::new(["of all classes together", "paper", "ours"].map(Column::words));
     for (index, phase) in report.outline.phases.iter().enumerate() {
         // Discipline, value of the paper, our value.
         let mut totals: Vec<(&str, f64, f64)> = Vec::new();
@@ -219,22 +204,15 @@ pub(super) fn pairs(report: &Report<'_>) -> Vec<Pair> {
             let ours = median(group, index, |used| Some(used.all.served_per_s));
             let (Some(paper_total), Some(ours)) = (total(&paper), ours) else { continue };
             let who = format!("{}, {}", phase.name, group.discipline);
-            pairs.push(Pair {
-                what: format!("{who}: requests/s"),
-                paper: figure_text(paper_total),
-                ours: format!("{ours:.0}"),
-            });
+            pairs.row([format!("{who}: requests/s"), figure_text(paper_total), format!("{ours:.0}")]);
             totals.push((&group.discipline, paper_total, ours));
-            pairs.extend(ratios(group, index, &who, &paper));
+            ratios(group, index, &who, &paper).into_iter().for_each(|ratio| pairs.row(ratio));
         }
         for (least, paper, ours) in totals.iter().filter(|(name, ..)| name.starts_with("sqos")) {
             for (name, other_paper, other_ours) in totals.iter().filter(|(name, ..)| name.starts_with("mqos")) {
                 let more = |a: f64, b: f64| format!("{:+.1} %", (a / b - 1.0) * 100.0);
-                pairs.push(Pair {
-                    what: format!("{}: {name} over {least}", phase.name),
-                    paper: more(*other_paper, *paper),
-                    ours: more(*other_ours, *ours),
-                });
+                let gains = [more(*other_paper, *paper), more(*other_ours, *ours)];
+                pairs.row([format!("{}: {name} over {least}", phase.name)].into_iter().chain(gains));
             }
         }
     }
@@ -242,7 +220,7 @@ pub(super) fn pairs(report: &Report<'_>) -> Vec<Pair> {
 }
 
 /// Ratio in which a resource is split. In the paper, it is the ratio of the throughputs.
-fn ratios(group: &Group, phase: usize, who: &str, paper: &[Option<f64>]) -> Vec<Pair> {
+fn ratios(group: &Group, phase: usize, who: &str, paper: &[Option<f64>]) -> Vec<[String; 3]> {
     let ratio = |parts: &[f64]| -> Option<String> {
         let least = parts.iter().copied().fold(f64::INFINITY, f64::min);
         let told = |part: &f64| figure_text(part / least);
@@ -254,7 +232,7 @@ fn ratios(group: &Group, phase: usize, who: &str, paper: &[Option<f64>]) -> Vec<
     let of = |(resource, name): (usize, &String)| {
         let part = |class: usize| median(group, phase, |used| used.split(resource).nth(class));
         let parts: Vec<f64> = (0..first.classes.len()).filter_map(part).filter(|part| *part > 0.0).collect();
-        Some(Pair { what: format!("{who}: split of {name}"), paper: paper.clone(), ours: ratio(&parts)? })
+        Some([format!("{who}: split of {name}"), paper.clone(), ratio(&parts)?])
     };
     first.names.iter().enumerate().filter_map(of).collect()
 }

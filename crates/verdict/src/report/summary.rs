@@ -1,6 +1,7 @@
 //! Summary of several runs of one discipline: smallest, median and largest of each value, and the number of
 //! runs that missed a guarantee.
 
+use super::table::{Cell, Tone};
 use crate::judge::{CeilingVerdict, ClassVerdict, FloorVerdict, PhaseVerdict, Verdict};
 
 /// A value over the runs.
@@ -200,13 +201,11 @@ impl<'a> ClassRuns<'a> {
         (kept.runs > 0).then_some(kept)
     }
 
-    /// Result of the response-time guarantee for people.
-    #[must_use]
-    pub fn ceiling_text(&self) -> String {
-        let impossible = self.ceilings().any(CeilingVerdict::is_impossible);
+    /// Result of the response-time guarantee in a table.
+    pub(super) fn ceiling_cell(&self) -> Cell {
         match self.ceiling() {
-            Some(kept) => kept.text(),
-            None => (if impossible { "impossible" } else { "" }).to_owned(),
+            None if self.ceilings().any(CeilingVerdict::is_impossible) => Cell::from("impossible").tone(Tone::Faint),
+            kept => Cell::kept(kept),
         }
     }
 

@@ -68,7 +68,7 @@ fn played(args: &Args) -> Result<bool, String> {
     }
     write(args, RUN, serde_json::to_string(&recordings).map_err(|error| error.to_string())?)?;
     write(args, "index.html", page(&findings, &recordings))?;
-    exit::write(&table(&findings)).map_err(|error| format!("cannot write to standard output: {error}"))?;
+    exit::write(&table(&findings).text("  ")).map_err(|error| format!("cannot write to standard output: {error}"))?;
     exit::say(&format!("{}/index.html has the figures", args.output.display()));
     Ok(findings.iter().all(|finding| finding.holds))
 }

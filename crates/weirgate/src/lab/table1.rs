@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 use weirgate_reserves::{Problem, solve};
-use weirgate_verdict::report::Table;
+use weirgate_verdict::report::{Column, Table};
 
 use crate::exit;
 
@@ -38,7 +38,8 @@ const ROUNDING: f64 = 0.5;
 
 /// Runs the command.
 pub(super) fn run(_: &Args) -> ExitCode {
-    let mut table = Table::new(&["call", "node", "used 1", "used 2", "share 1", "share 2", "paper", "holds"], &[6, 7]);
+    let ours = ["call", "node", "used 1", "used 2", "share 1", "share 2"].map(Column::numbers);
+    let mut table = Table::new(ours.into_iter().chain(["paper", "holds"].map(Column::words)));
     let mut last = [[50.0; 2]; 2];
     let mut held = true;
     for call in 1..=LAST.0 {
@@ -70,7 +71,7 @@ pub(super) fn run(_: &Args) -> ExitCode {
     let printed = exit::print(&format!(
         "Cluster Reserves, Table 1: shares of two nodes for two classes that reserve 50 % each.\n\
          In brackets 1 if the class could use more.\n{}",
-        table.lines("  ")
+        table.text("  ")
     ));
     if held { printed } else { ExitCode::from(exit::NO) }
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use weirgate_config::{MAX_CASE_BYTES, ReservesCase, parse_reserves_cases};
 use weirgate_reserves::{Problem, Solution, is_sink, solve};
-use weirgate_verdict::report::Table;
+use weirgate_verdict::report::{Column, Table};
 
 use crate::args::Format;
 use crate::exit;
@@ -143,9 +143,8 @@ impl Solved {
             true => writeln!(text, ": every promise is met by what is used"),
             false => writeln!(text, ": promises are missed by {:.2} % of a node by what is used", solution.deviation),
         };
-        let head: Vec<String> = (1..=case.desired.len()).map(|class| format!("class {class}, used -> share")).collect();
-        let head: Vec<&str> = ["node"].into_iter().chain(head.iter().map(String::as_str)).collect();
-        let mut table = Table::new(&head, &[0]);
+        let of_class = |class: usize| Column::numbers(format!("class {class}, used -> share"));
+        let mut table = Table::new([Column::words("node")].into_iter().chain((1..=case.desired.len()).map(of_class)));
         for (node, row) in rows(case, solution).enumerate() {
             let mut cells = vec![(node + 1).to_string()];
             match row {
@@ -160,7 +159,7 @@ impl Solved {
             table.row(cells);
         }
         let promised = ["cluster".to_owned()].into_iter().chain(case.desired.iter().map(|share| format!("{share:.2}")));
-        table.row(promised.collect());
-        text + &table.lines("  ") + "  + could use more; last line: what is promised, in percent of the cluster\n"
+        table.row(promised);
+        text + &table.text("  ") + "  + could use more; last line: what is promised, in percent of the cluster\n"
     }
 }

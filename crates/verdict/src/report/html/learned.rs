@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use super::escape;
-use crate::report::learned::{self, Cell, Row};
-use crate::report::{Report, drawings};
+use crate::report::{Report, drawings, learned};
 
 /// Everything about learned costs: a chart per group over time, and the costs at the end of each phase.
 /// Empty if nothing was learned.
@@ -25,41 +24,8 @@ pub fn learned(report: &Report<'_>) -> String {
     for drawing in drawings::learned(report) {
         let _ = write!(html, "<figure><figcaption>{}</figcaption>{}</figure>", escape(&drawing.caption), drawing.svg);
     }
-    html + &table(report, &rows)
-}
-
-fn table(report: &Report<'_>, rows: &[Row<'_>]) -> String {
-    let several = report.groups.len() > 1;
-    let phases = &report.outline.phases;
-    let mut html = String::from(
-        "<div class=\"wide\"><table><tr><th rowspan=\"2\" class=\"l\">route<th rowspan=\"2\" class=\"l\">resource",
-    );
-    html += &if several { format!("<th rowspan=\"2\" class=\"l\">{}", report.by) } else { String::new() };
-    let _ = write!(html, "<th rowspan=\"2\" class=\"l\">within {}, s", learned::band());
-    html.extend(phases.iter().map(|phase| format!("<th colspan=\"4\" class=\"l part\">{}", escape(&phase.name))));
-    html += "</tr><tr>";
-    html.extend(phases.iter().map(|_| "<th class=\"part\">learned, %<th>±<th>true<th>off"));
-    html += "</tr>";
-    let mut last = "";
-    for row in rows {
-        let first = row.route != last;
-        last = row.route;
-        let (line, name) = if first { ("<tr class=\"first\">", row.route) } else { ("<tr>", "") };
-        let _ = write!(html, "{line}<td class=\"l\"><b>{}</b><td class=\"l\">{}", escape(name), escape(row.resource));
-        html += &if several { format!("<td class=\"l\">{}", escape(row.by)) } else { String::new() };
-        let _ = write!(html, "<td class=\"l\">{}", escape(&row.within));
-        html.extend(row.phases.iter().map(cell));
-        html += "</tr>";
-    }
-    html + "</table></div><p class=\"note\">At the end of each phase. Of several seeds the medians, and how far off the worst was. \
+    html += &learned::table(report, &rows).html();
+    html + "<p class=\"note\">At the end of each phase. Of several seeds the medians, and how far off the worst was. \
             Costs below 0.1 % may be off by as much as 0.1 % may. Within: in how many seconds after which change of the \
             truth the cost was found, to stay so until the next.</p>"
-}
-
-fn cell(cell: &Cell) -> String {
-    let class = if cell.found == Some(false) { "n" } else { "m" };
-    format!(
-        "<td class=\"part\">{}<td class=\"m\">{}<td>{}<td class=\"{class}\">{}",
-        cell.learned, cell.error, cell.truth, cell.off
-    )
 }
