@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use weirgate_verdict::Verdict;
-use weirgate_verdict::report::{PhaseRuns, Spread, Table};
+use weirgate_verdict::report::{Cell, Column, PhaseRuns, Spread, Table, Tone};
 
 use super::directory::{from_json, parse, read};
 use super::run_file::RunFile;
@@ -252,20 +252,43 @@ impl Comparison {
     /// Returns the comparison as columns, followed by the parts that only one run has.
     #[must_use]
     pub fn text(&self) -> String {
-        let head = ["approach", "phase", "class", "served/s A", "B", "B-A", "", "", "response, ms A", "B", "B-A", ""];
-        let mut table = Table::plain(&head, &[0, 1, 2, 6, 7, 11]);
-        for row in &self.rows {
-            let mut cells = vec![row.approach.clone(), row.phase.clone(), row.class.clone()];
-            cells.extend(cells_of(&row.served, row.judged));
-            cells.push(row.statistic.clone());
-            cells.extend(row.response.as_ref().map(|gap| cells_of(gap, row.judged)).into_iter().flatten());
-            table.row(cells);
-        }
-        let mut text = format!("A: {}\nB: {}\n\n{}\n", self.names[0], self.names[1], table.text("  "));
+        let mut text = format!("A: {}\nB: {}\n\n{}\n", self.names[0], self.names[1], self.table().text("  "));
         for missing in &self.missing {
             text += &format!("only in {}: {}\n", ["A", "B"][missing.side], missing.what);
         }
         text + &self.result() + "\n"
+    }
+
+    /// Returns the table, with a row for every approach, phase and class that both runs have.
+    pub(super) fn table(&self) -> Table {
+        let difference = || Column::numbers("B − A").in_text("B-A");
+        let mut table = Table::new([
+            Column::words("approach"),
+            Column::words("phase"),
+            Column::words("class"),
+            Column::numbers("served/s A"),
+            Column::numbers("B"),
+            difference(),
+            Column::marks(""),
+            Column::words(""),
+            Column::numbers("response time, ms A").in_text("response, ms A"),
+            Column::numbers("B"),
+            difference(),
+            Column::marks(""),
+        ]);
+        let mut last = None;
+        for row in &self.rows {
+            let part = Some((&row.approach, &row.phase));
+            if part != last {
+                table.start_group();
+            }
+            last = part;
+            let names = [&row.approach, &row.phase, &row.class].map(|name| Cell::from(name.as_str()));
+            let response = row.response.as_ref().map(|gap| cells(gap, row.judged));
+            let served = cells(&row.served, row.judged).into_iter().chain([Cell::faint(&row.statistic)]);
+            table.row(names.into_iter().chain(served).chain(response.into_iter().flatten()));
+        }
+        table
     }
 
     /// Returns the result in one sentence.
@@ -282,16 +305,16 @@ impl Comparison {
 }
 
 /// Returns both numbers, the difference, and a mark if it is out of band.
-pub(super) fn cells_of(gap: &Gap, judged: bool) -> [String; 4] {
-    let show = |spread: Option<Spread>| spread.map_or("-".to_owned(), |spread| spread.text(1));
+fn cells(gap: &Gap, judged: bool) -> [Cell; 4] {
+    let show = |spread: Option<Spread>| spread.map_or("-".into(), |spread| Cell::spread(Some(spread), 1));
     // Adding 0.0 turns a rounded −0 into 0.
     let percent = gap.percent().map_or(String::new(), |p| format!("{:+.1} %", (p * 10.0).round() / 10.0 + 0.0));
-    let mark = match (judged, gap.out()) {
-        (false, _) => "not judged",
-        (true, true) => "✘",
-        (true, false) => "",
+    let (mark, tone) = match (judged, gap.out()) {
+        (false, _) => ("not judged", Tone::Faint),
+        (true, true) => ("✘", Tone::Bad),
+        (true, false) => ("", Tone::Faint),
     };
-    [show(gap.a), show(gap.b), percent, mark.to_owned()]
+    [show(gap.a), show(gap.b), Cell::from(percent).tone(tone), Cell::from(mark).tone(tone)]
 }
 
 /// Compares one class in one phase. Returns `None` if the class had no requests in either run.

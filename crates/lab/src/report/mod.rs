@@ -15,6 +15,7 @@
 mod compare;
 mod compare_page;
 mod directory;
+mod evidence;
 mod figures;
 mod page;
 mod run_file;

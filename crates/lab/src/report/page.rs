@@ -3,13 +3,13 @@
 
 use std::fmt::Write as _;
 
-use weirgate_verdict::report::html::{self, escape, figure_text, spread_cell};
+use weirgate_verdict::report::html::{self, escape, figure_text};
 use weirgate_verdict::report::svg::{self, Scale};
 use weirgate_verdict::report::{Report, Series};
 
+use super::evidence;
 use super::run_file::{ConfigFile, RunFile, Trial};
-use super::text::late;
-use super::totals::{Against, Total, reference, sentence, totals};
+use super::totals::{self, sentence};
 
 /// Returns the page of a run.
 #[must_use]
@@ -40,7 +40,7 @@ pub fn page(run: &RunFile) -> String {
     body += &html::published(&report);
     body += &html::configuration(outline);
     body += &files(run);
-    body += &evidence(run);
+    body += &evidence_part(run);
     body += &machine(run);
     html::document(&outline.name, &body)
 }
@@ -50,47 +50,13 @@ fn notes(notes: &[String]) -> String {
 }
 
 fn total_table(report: &Report<'_>) -> String {
-    let Some(reference) = reference(report.groups) else { return String::new() };
-    let mut html = format!(
-        "<h2>All classes together</h2><div class=\"wide\"><table><tr><th class=\"l\">phase<th class=\"l\">approach<th>served/s<th>in time/s\
-         <th><th class=\"l\">against {}<th>utilisation<th>served / oracle</tr>",
-        escape(&reference.discipline)
-    );
-    let mut last = "";
-    for total in totals(report) {
-        html += if total.phase == last { "<tr><td>" } else { "<tr class=\"first\"><td class=\"l\">" };
-        if total.phase != last {
-            let _ = write!(html, "<b>{}</b>", escape(total.phase));
-        }
-        last = total.phase;
-        html += &total_row(&total);
+    if report.groups.is_empty() {
+        return String::new();
     }
-    html + "</table></div><p class=\"note\">All classes together, in the judged part of each phase: dear requests count like \
-            cheap ones. In time are as many as keep their class's guaranteed statistic within its limit; Weirgate is compared by them. Utilisation is work done over capacity, served / oracle the work of \
-            served requests over the most that could have been served.</p>"
-}
-
-fn total_row(total: &Total<'_>) -> String {
-    let against = match total.against {
-        None => "<td>".to_owned(),
-        Some(against) => {
-            let class = match against {
-                Against::More(_) => "l y",
-                Against::Level(_) => "l m",
-                Against::Less(_) => "l n",
-            };
-            format!("<td class=\"{class}\">{}", against.text())
-        }
-    };
-    format!(
-        "<td class=\"l\">{}{}{}<td class=\"l\">{}{against}{}{}</tr>",
-        escape(total.approach),
-        spread_cell(Some(total.served), 1),
-        spread_cell(Some(total.in_time), 1),
-        if total.most { "<b>most</b>" } else { "" },
-        spread_cell(total.utilisation, 2),
-        spread_cell(total.served_over_oracle, 2)
-    )
+    format!("<h2>All classes together</h2>{}", totals::table(report).html())
+        + "<p class=\"note\">All classes together, in the judged part of each phase: dear requests count like \
+           cheap ones. In time are as many as keep their class's guaranteed statistic within its limit; Weirgate is compared by them. Utilisation is work done over capacity, served / oracle the work of \
+           served requests over the most that could have been served.</p>"
 }
 
 /// Returns the first trial of each approach that has a series over time.
@@ -161,29 +127,9 @@ fn address(path: &str) -> String {
     path.bytes().map(byte).collect()
 }
 
-fn evidence(run: &RunFile) -> String {
-    let mut html = String::from(
-        "<h2 id=\"evidence\">Evidence</h2><div class=\"wide\"><table><tr><th class=\"l\">approach<th class=\"l\">version<th>seed\
-         <th>sent<th>served<th>shed<th>failed<th>left<th>cut<th>load late, ms<th>nodes late, ms<th>shed after, ms<th>gateway, µs/request\
-         <th class=\"l\"></tr>",
-    );
-    for trial in &run.trials {
-        let e = &trial.evidence;
-        let (who, version) = (escape(&trial.approach), escape(&trial.version));
-        let _ = write!(html, "<tr><td class=\"l\">{who}<td class=\"l\">{version}<td>{}", trial.seed);
-        html.extend([e.sent, e.served, e.shed, e.failed, e.left, e.cut].map(|count| format!("<td>{count}")));
-        html.extend(
-            [e.generator_late_ms, e.node_late_ms, e.shed_after_ms].map(|late_ms| format!("<td>{}", late(late_ms))),
-        );
-        let _ = write!(html, "<td>{}", e.gateway_cpu_us.map_or(String::new(), |us| format!("{us:.1}")));
-        let doubts = e.doubts();
-        html += &match doubts.is_empty() {
-            true => "<td class=\"l y\">✔".to_owned(),
-            false => format!("<td class=\"l n\">✘ {}", escape(&doubts.join("; "))),
-        };
-        html += "</tr>";
-    }
-    html += "</table></div><p class=\"note\">Late: median / 99th percentile / largest, against the plan, of requests sent \
+fn evidence_part(run: &RunFile) -> String {
+    let mut html = format!("<h2 id=\"evidence\">Evidence</h2>{}", evidence::table(run).html());
+    html += "<p class=\"note\">Late: median / 99th percentile / largest, against the plan, of requests sent \
              and of nodes' replies. Shed after: the same of the time until a request that was turned away was told so. The mark at the end: every request sent was seen by at most one node, none that was not \
              sent, and each has one fate.</p>";
     for trial in &run.trials {

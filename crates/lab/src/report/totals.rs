@@ -1,31 +1,32 @@
-//! Totals over all classes, the comparison of every approach with the reference, and the result in one sentence.
+//! Totals over all classes with their table, the comparison of every approach with the reference, and the
+//! result in one sentence.
 //!
 //! The reference is the approach named `weirgate`, or the first approach if there is none.
 
-use weirgate_verdict::report::{Group, Kept, PhaseRuns, Report, Spread};
+use weirgate_verdict::report::{Cell, Column, Group, Kept, PhaseRuns, Report, Spread, Table, Tone};
 
 use super::compare::SERVED_BAND;
 
 /// The total of all classes of a phase under one approach.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Total<'a> {
-    pub(super) phase: &'a str,
-    pub(super) approach: &'a str,
+struct Total<'a> {
+    phase: &'a str,
+    approach: &'a str,
     /// Requests served per second, late ones included.
-    pub(super) served: Spread,
+    served: Spread,
     /// Arrivals per second that were served within their limit.
-    pub(super) in_time: Spread,
+    in_time: Spread,
     /// Comparison with the reference, or `None` for the reference itself.
-    pub(super) against: Option<Against>,
+    against: Option<Against>,
     /// Whether no approach served more requests within their limit.
-    pub(super) most: bool,
-    pub(super) utilisation: Option<Spread>,
-    pub(super) served_over_oracle: Option<Spread>,
+    most: bool,
+    utilisation: Option<Spread>,
+    served_over_oracle: Option<Spread>,
 }
 
 /// Comparison of an approach's total with the reference's.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Against {
+enum Against {
     /// Higher by this percentage.
     More(f64),
     /// Different by this percentage, which is within [`SERVED_BAND`], the difference between two runs of
@@ -46,24 +47,29 @@ impl Against {
         }
     }
 
-    /// Formats it, as in `▲ +4.1 %`. A level total has no arrow.
-    pub(super) fn text(self) -> String {
-        match self {
+    /// Returns it as in `▲ +4.1 %`. A level total has no arrow.
+    fn cell(self) -> Cell {
+        let text = match self {
             Against::More(percent) if percent.is_infinite() => "▲ from nothing".to_owned(),
             Against::More(percent) => format!("▲ {percent:+.1} %"),
             Against::Level(percent) => format!("level {percent:+.1} %"),
             Against::Less(percent) => format!("▼ {percent:+.1} %"),
-        }
+        };
+        Cell::from(text).tone(match self {
+            Against::More(_) => Tone::Good,
+            Against::Level(_) => Tone::Faint,
+            Against::Less(_) => Tone::Bad,
+        })
     }
 }
 
 /// Returns the approach with which the others are compared.
-pub(super) fn reference(groups: &[Group]) -> Option<&Group> {
+fn reference(groups: &[Group]) -> Option<&Group> {
     groups.iter().find(|group| group.discipline == "weirgate").or(groups.first())
 }
 
 /// Returns the totals of every judged phase under every approach.
-pub(super) fn totals<'a>(report: &Report<'a>) -> Vec<Total<'a>> {
+fn totals<'a>(report: &Report<'a>) -> Vec<Total<'a>> {
     let Some(reference) = reference(report.groups) else { return Vec::new() };
     let mut totals = Vec::new();
     for (index, phase) in report.outline.phases.iter().enumerate().filter(|(_, phase)| phase.judged) {
@@ -87,6 +93,39 @@ pub(super) fn totals<'a>(report: &Report<'a>) -> Vec<Total<'a>> {
         }
     }
     totals
+}
+
+/// Returns the table of the totals.
+pub(super) fn table(report: &Report<'_>) -> Table {
+    let reference = reference(report.groups).map_or("", |group| group.discipline.as_str());
+    let mut table = Table::new([
+        Column::words("phase").once(),
+        Column::words("approach"),
+        Column::numbers("served/s"),
+        Column::numbers("in time/s"),
+        Column::words(""),
+        Column::numbers(format!("against {reference}")).left_on_page(),
+        Column::numbers("utilisation"),
+        Column::numbers("served / oracle").in_text("served/oracle"),
+    ]);
+    let mut last = "";
+    for total in totals(report) {
+        if total.phase != last {
+            table.start_group();
+        }
+        last = total.phase;
+        table.row([
+            Cell::bold(total.phase),
+            total.approach.into(),
+            Cell::spread(Some(total.served), 1),
+            Cell::spread(Some(total.in_time), 1),
+            Cell::bold(if total.most { "most" } else { "" }),
+            total.against.map_or_else(Cell::default, Against::cell),
+            Cell::spread(total.utilisation, 2),
+            Cell::spread(total.served_over_oracle, 2),
+        ]);
+    }
+    table
 }
 
 /// Returns the result of a run in one sentence.

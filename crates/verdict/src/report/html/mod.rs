@@ -13,7 +13,7 @@ pub use curve::curve;
 pub use learned::learned;
 pub use resources::resources;
 pub use svg::{escape, figure_text};
-pub use tables::{configuration, published, spread_cell, verdicts};
+pub use tables::{configuration, published, verdicts};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}*{box-sizing:border-box}\

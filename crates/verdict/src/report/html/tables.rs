@@ -23,15 +23,6 @@ pub fn verdicts(report: &Report<'_>) -> String {
         + &pages(report)
 }
 
-/// A cell with the value. Several runs add the extremes in smaller print.
-#[must_use]
-pub fn spread_cell(spread: Option<Spread>, digits: usize) -> String {
-    match spread.map(|spread| spread.text(digits)).unwrap_or_default().split_once(' ') {
-        Some((median, extremes)) => format!("<td>{median} <span class=\"spread\">{extremes}</span>"),
-        None => format!("<td>{}", spread.map_or(String::new(), |spread| spread.text(digits))),
-    }
-}
-
 /// A table with its heading and an explanation. Empty if it has no rows.
 fn part(heading: &str, table: &Table, note: &str) -> String {
     if table.is_empty(Form::Page) {

@@ -101,16 +101,6 @@ impl Table {
         Table { columns: columns.into_iter().collect(), ..Table::default() }
     }
 
-    /// A table of text with these heads. The columns in `left` hold words, and all others numbers.
-    #[must_use]
-    pub fn plain(head: &[&str], left: &[usize]) -> Table {
-        let column = |(index, head): (usize, &&str)| match left.contains(&index) {
-            true => Column::words(*head),
-            false => Column::numbers(*head),
-        };
-        Table::new(head.iter().enumerate().map(column))
-    }
-
     /// Makes the next row the first of a group.
     pub fn start_group(&mut self) {
         self.starts = true;
