@@ -105,7 +105,7 @@ fn without(text: &str, start: &str, end: char, removable: impl Fn(&str) -> bool)
     while let Some((before, behind)) = rest.split_once(start) {
         kept += before;
         match behind.split_once(end) {
-            Some((inside, after)) if removable(inside) => {
+            Some((in_flight, after)) if removable(in_flight) => {
                 kept.push(' ');
                 rest = after;
             }

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_work_does_not_count() {
+    fn an_idle_class_does_not_count() {
         for idle in ["_", "R", "K", "C", "S", "I", "."] {
             let page = PAGE.replace("<b>W</b>", &format!("<b>{idle}</b>"));
             assert_eq!(counted(&page, "/server-status", &["*"]), (0, 0), "{idle}");

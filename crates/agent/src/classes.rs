@@ -16,11 +16,11 @@ use weirgate_reserves::spent;
 use weirgate_reserves::{Cluster, ClusterClass};
 
 use crate::record::Record;
-use weirgate_cgroup::{self as cgroup, Cgroups, Counter, MOST_GROUPS, Pattern, Resource};
+use weirgate_cgroup::{self as cgroup, Cgroups, Counter, MAX_GROUPS, Pattern, Resource};
 
 /// Maximum number of groups named in a line for people, and of lines about problems with the groups of one
 /// class.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// Classes of a node.
 pub(crate) struct Classes {
@@ -122,8 +122,8 @@ impl Classes {
                 groups.insert(name, group);
             }
             self.classes[index].groups = groups;
-            if own.len() > MOST_NAMED {
-                own.truncate(MOST_NAMED);
+            if own.len() > MAX_NAMED {
+                own.truncate(MAX_NAMED);
                 own.push(format!("class {}: there is more of the kind", self.classes[index].name));
             }
             problems.extend(own);
@@ -143,8 +143,8 @@ impl Classes {
                 return Vec::new();
             }
         };
-        if found.len() == MOST_GROUPS {
-            problems.push(format!("class {name}: the first {MOST_GROUPS} groups of {} count", pattern.text()));
+        if found.len() == MAX_GROUPS {
+            problems.push(format!("class {name}: the first {MAX_GROUPS} groups of {} count", pattern.text()));
         }
         if *create {
             let missing = cgroup::missing(&*self.cgroups, pattern.text());
@@ -205,10 +205,10 @@ impl Classes {
             }
         }
         let named = |(parent, classes): (&&str, &BTreeSet<&str>)| {
-            format!("{parent} ({})", classes.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join(", "))
+            format!("{parent} ({})", classes.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", "))
         };
         (parents.len() > 1).then(|| {
-            let shown: Vec<String> = parents.iter().take(MOST_NAMED).map(named).collect();
+            let shown: Vec<String> = parents.iter().take(MAX_NAMED).map(named).collect();
             format!(
                 "the classes' groups have {} different parents, among them {}: the kernel divides CPU time among \
                  siblings, so that these shares do not hold; put all groups under one parent",
@@ -325,7 +325,7 @@ impl Classes {
     /// Returns a line for people about each class and its groups.
     pub(crate) fn summary(&self) -> Vec<String> {
         let line = |class: &Class| {
-            let names: Vec<&str> = class.groups.keys().take(MOST_NAMED).map(String::as_str).collect();
+            let names: Vec<&str> = class.groups.keys().take(MAX_NAMED).map(String::as_str).collect();
             match (&class.pattern, class.groups.len()) {
                 (None, _) => format!("class {} is not on this node", class.name),
                 (Some(_), 0) => format!("class {}: no group yet", class.name),

@@ -184,7 +184,7 @@ fn a_share_is_divided_among_groups_with_processes_and_use_is_summed() {
 }
 
 #[test]
-fn who_writes_into_a_group_is_overwritten_within_a_look() {
+fn a_foreign_write_into_a_group_is_overwritten_within_a_look() {
     let fake = Fake::new(&["gold"]);
     let (mut classes, _) = fake.classes(&policy(&[("gold", "gold")]));
     classes.set(&[50.0]);
@@ -262,8 +262,8 @@ fn many_groups_in_trouble_are_few_lines() {
     let fake = Fake::new(&[]);
     (0..50).for_each(|group| fs::create_dir_all(fake.tree.path().join(format!("c/{group}"))).expect("a directory"));
     let (_, problems) = fake.classes(&policy(&[("many", "c/*")]));
-    assert_eq!(problems.len(), MOST_NAMED + 1, "{problems:?}");
-    assert_eq!(problems[MOST_NAMED], "class many: there is more of the kind");
+    assert_eq!(problems.len(), MAX_NAMED + 1, "{problems:?}");
+    assert_eq!(problems[MAX_NAMED], "class many: there is more of the kind");
 }
 
 #[test]

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Maximum number of reports that wait for the network: two windows of them. If there are more, the
 /// connection is given up, because the coordinator counts a node as down after 1 s without a report.
-const MOST_WAITING: usize = 2;
+const MAX_WAITING: usize = 2;
 
 /// Maximum number of bytes read at once. The shares of 100 classes are 2 KiB.
 const READ: usize = 4096;
@@ -125,7 +125,7 @@ impl Dial {
         let (mut link, proof) = greeted.challenged(&challenge).map_err(|error| error.to_string())?;
         send(&mut stream, &proof).await?;
 
-        let (sender, mut reports) = mpsc::channel(MOST_WAITING);
+        let (sender, mut reports) = mpsc::channel(MAX_WAITING);
         if self.events.send(Event::Up(sender)).await.is_err() {
             return Ok(End::Unheard);
         }

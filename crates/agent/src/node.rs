@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const ASK: Duration = Duration::from_secs(1);
 
 /// Maximum number of pending connection events. The coordinator sends one set of shares in a window.
-const MOST_EVENTS: usize = 4;
+const MAX_EVENTS: usize = 4;
 
 /// Maximum excess of a coordinator's shares over 100 % in total, in percentage points, due to rounding in JSON
 /// and in sums.
@@ -106,7 +106,7 @@ impl Node {
         (voice.say)(&format!("node {name} with {cpus} CPU{}", if cpus == 1.0 { "" } else { "s" }));
         classes.summary().iter().for_each(|line| (voice.say)(line));
         voice.tell(problems);
-        let (sender, events) = mpsc::channel(MOST_EVENTS);
+        let (sender, events) = mpsc::channel(MAX_EVENTS);
         let dial = Dial { coordinator: cluster.coordinator, node: name, token, events: sender };
         Ok(Node { classes, cpus, whole, clock: Clock::start(), source, dial, events, voice })
     }

@@ -33,7 +33,7 @@ pub const REPORT_PATH: &str = "/weirgate/report";
 
 /// Maximum number of open connections. A few gateways ask every few seconds. More connections wait in the
 /// kernel.
-const MOST_CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 
 /// Timeout of a connection, which serves one request. Reading the status page takes less time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -71,8 +71,8 @@ pub async fn serve(
     say: impl Fn(&str) + 'static,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let desk = Rc::new(Desk { source, meter, token, problem: RefCell::default(), say: Box::new(say) });
-    let seats = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let shared = Rc::new(SharedState { source, meter, token, problem: RefCell::default(), say: Box::new(say) });
+    let seats = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(seat) = Arc::clone(&seats).acquire_owned().await else { return Ok(()) };
         let stream = match listener.accept().await {
@@ -83,9 +83,9 @@ pub async fn serve(
                 continue;
             }
         };
-        let desk = Rc::clone(&desk);
+        let shared = Rc::clone(&shared);
         tokio::task::spawn_local(async move {
-            let service = service_fn(async |request| Ok::<_, Infallible>(desk.answer(&request).await));
+            let service = service_fn(async |request| Ok::<_, Infallible>(shared.answer(&request).await));
             let connection = http1::Builder::new()
                 .keep_alive(false)
                 .header_read_timeout(None)
@@ -98,7 +98,7 @@ pub async fn serve(
 }
 
 /// State shared by all connections.
-struct Desk {
+struct SharedState {
     source: Source,
     meter: Meter,
     token: Option<Token>,
@@ -107,7 +107,7 @@ struct Desk {
     say: Box<dyn Fn(&str)>,
 }
 
-impl Desk {
+impl SharedState {
     async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let given = request.headers().get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         if self.token.as_ref().is_some_and(|token| !given.is_some_and(|given| token.is(given))) {

@@ -24,10 +24,10 @@ use crate::monitor::{machine_disk, machine_ticks, sent, usable_cpus};
 
 /// Maximum depth below a group that is searched for processes. systemd and container managers nest less
 /// deeply.
-const MOST_LEVELS: usize = 8;
+const MAX_LEVELS: usize = 8;
 
 /// Maximum number of processes to read disk traffic from, at about 5 µs each. A server's pool has hundreds.
-const MOST_PROCESSES: usize = 4096;
+const MAX_PROCESSES: usize = 4096;
 
 /// Ticks per second in `/proc/stat`. Linux has used this number for programs for decades, whatever its
 /// internal rate.
@@ -110,7 +110,7 @@ impl Meter {
             match group.directories.iter().find_map(|directory| fs::read_to_string(directory.join("io.stat")).ok()) {
                 Some(text) => total = total.saturating_add(io_stat(&text)),
                 None => {
-                    group.directories.first().into_iter().for_each(|tree| members(tree, MOST_LEVELS, &mut processes))
+                    group.directories.first().into_iter().for_each(|tree| members(tree, MAX_LEVELS, &mut processes))
                 }
             }
         }
@@ -162,7 +162,7 @@ impl Traffic {
 /// Collects the processes of a group and of the groups below it.
 fn members(directory: &Path, levels: usize, found: &mut Vec<u32>) {
     let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
-    let room = MOST_PROCESSES.saturating_sub(found.len());
+    let room = MAX_PROCESSES.saturating_sub(found.len());
     found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()).take(room));
     if levels == 0 || room == 0 {
         return;

@@ -33,7 +33,7 @@ pub struct Knob {
 #[derive(Debug, PartialEq, Eq)]
 enum Scale {
     /// A number relative to those of the siblings. `before` is the text written in front of the number.
-    Weight { least: u32, most: u32, before: &'static str },
+    Weight { min: u32, max: u32, before: &'static str },
     /// Bytes, as a part of the node's memory.
     Bytes,
 }
@@ -54,8 +54,8 @@ pub(super) const BLKIO_WEIGHT: Knob = weight("blkio.weight", Resource::Disk, 10,
 /// v1 can limit memory but cannot protect it, so only v2 has this knob.
 pub(super) const MEMORY_LOW: Knob = Knob { file: "memory.low", resource: Resource::Memory, scale: Scale::Bytes };
 
-const fn weight(file: &'static str, resource: Resource, least: u32, most: u32, before: &'static str) -> Knob {
-    Knob { file, resource, scale: Scale::Weight { least, most, before } }
+const fn weight(file: &'static str, resource: Resource, min: u32, max: u32, before: &'static str) -> Knob {
+    Knob { file, resource, scale: Scale::Weight { min, max, before } }
 }
 
 impl Knob {
@@ -63,9 +63,9 @@ impl Knob {
     #[must_use]
     pub fn text(&self, percent: f64, memory: u64) -> String {
         match self.scale {
-            Scale::Weight { least, most, before } => {
-                let number = (percent / 100.0 * f64::from(most)).round();
-                format!("{before}{}", number.clamp(f64::from(least), f64::from(most)))
+            Scale::Weight { min, max, before } => {
+                let number = (percent / 100.0 * f64::from(max)).round();
+                format!("{before}{}", number.clamp(f64::from(min), f64::from(max)))
             }
             Scale::Bytes => {
                 let bytes = (percent.clamp(0.0, 100.0) / 100.0 * memory as f64) as u64;
@@ -77,9 +77,9 @@ impl Knob {
     /// Returns the percentage that `text` stands for, or `None` if it is not a weight.
     #[must_use]
     pub fn percent(&self, text: &str) -> Option<f64> {
-        let Scale::Weight { most, .. } = self.scale else { return None };
+        let Scale::Weight { max, .. } = self.scale else { return None };
         let number: u32 = text.split_ascii_whitespace().last()?.parse().ok()?;
-        Some(f64::from(number) / f64::from(most) * 100.0)
+        Some(f64::from(number) / f64::from(max) * 100.0)
     }
 }
 

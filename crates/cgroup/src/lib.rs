@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 pub use knob::{Knob, Resource};
 pub use mounts::{Opened, open};
-pub use pattern::{MOST_GROUPS, Pattern, fits};
+pub use pattern::{MAX_GROUPS, Pattern, fits};
 pub use v1::V1;
 pub use v2::V2;
 
@@ -88,7 +88,7 @@ pub fn missing(cgroups: &dyn Cgroups, group: &str) -> Vec<PathBuf> {
 pub fn create(cgroups: &dyn Cgroups, directory: &Path) -> Result<(), String> {
     match fs::create_dir(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(format!("{} cannot be made: {error}{}", directory.display(), mend(&error)))
+            Err(format!("{} cannot be made: {error}{}", directory.display(), hint(&error)))
         }
         _ => {
             cgroups.adopt_children(directory);
@@ -130,7 +130,7 @@ pub fn write(file: &Path, text: &str) -> Result<bool, String> {
         Ok(()) => Ok(true),
         // If a group is removed while its file is open, the kernel returns ENODEV.
         Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ENODEV) => Ok(false),
-        Err(error) => Err(format!("{} cannot be set to {text:?}: {error}{}", file.display(), mend(&error))),
+        Err(error) => Err(format!("{} cannot be set to {text:?}: {error}{}", file.display(), hint(&error))),
     }
 }
 
@@ -141,7 +141,7 @@ const ENODEV: i32 = 19;
 const EMFILE: i32 = 24;
 
 /// Returns a hint on how to fix an error, or an empty text.
-fn mend(error: &io::Error) -> &'static str {
+fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             "; run the agent as root, or give its user this part of the tree (systemd: `Delegate=yes`) and name it with \
@@ -181,7 +181,7 @@ pub struct Counter {
 
 impl Counter {
     fn open(path: &Path, before: &'static str, unit: u64) -> Result<Counter, String> {
-        let file = File::open(path).map_err(|error| format!("{}: {error}{}", path.display(), mend(&error)))?;
+        let file = File::open(path).map_err(|error| format!("{}: {error}{}", path.display(), hint(&error)))?;
         Ok(Counter { file, before, unit })
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 /// Maximum number of groups that a class may have on a node. Each group is read four times a second.
-pub const MOST_GROUPS: usize = 1000;
+pub const MAX_GROUPS: usize = 1000;
 
 /// A group's path in which `*` matches any text within one level.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Pattern {
         !self.0.contains('*')
     }
 
-    /// Returns the sorted names of at most [`MOST_GROUPS`] groups below `root` that match.
+    /// Returns the sorted names of at most [`MAX_GROUPS`] groups below `root` that match.
     ///
     /// # Errors
     /// A directory cannot be listed.
@@ -62,7 +62,7 @@ impl Pattern {
                     .extend(names.iter().filter(|name| fits(level.as_bytes(), name.as_bytes())).map(|name| join(name)));
             }
             deeper.sort_unstable();
-            deeper.truncate(MOST_GROUPS);
+            deeper.truncate(MAX_GROUPS);
             found = deeper;
         }
         Ok(found)

@@ -10,7 +10,7 @@ use super::{Cgroups, Counter, Knob};
 
 /// Maximum depth of the groups below a class that are searched for processes. systemd and container managers
 /// nest less deeply.
-const MOST_LEVELS: usize = 8;
+const MAX_LEVELS: usize = 8;
 
 /// The v1 interface: `cpuacct.usage`, `cpu.shares`, and a weight of `blkio` where that controller exists.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Cgroups for V1 {
     }
 
     fn is_occupied(&self, group: &str) -> bool {
-        self.knobs.first().is_some_and(|(_, tree)| has_process(&tree.join(group), MOST_LEVELS))
+        self.knobs.first().is_some_and(|(_, tree)| has_process(&tree.join(group), MAX_LEVELS))
     }
 
     fn adopt_children(&self, _: &Path) {}

@@ -54,7 +54,7 @@ pub struct RouteBounds {
     /// Requests per second that fit in any mix of routes.
     pub always: f64,
     /// Requests per second above which no mix of routes fits. Infinite while no route is known.
-    pub most: f64,
+    pub max: f64,
 }
 
 /// The demand of one class.
@@ -130,15 +130,15 @@ fn nodes(policy: &Policy, pools: &BTreeSet<usize>) -> f64 {
 /// Returns the rates of requests for the routes that fit on `nodes` nodes.
 fn route_bounds(table: &PageTable, nodes: f64, guaranteed: f64) -> RouteBounds {
     let shares: Vec<[f64; RESOURCE_NAMES.len()]> = table.routes.iter().map(|route| route.demand.shares()).collect();
-    let least = |of: &dyn Fn(&[f64; RESOURCE_NAMES.len()]) -> f64| shares.iter().map(of).reduce(f64::min);
-    let each = (0..RESOURCE_NAMES.len()).map(|resource| least(&|shares| shares[resource]));
+    let min = |of: &dyn Fn(&[f64; RESOURCE_NAMES.len()]) -> f64| shares.iter().map(of).reduce(f64::min);
+    let each = (0..RESOURCE_NAMES.len()).map(|resource| min(&|shares| shares[resource]));
     // A resource that no route uses does not add capacity for the others.
     let used = (0..RESOURCE_NAMES.len()).filter(|r| shares.iter().any(|shares| shares[*r] > 0.0)).count();
-    let all = least(&|shares| shares.iter().sum::<f64>() / used.max(1) as f64);
+    let all = min(&|shares| shares.iter().sum::<f64>() / used.max(1) as f64);
     let cheapest = each.chain([all]).flatten().fold(0.0, f64::max);
-    let dearest = shares.iter().flatten().copied().reduce(f64::max);
+    let costliest = shares.iter().flatten().copied().reduce(f64::max);
     // With `learned` alone there are no routes yet, so nothing is known.
-    RouteBounds { guaranteed, always: dearest.map_or(0.0, |share| nodes / share), most: nodes / cheapest }
+    RouteBounds { guaranteed, always: costliest.map_or(0.0, |share| nodes / share), max: nodes / cheapest }
 }
 
 /// Returns the sets of pools that share machines.
@@ -174,7 +174,7 @@ impl PoolDemand {
         self.demanded == 0.0 && self.classes.iter().any(|class| class.demand.is_none())
     }
 
-    /// Formats the demand: `0.4`, `at least 0.4` or `an unknown number`.
+    /// Formats the demand: `0.4`, `at min 0.4` or `an unknown number`.
     fn asked(&self) -> String {
         let some = self.classes.iter().any(|class| class.demand.is_none());
         match (self.is_unknown(), some) {
@@ -189,7 +189,7 @@ impl PoolDemand {
     pub fn fits(&self) -> Option<bool> {
         if let Some(routes) = self.routes {
             return match routes.guaranteed {
-                rate if exceeds(rate, routes.most) => Some(false),
+                rate if exceeds(rate, routes.max) => Some(false),
                 rate => (!exceeds(rate, routes.always) && self.templates.is_empty()).then_some(true),
             };
         }
@@ -205,16 +205,16 @@ impl PoolDemand {
     /// is unknown.
     #[must_use]
     pub fn overflow(&self, class: &ClassDemand) -> Option<String> {
-        if let Some(RouteBounds { most, .. }) = self.routes {
-            return exceeds(class.guaranteed_before + class.throughput, most).then(|| {
+        if let Some(RouteBounds { max, .. }) = self.routes {
+            return exceeds(class.guaranteed_before + class.throughput, max).then(|| {
                 format!(
                     "class {} does not fit: whatever routes its {}/s are of, pool {} has {}/s left of at most {}/s by the \
                      page table",
                     class.name,
                     number_text(class.throughput),
                     self.pool,
-                    number_text((most - class.guaranteed_before).max(0.0)),
-                    number_text(most),
+                    number_text((max - class.guaranteed_before).max(0.0)),
+                    number_text(max),
                 )
             });
         }
@@ -247,19 +247,19 @@ fn exceeds(demand: f64, capacity: f64) -> bool {
 impl fmt::Display for RouteBounds {
     /// Formats the rates, without a line feed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (guaranteed, always, most) = (self.guaranteed, self.always, self.most);
+        let (guaranteed, always, max) = (self.guaranteed, self.always, self.max);
         write!(f, "guarantees are {}/s; ", number_text(guaranteed))?;
-        if most.is_infinite() {
+        if max.is_infinite() {
             return write!(f, "what requests take is not known yet");
         }
         write!(
             f,
             "by the page table {}/s fit of any route, and never more than {}/s",
             number_text(always),
-            number_text(most)
+            number_text(max)
         )?;
         match guaranteed {
-            rate if exceeds(rate, most) => write!(f, ": does not fit"),
+            rate if exceeds(rate, max) => write!(f, ": does not fit"),
             rate if exceeds(rate, always) => write!(f, ": it depends on the routes that are asked for"),
             _ => write!(f, ": fits"),
         }

@@ -42,5 +42,5 @@ pub use health::HealthVerdict;
 pub use load::{Loaded, load, load_bytes, load_file, load_page_table};
 pub use reserves_case::{MAX_CASE_BYTES, NamedReservesCase, ReservesCase, parse_reserves_cases};
 pub use site::*;
-pub use weirgate_spanned_yaml::errors::{Errors, Place, Problem, located};
+pub use weirgate_spanned_yaml::errors::{Errors, Position, Problem, located};
 pub use weirgate_spanned_yaml::tree::MAX_BYTES;

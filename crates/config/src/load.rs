@@ -17,7 +17,7 @@ use crate::workers::{ShortOfWorkers, short_of_workers};
 /// A policy file.
 pub const POLICY: Kind = Kind {
     name: "a policy",
-    least: "write at least `listen:`, `upstreams:` and `classes:`",
+    min: "write at least `listen:`, `upstreams:` and `classes:`",
     too_long: "split the policy over several gateways",
     too_deep: "a policy needs twelve at most",
 };
@@ -25,7 +25,7 @@ pub const POLICY: Kind = Kind {
 /// A page table's file.
 pub(crate) const PAGE_TABLE: Kind = Kind {
     name: "a page table",
-    least: "write at least `version: 1` and `routes:`",
+    min: "write at least `version: 1` and `routes:`",
     too_long: "fold routes into patterns such as `/album/*`",
     too_deep: "a page table needs six at most",
 };
@@ -128,14 +128,14 @@ pub fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
     for pool in &report.pools {
         for demand in &pool.classes {
             let Some(what) = pool.overflow(demand) else { continue };
-            let mend = "lower its throughput, add nodes, or expect every guarantee of the pool to shrink alike";
+            let hint = "lower its throughput, add nodes, or expect every guarantee of the pool to shrink alike";
             let mark = resolved.class_marks.get(demand.class).copied().flatten();
-            cx.warn(mark.unwrap_or(cx.here()), Complaint::new(what, mend));
+            cx.warn(mark.unwrap_or(cx.here()), Complaint::new(what, hint));
         }
     }
     for ShortOfWorkers { class, what } in short_of_workers(&resolved.site.policy) {
-        let mend = "give the long requests an upstream of their own, or the pool more workers";
+        let hint = "give the long requests an upstream of their own, or the pool more workers";
         let mark = resolved.class_marks.get(class).copied().flatten();
-        cx.warn(mark.unwrap_or(cx.here()), Complaint::new(what, mend));
+        cx.warn(mark.unwrap_or(cx.here()), Complaint::new(what, hint));
     }
 }

@@ -94,12 +94,12 @@ pub struct Rule {
     /// Condition on a request.
     pub matches: Match,
     /// The class or template that it selects.
-    pub target: Target,
+    pub target: RuleTarget,
 }
 
 /// Class or template that a rule selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum RuleTarget {
     /// A class of the policy.
     Class(engine::ClassId),
     /// A class made from a template, keyed by a value of the request. A request without the value does not
@@ -258,7 +258,7 @@ pub struct PoolSite {
     pub collector: Option<Collector>,
     /// The parts of a request that identify its document for the pool's dispatch. `None` if dispatch does not
     /// use it.
-    pub target: Option<TargetOf>,
+    pub locality_key: Option<LocalityKeyOf>,
     /// Maximum number of idle connections kept per node and thread.
     pub idle_connections: usize,
     /// How long an idle connection is kept.
@@ -267,7 +267,7 @@ pub struct PoolSite {
 
 /// The parts of a request that identify the requested document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetOf {
+pub enum LocalityKeyOf {
     /// Host and canonical path.
     Path,
     /// Host, canonical path and query.

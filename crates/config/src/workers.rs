@@ -64,7 +64,7 @@ fn slack(class: &Class) -> Option<Duration> {
 /// Returns the number of requests that the nodes of a pool work on at once, if each of them declares it.
 fn workers(policy: &Policy, pool: usize) -> Option<u32> {
     let nodes = policy.nodes.iter().filter(|node| node.pool == pool);
-    nodes.map(|node| node.max_outstanding).try_fold(0u32, |sum, most| Some(sum.saturating_add(most?)))
+    nodes.map(|node| node.max_outstanding).try_fold(0u32, |sum, max| Some(sum.saturating_add(max?)))
 }
 
 /// Whether a request of the class holds its worker for longer than `slack`.

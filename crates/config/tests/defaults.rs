@@ -110,8 +110,8 @@ fn dispatch() {
     let dynamic = engine::Dispatch::PartitionDynamic { sizes: None, resize: engine::Resize::default() };
     let expected = [
         ("least_outstanding", engine::Dispatch::LeastOutstanding),
-        ("wrr", engine::Dispatch::RoundRobin { never_twice: false }),
-        ("turns", engine::Dispatch::WeightedTurns),
+        ("least_loaded", engine::Dispatch::LeastLoaded { avoid_last: false }),
+        ("weighted_round_robin", engine::Dispatch::WeightedRoundRobin),
         ("power_of_two", engine::Dispatch::PowerOfTwo),
         ("lard", engine::Dispatch::Lard(engine::Lard::default())),
         ("partition_static", engine::Dispatch::PartitionStatic { sizes: None }),

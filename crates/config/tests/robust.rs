@@ -22,7 +22,7 @@ fn check(errors: &Errors, text: &str) {
     let lines = text.split('\n').count() as u32 + 1;
     for problem in &errors.problems {
         assert!(!problem.what.is_empty());
-        let Some(place) = problem.place else { panic!("{problem} has no place") };
+        let Some(place) = problem.position else { panic!("{problem} has no place") };
         assert!(place.line >= 1 && place.column >= 1 && place.line <= lines, "{problem}");
     }
     let shown = errors.to_string();

@@ -98,5 +98,5 @@ fn fields_tell_what_they_are_for() {
     assert_eq!(limits["head_bytes"]["default"], json!("64KiB"));
     assert!(limits["head_bytes"]["description"].as_str().unwrap().contains("431"));
     assert_eq!(schema["$defs"]["Class"]["required"], json!(["name"]));
-    assert_eq!(schema["$defs"]["Dispatch"]["anyOf"][1]["const"], "wrr");
+    assert_eq!(schema["$defs"]["Dispatch"]["anyOf"][1]["const"], "least_loaded");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weirgate_config::{
-    AdminAddress, HostPattern, Key, Loaded, Match, PathPattern, Target, ValuePattern, load, load_bytes, load_file,
+    AdminAddress, HostPattern, Key, Loaded, Match, PathPattern, RuleTarget, ValuePattern, load, load_bytes, load_file,
 };
 use weirgate_engine as engine;
 
@@ -34,7 +34,7 @@ fn the_ten_lines_are_what_they_say() {
     assert_eq!(other.guarantee, engine::Guarantee::default());
     assert!(matches!(&site.rules[0].matches, Match::Host(HostPattern::Exact(h)) if h == "bigcorp.test"));
     assert!(matches!(site.rules[2].matches, Match::Any));
-    assert_eq!(site.rules[2].target, Target::Class(engine::ClassId(2)));
+    assert_eq!(site.rules[2].target, RuleTarget::Class(engine::ClassId(2)));
     assert_eq!(site.nodes.iter().map(|n| n.address.as_str()).collect::<Vec<_>>(), ["127.0.0.1:9001", "127.0.0.1:9002"]);
 }
 
@@ -85,11 +85,11 @@ fn templates_stand_apart_and_rules_keep_their_order() {
     );
     let Loaded { site, warnings } = loaded(&text);
     assert!(warnings.is_empty(), "{warnings:?}");
-    let targets: Vec<&Target> = site.rules.iter().map(|rule| &rule.target).collect();
+    let targets: Vec<&RuleTarget> = site.rules.iter().map(|rule| &rule.target).collect();
     let header = Key::Header("x-t".parse().unwrap());
-    assert_eq!(*targets[0], Target::Template(engine::TemplateId(0), header));
-    assert_eq!(*targets[1], Target::Template(engine::TemplateId(1), Key::Cookie("u".into())));
-    assert_eq!(*targets[2], Target::Class(engine::ClassId(0)));
+    assert_eq!(*targets[0], RuleTarget::Template(engine::TemplateId(0), header));
+    assert_eq!(*targets[1], RuleTarget::Template(engine::TemplateId(1), Key::Cookie("u".into())));
+    assert_eq!(*targets[2], RuleTarget::Class(engine::ClassId(0)));
     assert_eq!(site.policy.templates.iter().map(|t| t.max_live).collect::<Vec<_>>(), [1_024, 9]);
     assert_eq!((site.classes.len(), site.templates.len()), (1, 2));
 }
@@ -214,7 +214,7 @@ fn baselines_are_methods_of_a_custom_discipline() {
     assert_eq!(discipline.admit, engine::Admit::Codel(codel));
     let aimd = engine::Aimd { back_off: 0.5, first: 40, ..engine::Aimd::default() };
     assert_eq!(discipline.load_control, engine::LoadControl::Aimd(aimd));
-    let said = errors(&custom("{ codel: { target: 0s } }", "{ aimd: { least_window: 50 } }"));
+    let said = errors(&custom("{ codel: { target: 0s } }", "{ aimd: { min_window: 50 } }"));
     assert!(said.contains("no time at all") && said.contains("not in order"), "{said}");
 }
 
@@ -258,7 +258,7 @@ fn reserves_may_stand_alone() {
 }
 
 #[test]
-fn reserves_know_who_has_which_token_and_class() {
+fn reserves_know_the_token_and_classes_of_each_node() {
     let site = loaded(
         "reserves:\n  listen: 0.0.0.0:9903\n  coordinator: Coordinator.internal:9903\n  admin: off\n  every: off\n  \
          token_file: /all\n  nodes: [n1, { name: n2, token_file: /own }, n3]\n  classes:\n    \
@@ -289,7 +289,7 @@ fn where_a_page_table_is_learned_agents_are_asked_every_second() {
     };
     let (second, ten) = (Duration::from_secs(1), Duration::from_secs(10));
     let routes = "{ routes: { /a: { cpu: 1% } } }";
-    let learned = "{ learned: yes, routes: { /a: { cpu: 1% } } }";
+    let learned = "{ learned: true, routes: { /a: { cpu: 1% } } }";
     assert_eq!(collector("learned", ""), Some((second, second, Some(9902))));
     assert_eq!(collector(learned, ""), Some((second, second, Some(9902))));
     assert_eq!(collector(learned, ", collector: { port: 7 }"), Some((second, second, Some(7))));

@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use weirgate_clock as clock;
 use weirgate_wire::{CoordinatorLink, FromAgent, FromCoordinator, Lines};
 
-use crate::desk::Desk;
+use crate::shared_state::SharedState;
 
 /// Maximum time from the connection to the agent's proof. Agents on the other side of the world need a
 /// second.
@@ -26,21 +26,21 @@ const WRITE: Duration = Duration::from_secs(2);
 const READ: usize = 4096;
 
 /// Maximum number of characters repeated from a name that an unauthenticated peer sent.
-const MOST_QUOTED: usize = 64;
+const MAX_QUOTED: usize = 64;
 
 /// Serves one connection. `place` is given back after the agent has proven its identity.
-pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, desk: &Desk, place: OwnedSemaphorePermit) {
+pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, shared: &SharedState, place: OwnedSemaphorePermit) {
     let mut lines = Lines::default();
-    let proven = clock::within(HANDSHAKE, handshake(&mut stream, &mut lines, desk)).await;
+    let proven = clock::within(HANDSHAKE, handshake(&mut stream, &mut lines, shared)).await;
     drop(place);
     let proven = proven.unwrap_or_else(|| Err(format!("it has not said who it is within {} s", HANDSHAKE.as_secs())));
     let (node, mut link) = match proven {
         Ok(proven) => proven,
-        Err(why) => return desk.refused(peer, &why),
+        Err(why) => return shared.refused(peer, &why),
     };
-    let mut seat = desk.attach(node, peer);
+    let mut attachment = shared.attach(node, peer);
     let why = loop {
-        match heard(&mut lines, &mut link, |report| desk.report(node, seat.connection, report)) {
+        match heard(&mut lines, &mut link, |report| shared.report(node, attachment.connection, report)) {
             Ok(()) => {}
             Err(why) => break why,
         }
@@ -50,9 +50,9 @@ pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, desk: &Desk, 
                 Some(Err(why)) => break why,
                 None => break format!("it has said nothing for {} s", SILENT.as_secs()),
             },
-            changed = seat.shares.changed() => match changed {
+            changed = attachment.shares.changed() => match changed {
                 Ok(()) => {
-                    let Some(shares) = seat.shares.borrow_and_update().clone() else { continue };
+                    let Some(shares) = attachment.shares.borrow_and_update().clone() else { continue };
                     link.seal(&FromCoordinator::Shares { run: shares.run, shares: shares.shares })
                 }
                 Err(_) => {
@@ -70,11 +70,15 @@ pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, desk: &Desk, 
             None => break format!("it has not taken its shares within {} s", WRITE.as_secs()),
         }
     };
-    desk.detach(node, seat.connection, &why);
+    shared.detach(node, attachment.connection, &why);
 }
 
 /// Exchanges the first three lines. They identify the node and prove that the agent has the node's token.
-async fn handshake(stream: &mut TcpStream, lines: &mut Lines, desk: &Desk) -> Result<(usize, CoordinatorLink), String> {
+async fn handshake(
+    stream: &mut TcpStream,
+    lines: &mut Lines,
+    shared: &SharedState,
+) -> Result<(usize, CoordinatorLink), String> {
     // Shares are one small write that must be sent at once.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let line = next(stream, lines).await?;
@@ -82,12 +86,12 @@ async fn handshake(stream: &mut TcpStream, lines: &mut Lines, desk: &Desk) -> Re
         Ok(greeting) => greeting,
         Err(error) => return Err(refuse(stream, &error.to_string()).await),
     };
-    let Some(node) = desk.agents().node(&greeting.node) else {
-        let name: String = greeting.node.chars().take(MOST_QUOTED).collect();
+    let Some(node) = shared.agents().node(&greeting.node) else {
+        let name: String = greeting.node.chars().take(MAX_QUOTED).collect();
         return Err(refuse(stream, &format!("the coordinator's policy has no node {name:?}")).await);
     };
     let nonce = clock::random_bytes().map_err(|error| format!("no random bytes: {error}"))?;
-    let (challenged, line) = CoordinatorLink::coordinator(desk.agents().token(node), &greeting, nonce);
+    let (challenged, line) = CoordinatorLink::coordinator(shared.agents().token(node), &greeting, nonce);
     send(stream, &line).await?;
     let line = next(stream, lines).await?;
     let link = challenged.proven(&line).map_err(|error| format!("as node {:?}: {error}", greeting.node))?;

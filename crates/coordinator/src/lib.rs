@@ -12,18 +12,18 @@
 //! the page, JSON and metrics for an admin listener, which the caller provides. When the coordinator ends in any way,
 //! agents keep the shares in force.
 //!
-//! `serve` has the listener and the optimiser's thread, `connection` one agent, `desk` the shared state, `agents` the
+//! `serve` has the listener and the optimiser's thread, `connection` one agent, `shared` the shared state, `agents` the
 //! tokens, and `clock` the only source of time and randomness. `page` and `metrics` are behind `routes`.
 #![forbid(unsafe_code)]
 
 mod agents;
 mod connection;
-mod desk;
 mod metrics;
 mod page;
 mod routes;
 mod serve;
+mod shared_state;
 
-pub use desk::Desk;
 pub use routes::routes;
 pub use serve::CoordinatorServer;
+pub use shared_state::SharedState;

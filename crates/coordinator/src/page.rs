@@ -9,10 +9,10 @@ use std::fmt::Write;
 use weirgate_wire::reserves_admin::{ClassOnNode, Node, Reserves, Run};
 
 /// Maximum number of nodes on the page. `/reserves` has all of them.
-const MOST_NODES: usize = 100;
+const MAX_NODES: usize = 100;
 
 /// Maximum number of runs on the page.
-const MOST_RUNS: usize = 20;
+const MAX_RUNS: usize = 20;
 
 /// Interval after which a browser reloads the page, in seconds: a few windows of 250 ms.
 const REFRESH: u32 = 2;
@@ -94,7 +94,7 @@ fn nodes(html: &mut String, view: &Reserves) {
         let _ = write!(html, "<th>{}", escape(&class.name));
     }
     *html += "</tr>\n";
-    for node in view.nodes.iter().take(MOST_NODES) {
+    for node in view.nodes.iter().take(MAX_NODES) {
         let off = if node.state == "up" { "" } else { " off" };
         let run = node.run.map_or(String::new(), |run| run.to_string());
         let cpu = percent(node.run.map(|_| node.figures.cpu));
@@ -112,8 +112,8 @@ fn nodes(html: &mut String, view: &Reserves) {
     }
     *html += "</table></div>\n<p class=\"note\">Per class: used / share in force → share that the last run gave, in percent of \
               the node; bold where it used all of its share.";
-    if view.nodes.len() > MOST_NODES {
-        let _ = write!(html, " The first {MOST_NODES} of {} nodes.", view.nodes.len());
+    if view.nodes.len() > MAX_NODES {
+        let _ = write!(html, " The first {MAX_NODES} of {} nodes.", view.nodes.len());
     }
     *html += "</p>\n";
 }
@@ -128,7 +128,7 @@ fn cell(class: &ClassOnNode) -> String {
 
 fn runs(html: &mut String, view: &Reserves) {
     *html += "<h2>Runs</h2>\n<table><tr><th>run<th>ago<th class=\"l\">why<th>nodes up<th>cannot be used<th>moved<th>took</tr>\n";
-    for run in view.last_runs.iter().take(MOST_RUNS) {
+    for run in view.last_runs.iter().take(MAX_RUNS) {
         let _ = writeln!(
             html,
             "<tr><td>{}<td>{:.1} s<td class=\"l\">{}<td>{}<td>{:.1} %<td>{:.1} %<td>{:.1} ms</tr>",

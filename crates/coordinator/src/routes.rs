@@ -10,28 +10,28 @@ use axum::routing::get;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
-use crate::desk::Desk;
+use crate::shared_state::SharedState;
 use crate::{metrics, page};
 
 /// Returns the routes: the page at `/`, JSON at `/reserves`, metrics at `/metrics`, and health probes for
 /// orchestrators at `/live` and `/ready`. Access control is up to the listener.
-pub fn routes(desk: Arc<Desk>) -> Router {
+pub fn routes(shared: Arc<SharedState>) -> Router {
     Router::new()
-        .route("/", get(async |State(desk): State<Arc<Desk>>| html(page::render(&desk.view()))))
-        .route("/reserves", get(async |State(desk): State<Arc<Desk>>| json(StatusCode::OK, &desk.view())))
-        .route("/metrics", get(async |State(desk): State<Arc<Desk>>| scraped(desk.view())))
+        .route("/", get(async |State(shared): State<Arc<SharedState>>| html(page::render(&shared.view()))))
+        .route("/reserves", get(async |State(shared): State<Arc<SharedState>>| json(StatusCode::OK, &shared.view())))
+        .route("/metrics", get(async |State(shared): State<Arc<SharedState>>| scraped(shared.view())))
         .route("/live", get(async || json(StatusCode::OK, &serde_json::json!({ "live": true }))))
         .route("/ready", get(ready))
         .fallback(async || refuse(StatusCode::NOT_FOUND, "there is no such page; GET / has all of them"))
         .method_not_allowed_fallback(async || {
             refuse(StatusCode::METHOD_NOT_ALLOWED, "everything here is read with GET")
         })
-        .with_state(desk)
+        .with_state(shared)
 }
 
 /// Answers whether the coordinator is ready: a node is up. Without one it fulfils no promise.
-async fn ready(State(desk): State<Arc<Desk>>) -> Response {
-    let up = desk.view().nodes.iter().filter(|node| node.state == "up").count();
+async fn ready(State(shared): State<Arc<SharedState>>) -> Response {
+    let up = shared.view().nodes.iter().filter(|node| node.state == "up").count();
     let status = if up > 0 { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json(status, &serde_json::json!({ "ready": up > 0, "nodes_up": up }))
 }

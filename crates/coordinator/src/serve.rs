@@ -14,12 +14,12 @@ use weirgate_config::Reserves;
 
 use crate::agents::Agents;
 use crate::connection;
-use crate::desk::Desk;
+use crate::shared_state::SharedState;
 
 /// Maximum number of connections that have not yet proven their identity. More wait in the kernel's backlog.
 /// A thousand agents that dial a new coordinator are accepted within a second or two. A peer that sends nothing
 /// takes up one of these connections for 3 s.
-const MOST_UNPROVEN: usize = 128;
+const MAX_UNPROVEN: usize = 128;
 
 /// Pause after a failure to accept a connection, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -28,7 +28,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct CoordinatorServer {
     listener: std::net::TcpListener,
-    desk: Arc<Desk>,
+    shared: Arc<SharedState>,
 }
 
 impl CoordinatorServer {
@@ -52,7 +52,7 @@ impl CoordinatorServer {
             };
             io::Error::new(error.kind(), format!("{address}: {error}{help}"))
         })?;
-        Ok(CoordinatorServer { listener, desk: Arc::new(Desk::new(reserves, agents, Box::new(say))) })
+        Ok(CoordinatorServer { listener, shared: Arc::new(SharedState::new(reserves, agents, Box::new(say))) })
     }
 
     /// Returns the address of the listener, with the actual port if port 0 was configured.
@@ -65,8 +65,8 @@ impl CoordinatorServer {
 
     /// Returns the shared state, for [`crate::routes`].
     #[must_use]
-    pub fn desk(&self) -> Arc<Desk> {
-        Arc::clone(&self.desk)
+    pub fn shared(&self) -> Arc<SharedState> {
+        Arc::clone(&self.shared)
     }
 
     /// Works until `stop` resolves. Then all connections end, and agents keep the shares in force.
@@ -77,23 +77,23 @@ impl CoordinatorServer {
         let listener = TcpListener::from_std(self.listener)?;
         tokio::select! {
             () = stop => Ok(()),
-            ended = accept(&listener, &self.desk) => ended,
-            ended = drive(&self.desk) => ended,
+            ended = accept(&listener, &self.shared) => ended,
+            ended = drive(&self.shared) => ended,
         }
     }
 }
 
 /// Accepts agents. Their tasks end with this one.
-async fn accept(listener: &TcpListener, desk: &Arc<Desk>) -> io::Result<()> {
-    let places = Arc::new(Semaphore::new(MOST_UNPROVEN));
+async fn accept(listener: &TcpListener, shared: &Arc<SharedState>) -> io::Result<()> {
+    let places = Arc::new(Semaphore::new(MAX_UNPROVEN));
     let mut connections = JoinSet::new();
     loop {
         // The semaphore is never closed.
         let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let desk = Arc::clone(desk);
-                connections.spawn(async move { connection::serve(stream, peer, &desk, place).await });
+                let shared = Arc::clone(shared);
+                connections.spawn(async move { connection::serve(stream, peer, &shared, place).await });
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(_) => clock::sleep(ACCEPT_PAUSE).await,
@@ -104,21 +104,21 @@ async fn accept(listener: &TcpListener, desk: &Arc<Desk>) -> io::Result<()> {
 
 /// Runs the optimiser whenever it is due. It may take seconds for a thousand nodes, so it runs on another
 /// thread and agents are served meanwhile.
-async fn drive(desk: &Desk) -> io::Result<()> {
+async fn drive(shared: &SharedState) -> io::Result<()> {
     loop {
-        let (problem, wake) = desk.poll();
+        let (problem, wake) = shared.poll();
         match problem {
             Some(problem) => {
-                let began = desk.now();
+                let began = shared.now();
                 let solved = tokio::task::spawn_blocking(move || weirgate_reserves::solve(&problem)).await;
-                desk.solved(
+                shared.solved(
                     solved.map_err(|error| io::Error::other(format!("the optimiser broke down: {error}")))?,
                     began,
                 );
             }
             None => tokio::select! {
-                () = desk.changed() => {}
-                () = desk.reach(wake) => {}
+                () = shared.changed() => {}
+                () = shared.reach(wake) => {}
             },
         }
     }

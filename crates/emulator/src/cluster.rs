@@ -14,7 +14,7 @@ use crate::node::{Health, NodeSpec, NodeStats};
 use crate::server::{Message, Server};
 
 /// Maximum number of nodes in one cluster. The server checks the next event of every node whenever anything happens.
-pub const MOST_NODES: usize = 256;
+pub const MAX_NODES: usize = 256;
 
 /// Running nodes. They stop when this handle is dropped.
 #[derive(Debug)]
@@ -31,10 +31,10 @@ impl Cluster {
     ///
     /// # Errors
     /// The address of a node cannot be bound, a parameter of a node is invalid, there are more than
-    /// [`MOST_NODES`], or the system has no thread or descriptor left.
+    /// [`MAX_NODES`], or the system has no thread or descriptor left.
     pub fn start(nodes: Vec<NodeSpec>, seed: u64) -> io::Result<Cluster> {
-        if nodes.len() > MOST_NODES {
-            return Err(invalid(format!("a cluster has at most {MOST_NODES} nodes, not {}", nodes.len())));
+        if nodes.len() > MAX_NODES {
+            return Err(invalid(format!("a cluster has at most {MAX_NODES} nodes, not {}", nodes.len())));
         }
         if let Some(problem) = nodes.iter().find_map(NodeSpec::problem) {
             return Err(invalid(problem));

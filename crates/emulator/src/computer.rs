@@ -188,10 +188,10 @@ impl Computer {
 
     /// Requests at the disk, with a worker, or at the link.
     #[must_use]
-    pub fn inside(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         let reading = self.storage.as_ref().map_or(0, |storage| storage.reads.len());
         let sending = self.link.as_ref().map_or(0, |link| link.sends.len());
-        self.station.inside() + reading + sending
+        self.station.in_flight() + reading + sending
     }
 
     /// Requests that wait for a worker.
@@ -441,7 +441,7 @@ mod tests {
         computer.set_speed(0.0);
         assert_eq!(computer.next_event(), None);
         computer.advance(100 * MS, &mut finished);
-        assert_eq!((finished.len(), computer.inside()), (0, 2));
+        assert_eq!((finished.len(), computer.in_flight()), (0, 2));
         computer.set_speed(0.1);
         assert_eq!(finish(&mut computer), [(2, 104 * MS), (1, 106 * MS)]);
     }
@@ -455,7 +455,7 @@ mod tests {
         computer.advance(MS, &mut finished);
         assert!(computer.remove(1) && !computer.remove(1), "at the disk");
         assert!(computer.remove(2) && !computer.remove(2), "at the link");
-        assert_eq!((computer.inside(), computer.next_event()), (0, None));
+        assert_eq!((computer.in_flight(), computer.next_event()), (0, None));
         // An object that was not read completely is not in memory.
         computer.arrive(3, work(0, Some(1), 0));
         assert_eq!((computer.usage().misses, finish(&mut computer)), (2, vec![(3, 11 * MS)]));
@@ -489,13 +489,13 @@ mod tests {
                 arrivals.push((at, cpu * MS + bytes * 1000 + reading));
             }
             finished.extend(finish(&mut computer));
-            prop_assert_eq!(computer.inside() + computer.waiting(), 0);
+            prop_assert_eq!(computer.in_flight() + computer.waiting(), 0);
             let mut ids: Vec<u64> = finished.iter().map(|(id, _)| *id).collect();
             ids.sort_unstable();
             prop_assert_eq!(ids, (0..requests.len() as u64).collect::<Vec<_>>());
             for &(id, end) in &finished {
-                let (arrived, least) = arrivals[id as usize];
-                prop_assert!(end - arrived >= least, "{id} took {} of {least} ns", end - arrived);
+                let (arrived, min) = arrivals[id as usize];
+                prop_assert!(end - arrived >= min, "{id} took {} of {min} ns", end - arrived);
             }
             let named = requests.iter().filter(|(.., object, _)| *object > 0).count() as u64;
             let usage = computer.usage();

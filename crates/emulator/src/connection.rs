@@ -76,7 +76,7 @@ enum Stage {
     /// The connection awaits a request body.
     Body(Box<Request>, Body),
     /// The request is in flight in the node.
-    Inside,
+    InFlight,
     /// A reply has begun and streams. `left` bytes of its body are left.
     Streaming { left: usize },
     /// A reply goes out: its head from position `sent` on, then `filler` bytes of body. If `kept` is not
@@ -112,13 +112,13 @@ impl Connection {
     }
 
     /// Whether a request is in flight in the node.
-    pub(crate) fn is_inside(&self) -> bool {
-        matches!(self.stage, Stage::Inside | Stage::Streaming { .. })
+    pub(crate) fn is_in_flight(&self) -> bool {
+        matches!(self.stage, Stage::InFlight | Stage::Streaming { .. })
     }
 
     /// Content asked for by the request that the node is working on, whether it is in service, waiting or being sent.
     pub(crate) fn active(&self) -> Option<Content> {
-        matches!(self.stage, Stage::Inside | Stage::Streaming { .. } | Stage::Reply { counts: true, .. })
+        matches!(self.stage, Stage::InFlight | Stage::Streaming { .. } | Stage::Reply { counts: true, .. })
             .then_some(self.answer.content)
     }
 
@@ -136,7 +136,7 @@ impl Connection {
         self.stage = Stage::Reply { head: head.into_bytes(), sent: 0, filler: 0, counts: true, kept: 0 };
     }
 
-    /// Begins the reply described by [`Connection::answer`]. `X-Inside` is the time that the request spent
+    /// Begins the reply described by [`Connection::answer`]. `X-InFlight` is the time that the request spent
     /// in the node, in microseconds. With it a client can tell this time from the time spent waiting elsewhere.
     pub(crate) fn reply(&mut self, node: &str) {
         match &mut self.stage {
@@ -158,7 +158,7 @@ impl Connection {
                 let kept = *left - 1;
                 self.stage = Stage::Reply { head: Vec::new(), sent: 0, filler: 1, counts: true, kept };
             }
-            Stage::Inside if !self.answer.is_head && self.answer.status == Status::Done => {
+            Stage::InFlight if !self.answer.is_head && self.answer.status == Status::Done => {
                 self.answer_whole(node);
                 if let Stage::Reply { filler, kept, .. } = &mut self.stage
                     && *filler > 1
@@ -180,10 +180,10 @@ impl Connection {
         };
         let connection = if self.keep_alive { "" } else { "Connection: close\r\n" };
         let (echo, id, end) = id.as_deref().map_or(("", "", ""), |id| ("X-Request-Id: ", id, "\r\n"));
-        let inside = clock::now().saturating_sub(since) / 1000;
+        let in_flight = clock::now().saturating_sub(since) / 1000;
         let head = format!(
             "HTTP/1.1 {line}\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\nX-Node: {node}\r\n\
-             X-Inside: {inside}\r\n{echo}{id}{end}{connection}\r\n"
+             X-Inside: {in_flight}\r\n{echo}{id}{end}{connection}\r\n"
         );
         self.stage = Stage::Reply {
             head: head.into_bytes(),
@@ -222,7 +222,7 @@ impl Connection {
     fn drive(&mut self, buffer: &mut [u8]) -> io::Result<Step> {
         loop {
             match &mut self.stage {
-                Stage::Inside | Stage::Streaming { .. } => return Ok(Step::Wait),
+                Stage::InFlight | Stage::Streaming { .. } => return Ok(Step::Wait),
                 Stage::Reply { .. } => return self.write(),
                 Stage::Head if self.input.is_empty() => {
                     if !self.read(buffer)? {
@@ -257,7 +257,7 @@ impl Connection {
                         if !self.read(buffer)? {
                             return Ok(Step::Wait);
                         }
-                    } else if let Stage::Body(request, _) = std::mem::replace(&mut self.stage, Stage::Inside) {
+                    } else if let Stage::Body(request, _) = std::mem::replace(&mut self.stage, Stage::InFlight) {
                         return Ok(Step::Arrived(request));
                     }
                 }

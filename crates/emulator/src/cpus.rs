@@ -134,7 +134,7 @@ impl<T> Cpus<T> {
         if let [one] = self.classes.as_mut_slice() {
             return one.set_speed(self.speed);
         }
-        let most = |class: &Processor<T>| class.len().min(self.cpus as usize) as f64;
+        let max = |class: &Processor<T>| class.len().min(self.cpus as usize) as f64;
         let mut left = f64::from(self.cpus);
         let mut open: f64 = self
             .classes
@@ -149,10 +149,10 @@ impl<T> Cpus<T> {
             let mut all_fit = true;
             for (index, (class, share)) in self.classes.iter().zip(&self.shares).enumerate() {
                 let share = share.max(NEXT_TO_NOTHING);
-                let most = most(class);
-                if given[index].is_none() && most > 0.0 && left * share / open > most {
-                    given[index] = Some(most);
-                    left -= most;
+                let max = max(class);
+                if given[index].is_none() && max > 0.0 && left * share / open > max {
+                    given[index] = Some(max);
+                    left -= max;
                     open -= share;
                     all_fit = false;
                 }
@@ -162,9 +162,9 @@ impl<T> Cpus<T> {
             }
         }
         for (index, class) in self.classes.iter_mut().enumerate() {
-            let most = class.len().min(self.cpus as usize) as f64;
+            let max = class.len().min(self.cpus as usize) as f64;
             let part = given[index].unwrap_or(left * self.shares[index].max(NEXT_TO_NOTHING) / open);
-            class.set_speed(if most > 0.0 { self.speed * (part / most).min(1.0) } else { 0.0 });
+            class.set_speed(if max > 0.0 { self.speed * (part / max).min(1.0) } else { 0.0 });
         }
     }
 }

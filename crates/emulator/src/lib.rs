@@ -35,7 +35,7 @@ pub mod processor;
 pub mod random;
 pub mod station;
 
-pub use cluster::{Cluster, MOST_NODES};
+pub use cluster::{Cluster, MAX_NODES};
 pub use computer::Disk;
 pub use node::{Health, IdLog, NodeSpec, NodeStats};
 pub use processor::Thrashing;

@@ -33,7 +33,7 @@ pub struct Machine {
     /// Index of the computer that receives the next request.
     turn: usize,
     /// Maximum number of requests in a computer, including its queue.
-    most: usize,
+    max: usize,
     nominal: f64,
     health: Health,
     random: Random,
@@ -61,7 +61,7 @@ impl Machine {
             computers: (0..spec.servers.max(1)).map(|_| computer()).collect(),
             cpus: spec.cpus,
             turn: 0,
-            most: spec.concurrency.zip(spec.backlog).map_or(usize::MAX, |(c, b)| c as usize + b as usize),
+            max: spec.concurrency.zip(spec.backlog).map_or(usize::MAX, |(c, b)| c as usize + b as usize),
             nominal: spec.speed,
             health: Health::WELL,
             random,
@@ -86,7 +86,7 @@ impl Machine {
             return Reception::Failed;
         }
         // A stalled node answers nothing, not even that it is full: requests pile up in its kernel.
-        if !stalled && computer.inside() + computer.waiting() >= self.most {
+        if !stalled && computer.in_flight() + computer.waiting() >= self.max {
             return Reception::Full;
         }
         computer.arrive(id, work);
@@ -148,8 +148,8 @@ impl Machine {
 
     /// Requests in service in all its computers.
     #[must_use]
-    pub fn inside(&self) -> usize {
-        self.computers.iter().map(Computer::inside).sum()
+    pub fn in_flight(&self) -> usize {
+        self.computers.iter().map(Computer::in_flight).sum()
     }
 
     /// Requests that wait for a worker.
@@ -207,7 +207,7 @@ mod tests {
         let mut machine = machine();
         let receptions: Vec<Reception> = (0..5).map(|id| machine.receive(id, None, work())).collect();
         assert_eq!(receptions, [[Reception::Taken; 4].as_slice(), &[Reception::Full]].concat());
-        assert_eq!((machine.inside(), machine.waiting()), (2, 2));
+        assert_eq!((machine.in_flight(), machine.waiting()), (2, 2));
         // Speed 2: 10 ms of work take 5 ms.
         assert_eq!(finish(&mut machine), [(0, 5 * MS), (1, 5 * MS), (2, 10 * MS), (3, 10 * MS)]);
         assert_eq!((machine.usage().busy, machine.usage().done), (20e6, 40e6));
@@ -267,10 +267,10 @@ mod tests {
         machine.receive(0, None, work());
         machine.advance(2 * MS, &mut Vec::new());
         machine.set_health(Health { crashed: true, ..Health::WELL });
-        assert_eq!((machine.inside(), machine.next_event(), machine.usage().done), (0, None, 4e6));
+        assert_eq!((machine.in_flight(), machine.next_event(), machine.usage().done), (0, None, 4e6));
         machine.set_health(Health::WELL);
         machine.receive(1, None, work());
         machine.remove(1);
-        assert_eq!((machine.inside(), machine.next_event()), (0, None));
+        assert_eq!((machine.in_flight(), machine.next_event()), (0, None));
     }
 }

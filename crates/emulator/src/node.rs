@@ -169,11 +169,11 @@ pub struct NodeStats {
     /// Requests that the node could not parse (400) and connections that broke off during a request.
     pub bad: u64,
     /// Requests in service now: held by a worker, at the disk before that, or being sent after it.
-    pub inside: usize,
+    pub in_flight: usize,
     /// Requests that wait for a worker now.
     pub waiting: usize,
     /// Maximum number of requests that were in service at once.
-    pub max_inside: usize,
+    pub max_in_flight: usize,
     /// Time for which its CPUs were occupied, at most CPUs × time.
     pub busy: Duration,
     /// CPU time handed out, in time of a nominal CPU: the part of the demands that was completed.
@@ -213,9 +213,9 @@ impl NodeStats {
             refused: 0,
             unwanted: 0,
             bad: 0,
-            inside: 0,
+            in_flight: 0,
             waiting: 0,
-            max_inside: 0,
+            max_in_flight: 0,
             busy: Duration::ZERO,
             done: Duration::ZERO,
             disk_busy: Duration::ZERO,

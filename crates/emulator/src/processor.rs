@@ -42,7 +42,7 @@ pub struct Processor<T> {
     service: f64,
     /// Instant up to which the state has been calculated.
     now: u64,
-    inside: BinaryHeap<Resident<T>>,
+    in_flight: BinaryHeap<Resident<T>>,
     /// Requests that are in the node but at none of its CPUs.
     beside: usize,
     /// Number of entries so far. It keeps equal ends in order of entry.
@@ -89,22 +89,22 @@ impl<T> Processor<T> {
     /// An empty processor at instant `now` (nanoseconds).
     #[must_use]
     pub fn new(now: u64, cpus: u32, thrashing: Option<Thrashing>) -> Processor<T> {
-        let inside = BinaryHeap::new();
+        let in_flight = BinaryHeap::new();
         let (departure, entries, busy, done) = (None, 0, 0.0, 0.0);
         let (speed, rate, service, beside) = (1.0, 1.0, 0.0, 0);
-        Processor { cpus, thrashing, speed, rate, departure, service, now, inside, beside, entries, busy, done }
+        Processor { cpus, thrashing, speed, rate, departure, service, now, in_flight, beside, entries, busy, done }
     }
 
     /// Number of requests in service.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.inside.len()
+        self.in_flight.len()
     }
 
     /// Whether no request is in service.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.inside.is_empty()
+        self.in_flight.is_empty()
     }
 
     /// CPU-nanoseconds during which CPUs were occupied: Σ min(n, k) · dt, whatever their speed.
@@ -123,13 +123,13 @@ impl<T> Processor<T> {
     /// processor itself does not advance.
     #[must_use]
     pub fn busy_at(&self, at: u64) -> f64 {
-        self.busy + at.saturating_sub(self.now) as f64 * (self.inside.len() as f64).min(f64::from(self.cpus))
+        self.busy + at.saturating_sub(self.now) as f64 * (self.in_flight.len() as f64).min(f64::from(self.cpus))
     }
 
     /// The value of [`Processor::done`] at instant `at`, under the same condition.
     #[must_use]
     pub fn done_at(&self, at: u64) -> f64 {
-        self.done + at.saturating_sub(self.now) as f64 * self.rate * self.inside.len() as f64
+        self.done + at.saturating_sub(self.now) as f64 * self.rate * self.in_flight.len() as f64
     }
 
     /// Sets the number of requests that are in the node but at none of its CPUs. They count for thrashing.
@@ -148,7 +148,7 @@ impl<T> Processor<T> {
 
     /// Adds request `what` with a demand in CPU-nanoseconds. Call [`Processor::advance`] to the present first.
     pub fn enter(&mut self, what: T, demand: u64) {
-        self.inside.push(Resident { end: self.service + demand as f64, entry: self.entries, what });
+        self.in_flight.push(Resident { end: self.service + demand as f64, entry: self.entries, what });
         self.entries += 1;
         self.refresh();
     }
@@ -171,16 +171,16 @@ impl<T> Processor<T> {
         {
             self.step(at);
             // `at` is rounded up, so this corrects only the last bits of the floating-point sum.
-            self.service = self.service.max(self.inside.peek().map_or(0.0, |first| first.end));
-            while let Some(first) = self.inside.peek()
+            self.service = self.service.max(self.in_flight.peek().map_or(0.0, |first| first.end));
+            while let Some(first) = self.in_flight.peek()
                 && first.end <= self.service
             {
-                left.extend(self.inside.pop().map(|gone| (gone.what, at)));
+                left.extend(self.in_flight.pop().map(|gone| (gone.what, at)));
             }
             self.refresh();
         }
         self.step(to);
-        if self.inside.is_empty() {
+        if self.in_flight.is_empty() {
             // A fresh start keeps the sum small and its last bits exact.
             self.service = 0.0;
         }
@@ -189,18 +189,18 @@ impl<T> Processor<T> {
     /// Removes the requests for which `is_it` is true, before their demand is met. Call
     /// [`Processor::advance`] to the present first. Costs O(n), because leaving early is rare.
     pub fn remove(&mut self, mut is_it: impl FnMut(&T) -> bool) -> bool {
-        let before = self.inside.len();
-        self.inside.retain(|resident| !is_it(&resident.what));
+        let before = self.in_flight.len();
+        self.in_flight.retain(|resident| !is_it(&resident.what));
         self.refresh();
-        if self.inside.is_empty() {
+        if self.in_flight.is_empty() {
             self.service = 0.0;
         }
-        self.inside.len() < before
+        self.in_flight.len() < before
     }
 
     /// Removes all requests.
     pub fn clear(&mut self) {
-        self.inside.clear();
+        self.in_flight.clear();
         self.refresh();
         self.service = 0.0;
     }
@@ -208,13 +208,13 @@ impl<T> Processor<T> {
     /// Recalculates the next departure.
     fn plan(&mut self) {
         let after = |first: &Resident<T>| round_up((first.end - self.service) / self.rate - ROUNDING);
-        let first = self.inside.peek().filter(|_| self.rate > 0.0);
+        let first = self.in_flight.peek().filter(|_| self.rate > 0.0);
         self.departure = first.map(|first| self.now.saturating_add(after(first)));
     }
 
     /// Recalculates the rate and everything that depends on it.
     fn refresh(&mut self) {
-        let n = self.inside.len() as f64;
+        let n = self.in_flight.len() as f64;
         let share = (f64::from(self.cpus) / n).min(1.0);
         self.rate = match self.thrashing {
             None => self.speed * share,
@@ -231,8 +231,8 @@ impl<T> Processor<T> {
         let dt = to.saturating_sub(self.now) as f64;
         if dt > 0.0 {
             self.now = to;
-            if !self.inside.is_empty() {
-                let n = self.inside.len() as f64;
+            if !self.in_flight.is_empty() {
+                let n = self.in_flight.len() as f64;
                 let each = dt * self.rate;
                 self.service += each;
                 self.done += each * n;

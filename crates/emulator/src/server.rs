@@ -155,7 +155,7 @@ impl Server {
                             if event.is_readable() || event.is_read_closed() || event.is_error() {
                                 connection.readable(event.is_read_closed() || event.is_error());
                             }
-                            if event.is_read_closed() && connection.is_inside() {
+                            if event.is_read_closed() && connection.is_in_flight() {
                                 self.abandon(place);
                             }
                             self.go_on(place);
@@ -338,7 +338,7 @@ impl Server {
                 Reception::Full => Status::Full,
             }
         };
-        node.stats.max_inside = node.stats.max_inside.max(node.machine.inside());
+        node.stats.max_in_flight = node.stats.max_in_flight.max(node.machine.in_flight());
         node.stats.failed += u64::from(status == Status::Failed);
         node.stats.refused += u64::from(status == Status::Full);
         let bytes = if matches!(status, Status::Failed | Status::Full) { 0 } else { bytes };
@@ -450,7 +450,7 @@ impl Node {
         self.machine.advance(clock::now(), &mut self.finished);
         let mut stats = self.stats.clone();
         let usage = self.machine.usage();
-        stats.inside = self.machine.inside();
+        stats.in_flight = self.machine.in_flight();
         stats.waiting = self.machine.waiting();
         stats.busy = Duration::from_nanos(usage.busy as u64);
         stats.done = Duration::from_nanos(usage.done as u64);

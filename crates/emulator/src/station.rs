@@ -45,7 +45,7 @@ pub struct Station {
     io: BinaryHeap<Reverse<(u64, u64, u64)>>,
     /// Replies that have begun or sent a keep-alive byte, with the instant.
     begun: Vec<(u64, u64)>,
-    inside: usize,
+    in_flight: usize,
     /// Nanoseconds for which requests have held workers, up to `now`.
     held: f64,
     now: u64,
@@ -70,7 +70,7 @@ impl Station {
             cpus: Cpus::new(now, cpus, thrashing),
             io: BinaryHeap::new(),
             begun: Vec::new(),
-            inside: 0,
+            in_flight: 0,
             held: 0.0,
             now,
             stalled: false,
@@ -99,8 +99,8 @@ impl Station {
 
     /// Requests that have a worker.
     #[must_use]
-    pub fn inside(&self) -> usize {
-        self.inside
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     /// Requests that wait for a worker.
@@ -131,7 +131,7 @@ impl Station {
     /// Nanoseconds for which requests have held workers until `at`, under the same condition.
     #[must_use]
     pub fn held_at(&self, at: u64) -> f64 {
-        self.held + at.saturating_sub(self.now) as f64 * self.inside as f64
+        self.held + at.saturating_sub(self.now) as f64 * self.in_flight as f64
     }
 
     /// Adds request `id`. Call [`Station::advance`] to the present first.
@@ -141,7 +141,7 @@ impl Station {
 
     /// Adds request `id` of a class. Call [`Station::advance`] to the present first.
     pub fn arrive_of(&mut self, class: u32, id: u64, demand: Demand) {
-        match self.inside < self.limit {
+        match self.in_flight < self.limit {
             true => self.start(id, class, demand),
             false => self.waiting.push_back((id, class, demand)),
         }
@@ -180,7 +180,7 @@ impl Station {
                     self.io.push(Reverse((at + next, id, left - next)));
                 }
             }
-            self.inside -= finished.len() - before;
+            self.in_flight -= finished.len() - before;
             self.cpus.set_beside(self.io.len());
             self.fill();
         }
@@ -219,7 +219,7 @@ impl Station {
         if self.io.len() == in_io && !self.cpus.remove(|(other, _)| *other == id) {
             return false;
         }
-        self.inside -= 1;
+        self.in_flight -= 1;
         self.cpus.set_beside(self.io.len());
         self.fill();
         true
@@ -232,7 +232,7 @@ impl Station {
         self.io.clear();
         self.begun.clear();
         self.cpus.set_beside(0);
-        self.inside = 0;
+        self.in_flight = 0;
     }
 
     /// Advances the time to `to`. No worker may be taken or returned before it.
@@ -243,7 +243,7 @@ impl Station {
 
     /// Gives free workers to waiting requests.
     fn fill(&mut self) {
-        while self.inside < self.limit
+        while self.in_flight < self.limit
             && let Some((id, class, demand)) = self.waiting.pop_front()
         {
             self.start(id, class, demand);
@@ -251,7 +251,7 @@ impl Station {
     }
 
     fn start(&mut self, id: u64, class: u32, demand: Demand) {
-        self.inside += 1;
+        self.in_flight += 1;
         self.cpus.enter(class, (id, Beside { io: demand.io, stream: demand.stream }), demand.cpu);
     }
 }
@@ -291,14 +291,14 @@ mod tests {
         for id in 1..=3 {
             station.arrive(id, demand(5, 1));
         }
-        assert_eq!((station.inside(), station.waiting()), (1, 2));
+        assert_eq!((station.in_flight(), station.waiting()), (1, 2));
         // The worker is held during I/O, so each takes 6 ms although a CPU is free.
         assert_eq!(finish(&mut station), [(1, 6 * MS), (2, 12 * MS), (3, 18 * MS)]);
-        assert_eq!((station.inside(), station.waiting()), (0, 0));
+        assert_eq!((station.in_flight(), station.waiting()), (0, 0));
     }
 
     #[test]
-    fn the_queue_moves_at_the_instant_of_the_departure_even_if_nobody_looked() {
+    fn the_queue_moves_at_the_instant_of_the_departure_even_if_not_polled() {
         let mut station = Station::new(0, 1, Some(1), None);
         station.arrive(1, demand(5, 0));
         station.arrive(2, demand(5, 0));
@@ -346,7 +346,7 @@ mod tests {
         assert!(station.remove(4) && !station.remove(4), "waiting");
         assert!(station.remove(2), "at the CPU: 3 takes its worker");
         assert!(station.remove(1), "in I/O: 5 takes its worker");
-        assert_eq!((station.inside(), station.waiting()), (2, 0));
+        assert_eq!((station.in_flight(), station.waiting()), (2, 0));
         assert_eq!(finish(&mut station), [(3, 13 * MS), (5, 13 * MS)]);
     }
 
@@ -356,7 +356,7 @@ mod tests {
         station.arrive(1, demand(5, 0));
         station.arrive(2, demand(5, 0));
         station.clear();
-        assert_eq!((station.inside(), station.waiting(), station.next_event()), (0, 0, None));
+        assert_eq!((station.in_flight(), station.waiting(), station.next_event()), (0, 0, None));
     }
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
         let mut finished = Vec::new();
         station.advance(10 * MS, &mut finished);
         assert_eq!(station.begun().collect::<Vec<_>>(), [(1, 10 * MS)]);
-        assert_eq!((station.inside(), station.waiting()), (1, 1));
+        assert_eq!((station.in_flight(), station.waiting()), (1, 1));
         station.advance(39 * second, &mut finished);
         let beats = [15, 30].map(|at| (1, 10 * MS + at * second));
         assert_eq!((station.begun().collect::<Vec<_>>(), finished.len()), (beats.to_vec(), 0));
@@ -378,6 +378,6 @@ mod tests {
         station.arrive(3, Demand { stream: second, ..demand(0, 0) });
         station.advance(end + 6 * MS, &mut finished);
         assert!(station.remove(3), "amid its stream");
-        assert_eq!((station.inside(), station.next_event()), (0, None));
+        assert_eq!((station.in_flight(), station.next_event()), (0, None));
     }
 }

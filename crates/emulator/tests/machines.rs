@@ -55,16 +55,16 @@ fn ports_of_a_machine_share_its_cpus_and_servers_behind_a_port_do_not() {
     assert_eq!((stats(&cluster).requests, stats(&cluster).busy.as_millis()), (2, 80));
 
     let (cluster, address) = one(NodeSpec { servers: 2, concurrency: Some(1), ..NodeSpec::new("a", 1) });
-    let inside = |n: usize| wait_for(|| stats(&cluster).inside + stats(&cluster).waiting == n);
+    let in_flight = |n: usize| wait_for(|| stats(&cluster).in_flight + stats(&cluster).waiting == n);
     cluster.set_health(0, Health { stalled: true, ..Health::WELL }).unwrap();
     let mut streams = Vec::new();
     for n in 1..=4 {
         let mut stream = connect(address);
         send(&mut stream, "GET /?demand=1ms HTTP/1.1\r\nHost: x\r\n\r\n");
-        inside(n);
+        in_flight(n);
         streams.push(stream);
     }
-    assert_eq!((stats(&cluster).inside, stats(&cluster).waiting), (2, 2), "each has a queue of its own");
+    assert_eq!((stats(&cluster).in_flight, stats(&cluster).waiting), (2, 2), "each has a queue of its own");
     cluster.set_health(0, Health::WELL).unwrap();
     assert!(streams.iter_mut().all(|stream| reply(stream).0 == 200));
 }
@@ -76,7 +76,7 @@ fn a_full_queue_answers_503_and_a_stalled_one_holds() {
     for n in 1..=3 {
         let mut stream = connect(address);
         send(&mut stream, "GET /?demand=600s HTTP/1.1\r\nHost: x\r\n\r\n");
-        wait_for(|| stats(&cluster).inside + stats(&cluster).waiting == n);
+        wait_for(|| stats(&cluster).in_flight + stats(&cluster).waiting == n);
         streams.push(stream);
     }
     let mut fourth = connect(address);
@@ -110,9 +110,9 @@ fn a_share_of_requests_fails_fast_and_says_so() {
 fn a_crash_forgets_everything_keeps_the_port_and_ends() {
     let spec = NodeSpec { log: 10, drops_abandoned: true, ..NodeSpec::new("a", 1) };
     let (cluster, address) = one(spec);
-    let mut inside = connect(address);
-    send(&mut inside, "GET /?demand=600s&id=lost HTTP/1.1\r\nHost: x\r\n\r\n");
-    wait_for(|| stats(&cluster).inside == 1);
+    let mut in_flight = connect(address);
+    send(&mut in_flight, "GET /?demand=600s&id=lost HTTP/1.1\r\nHost: x\r\n\r\n");
+    wait_for(|| stats(&cluster).in_flight == 1);
     for _ in 0..3 {
         // A slow, failing node that crashes must be gone like any other.
         cluster.set_health(0, Health { crashed: true, speed: 0.5, fails: 0.5, ..Health::WELL }).unwrap();
@@ -124,19 +124,19 @@ fn a_crash_forgets_everything_keeps_the_port_and_ends() {
         assert_eq!(get(&mut connect(address), "/?id=served"), 200);
     }
     let stats = stats(&cluster);
-    assert_eq!((stats.requests, stats.replies, stats.unwanted, stats.inside), (4, 3, 0, 0));
+    assert_eq!((stats.requests, stats.replies, stats.unwanted, stats.in_flight), (4, 3, 0, 0));
     assert_eq!(stats.ids.received.iter().map(|id| &**id).collect::<Vec<_>>(), ["lost", "served", "served", "served"]);
     assert_eq!(stats.ids.answered.len(), 3);
 }
 
 #[test]
-fn a_node_that_looks_at_its_connections_drops_what_nobody_waits_for() {
+fn a_node_that_looks_at_its_connections_drops_abandoned_requests() {
     let (cluster, address) = one(NodeSpec { drops_abandoned: true, ..NodeSpec::new("a", 1) });
     let mut impatient = connect(address);
     send(&mut impatient, "GET /?demand=600s HTTP/1.1\r\nHost: x\r\n\r\n");
-    wait_for(|| stats(&cluster).inside == 1);
+    wait_for(|| stats(&cluster).in_flight == 1);
     drop(impatient);
-    wait_for(|| stats(&cluster).inside == 0);
+    wait_for(|| stats(&cluster).in_flight == 0);
     assert_eq!(get(&mut connect(address), "/?demand=1ms"), 200);
     let stats = stats(&cluster);
     assert_eq!((stats.requests, stats.replies, stats.unwanted), (2, 1, 1));

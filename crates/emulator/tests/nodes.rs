@@ -32,7 +32,7 @@ fn requests_share_the_cpus() {
     // 8 on 2 CPUs take four times as long as 2. The lower bounds hold whatever else the machine does.
     assert!(alone >= 40.0 && crowded >= 159.0, "{alone} ms, {crowded} ms");
     let stats = &cluster.stats().unwrap()[0];
-    assert_eq!((stats.requests, stats.replies, stats.inside, stats.max_inside), (10, 10, 0, 8));
+    assert_eq!((stats.requests, stats.replies, stats.in_flight, stats.max_in_flight), (10, 10, 0, 8));
     // 10 requests of 40 ms kept CPUs busy for 0.4 s, not less and hardly more.
     assert!((stats.busy.as_secs_f64() / 0.4 - 1.0).abs() < 0.001, "{:?}", stats.busy);
 }
@@ -42,7 +42,7 @@ fn workers_limit_what_is_inside() {
     let (cluster, address) = one(NodeSpec { concurrency: Some(2), ..NodeSpec::new("a", 4) });
     // 6 requests take three rounds of two, although there are four CPUs.
     assert!(together(address, 6) >= 119.0);
-    assert_eq!(cluster.stats().unwrap()[0].max_inside, 2);
+    assert_eq!(cluster.stats().unwrap()[0].max_in_flight, 2);
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn a_node_tells_what_was_used_of_it_and_how_long_a_request_was_inside() {
     let mut stream = connect(address);
     send(&mut stream, "GET /?demand=2ms&disk=6ms HTTP/1.1\r\nHost: x\r\nX-Link: 4ms\r\n\r\n");
     let (status, head, _) = reply(&mut stream);
-    let inside = head.iter().find_map(|field| field.strip_prefix("x-inside: ")).expect("it says how long");
-    assert!(status == 200 && inside.parse::<u64>().unwrap() >= 12_000, "{inside} us");
+    let in_flight = head.iter().find_map(|field| field.strip_prefix("x-inside: ")).expect("it says how long");
+    assert!(status == 200 && in_flight.parse::<u64>().unwrap() >= 12_000, "{in_flight} us");
     // The emulation may be off by half a microsecond in each of them.
     assert_eq!(cluster.done().unwrap()[0].map(|seconds| (seconds * 1e6).round()), [2000.0, 6000.0, 4000.0]);
     send(&mut stream, "GET /weirgate/report HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -146,12 +146,12 @@ fn faults_come_and_go() {
     assert!(!bytes.is_empty() && !bytes.starts_with(b"HTTP"), "{bytes:?}");
     cluster.set_health(0, Health::WELL).unwrap();
 
-    let mut inside = connect(address);
-    send(&mut inside, "GET /?demand=10s HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut in_flight = connect(address);
+    send(&mut in_flight, "GET /?demand=10s HTTP/1.1\r\nHost: x\r\n\r\n");
     cluster.set_health(0, Health { crashed: true, ..Health::WELL }).unwrap();
-    assert_eq!(inside.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(in_flight.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    assert_eq!(cluster.stats().unwrap()[0].inside, 0);
+    assert_eq!(cluster.stats().unwrap()[0].in_flight, 0);
     cluster.set_health(0, Health::WELL).unwrap();
     assert_eq!(get(&mut connect(address), "/"), 200);
 
@@ -169,10 +169,10 @@ fn work_goes_on_for_a_client_that_has_left() {
     let mut impatient = connect(address);
     send(&mut impatient, "GET /?demand=30ms HTTP/1.1\r\nHost: x\r\n\r\n");
     let stats = || cluster.stats().unwrap().swap_remove(0);
-    wait_for(|| stats().inside == 1);
+    wait_for(|| stats().in_flight == 1);
     drop(impatient);
     wait_for(|| stats().connections == 1);
-    assert_eq!(stats().inside, 1);
+    assert_eq!(stats().in_flight, 1);
     cluster.set_health(0, Health::WELL).unwrap();
     // The abandoned request entered first and takes as long, so it is finished no later.
     assert_eq!(get(&mut patient, "/?demand=30ms"), 200);
@@ -241,9 +241,9 @@ fn a_stream_begins_at_once_and_ends_in_time() {
     stream.read_exact(&mut first).unwrap();
     // The first byte is here, and the request is still in flight: it has ten minutes left.
     let stats = &cluster.stats().unwrap()[0];
-    assert_eq!((first, stats.inside, stats.replies), ([b'w'], 1, 0));
+    assert_eq!((first, stats.in_flight, stats.replies), ([b'w'], 1, 0));
     drop(stream);
-    wait_for(|| cluster.stats().unwrap()[0].inside == 0);
+    wait_for(|| cluster.stats().unwrap()[0].in_flight == 0);
     // A shorter stream is complete when it ends, and its connection can be used again.
     let mut stream = connect(address);
     let start = clock::now();

@@ -250,7 +250,7 @@ impl Classes {
         let (counts, learned) = (gone.observed.counts, gone.observed.learned());
         let Some(made) = gone.made.take() else { return };
         self.change_weight(class, 0);
-        if let (None, Some(learned)) = (self.agreed(class), learned) {
+        if let (None, Some(learned)) = (self.declared(class), learned) {
             self.known.0 -= learned;
             self.known.1 -= 1;
         }
@@ -334,13 +334,13 @@ impl Classes {
     }
 
     /// Declared service time in seconds.
-    fn agreed(&self, class: ClassId) -> Option<f64> {
+    fn declared(&self, class: ClassId) -> Option<f64> {
         self.spec(class).service_time.map(|t| t.as_secs_f64())
     }
 
     /// Declared or learned service time in seconds.
     pub(crate) fn service_time(&self, class: ClassId) -> Option<f64> {
-        self.agreed(class).or_else(|| self.all[class].observed.learned())
+        self.declared(class).or_else(|| self.all[class].observed.learned())
     }
 
     /// Whether the class's limit is below the cost of its requests on an unloaded node. A learned service
@@ -348,14 +348,14 @@ impl Classes {
     /// promises.
     pub(crate) fn is_impossible(&self, class: ClassId) -> bool {
         let limit = self.spec(class).guarantee.response_time.map(|rt| rt.limit.as_secs_f64());
-        let known = self.agreed(class).is_some() || self.all[class].observed.has_learned();
+        let known = self.declared(class).is_some() || self.all[class].observed.has_learned();
         limit.zip(self.service_time(class)).is_some_and(|(limit, service)| known && service > limit)
     }
 
     /// Learns from a compute time of a class without a declared service time. Returns true if the service
     /// time changed.
     pub(crate) fn learn(&mut self, class: ClassId, compute: f64) -> bool {
-        if self.agreed(class).is_some() {
+        if self.declared(class).is_some() {
             return false;
         }
         let observed = &mut self.all[class].observed;

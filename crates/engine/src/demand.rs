@@ -61,16 +61,16 @@ impl Demand {
         core::array::from_fn(|resource| self.share(resource))
     }
 
-    /// The same cost, with each resource capped at `most` billionths.
+    /// The same cost, with each resource capped at `max` billionths.
     #[must_use]
-    pub fn at_most(&self, most: u64) -> Demand {
-        Demand(self.0.map(|share| u32::try_from(most).map_or(share, |most| share.min(most))))
+    pub fn at_most(&self, max: u64) -> Demand {
+        Demand(self.0.map(|share| u32::try_from(max).map_or(share, |max| share.min(max))))
     }
 
     /// The resource with the highest cost, the first one of equals.
     #[must_use]
     pub fn tendency(&self) -> usize {
-        (1..RESOURCES).fold(0, |most, next| if self.0[next] > self.0[most] { next } else { most })
+        (1..RESOURCES).fold(0, |max, next| if self.0[next] > self.0[max] { next } else { max })
     }
 
     /// The cost on the dominant resource, in billionths.

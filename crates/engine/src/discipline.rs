@@ -4,7 +4,7 @@
 //! operator may also choose a method for each stage. The methods are implemented in the modules of the stages.
 
 mod predict;
-mod tags;
+mod priorities;
 
 use core::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct Discipline {
     /// The name under which the operator chose it (`quorum`, `none`, `custom`, …).
     pub name: String,
     /// SEDA priorities of waiting requests, for the methods that use them. The code of a priority is its index here.
-    pub tags: Vec<Tag>,
+    pub priorities: Vec<PriorityLevel>,
     /// Stage *admit*.
     pub admit: Admit,
     /// Stage *release*, load control: the limit on requests in flight.
@@ -29,7 +29,7 @@ pub struct Discipline {
 /// A priority of waiting requests: SEDA's priority tag (Sec. 4.1). A class gives its requests their first priority.
 /// It may change when a request is put back into the queue.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tag {
+pub struct PriorityLevel {
     /// Unique name.
     pub name: String,
     /// Order of the priorities. Greater ranks go first.
@@ -93,11 +93,11 @@ pub struct Predict {
     /// Longest wait of a request beyond the guaranteed rate, as a share of its limit, from 0 to 1.
     pub soft_share: f64,
     /// Lower bound of that wait.
-    pub soft_least: Duration,
+    pub soft_min: Duration,
     /// Share of the limit that the predicted wait and the compute time may use together, from 0 to 1.
     pub margin: f64,
     /// Largest share of a limit that the expected compute time may use, from 0 to 1.
-    pub most_compute: f64,
+    pub max_compute: f64,
     /// A queue younger than this may be a burst.
     pub young: Duration,
     /// A queue older than this is not a burst.
@@ -132,9 +132,9 @@ pub enum LoadControl {
         /// The initial window.
         first: u32,
         /// The minimum window, at least 1.
-        least: u32,
+        min: u32,
         /// The maximum window.
-        most: u32,
+        max: u32,
         /// The condition for a step up.
         grow: Grow,
     },
@@ -166,7 +166,7 @@ pub struct Adaptive {
     /// Gain of the base: change of its logarithm per elasticity and per logarithm of the swing.
     pub gain: f64,
     /// Lower bound of the window, as a share of the slots that the guarantees need.
-    pub least_share: f64,
+    pub min_share: f64,
     /// Lower bound of the base, in requests per machine.
     pub per_machine: f64,
     /// Share of a limit that compute times may use, beyond the compute time on an unloaded node.
@@ -239,9 +239,9 @@ pub struct Gradient {
     /// The initial window.
     pub first: u32,
     /// The minimum window, at least 1.
-    pub least: u32,
+    pub min: u32,
     /// The maximum window.
-    pub most: u32,
+    pub max: u32,
 }
 
 /// Figures of [`LoadControl::Aimd`].
@@ -254,9 +254,9 @@ pub struct Aimd {
     /// The initial window.
     pub first: u32,
     /// The minimum window, at least 1.
-    pub least: u32,
+    pub min: u32,
     /// The maximum window.
-    pub most: u32,
+    pub max: u32,
 }
 
 impl Default for Codel {
@@ -269,14 +269,14 @@ impl Default for Codel {
 impl Default for Gradient {
     fn default() -> Self {
         // The library's values, except for the minimum and maximum window: its 20 and 200 suit one small service.
-        Gradient { tolerance: 1.5, smoothing: 0.2, first: 20, least: 1, most: 65_536 }
+        Gradient { tolerance: 1.5, smoothing: 0.2, first: 20, min: 1, max: 65_536 }
     }
 }
 
 impl Default for Aimd {
     fn default() -> Self {
         // The library's values, except for the minimum and maximum window, as above.
-        Aimd { back_off: 0.9, timeout: Duration::from_secs(5), first: 20, least: 1, most: 65_536 }
+        Aimd { back_off: 0.9, timeout: Duration::from_secs(5), first: 20, min: 1, max: 65_536 }
     }
 }
 
@@ -322,7 +322,7 @@ pub struct Tokens {
     /// Claims per second of such a class.
     pub best_effort_rate: f64,
     /// Cost ratio, corrected for contention, above which a class exceeds its declared cost.
-    pub dear: f64,
+    pub max_cost_ratio: f64,
     /// The rule for guarantees that do not all fit.
     pub infeasible: Infeasible,
 }
@@ -352,7 +352,7 @@ impl Default for Adaptive {
             // noise of a long cycle moves the base by 2 %.
             gain: 0.4,
             // Requests within the guarantees are admitted anyway, so a smaller window could not swing.
-            least_share: 1.0,
+            min_share: 1.0,
             // One request computes while the bytes of the other travel.
             per_machine: 2.0,
             // The other half is for waiting, as in Quorum (Sec. 3.1).
@@ -402,7 +402,7 @@ impl Default for Tokens {
             best_effort_rate: 1.0,
             // Smaller ratios cannot be told from contention: at the knee requests take half as long again as
             // unloaded.
-            dear: 2.0,
+            max_cost_ratio: 2.0,
             infeasible: Infeasible::Proportional,
         }
     }
@@ -414,7 +414,7 @@ impl Discipline {
     pub fn weirgate() -> Discipline {
         Discipline {
             name: "weirgate".into(),
-            tags: Vec::new(),
+            priorities: Vec::new(),
             admit: Admit::Predict(Predict::default()),
             load_control: LoadControl::WindowAdaptive(Adaptive::default()),
             precedence: Precedence::Tokens(Tokens::default()),
@@ -427,15 +427,9 @@ impl Discipline {
     pub fn quorum() -> Discipline {
         Discipline {
             name: "quorum".into(),
-            tags: Vec::new(),
+            priorities: Vec::new(),
             admit: Admit::Deadline { stale: StaleEstimate::Decay },
-            load_control: LoadControl::WindowLinear {
-                delta: 2,
-                first: 10,
-                least: 1,
-                most: 65_536,
-                grow: Grow::WhileFull,
-            },
+            load_control: LoadControl::WindowLinear { delta: 2, first: 10, min: 1, max: 65_536, grow: Grow::WhileFull },
             precedence: Precedence::WeightedFair,
         }
     }
@@ -446,7 +440,7 @@ impl Discipline {
     pub fn seda() -> Discipline {
         Discipline {
             name: "seda".into(),
-            tags: Tag::seda(),
+            priorities: PriorityLevel::seda(),
             admit: Admit::Thresholds { queue: 50 },
             load_control: LoadControl::Slots { per_cpu: 1.0 },
             precedence: Precedence::Reenqueue,
@@ -458,7 +452,7 @@ impl Discipline {
     pub fn mqos() -> Discipline {
         Discipline {
             name: "mqos".into(),
-            tags: Vec::new(),
+            priorities: Vec::new(),
             admit: Admit::None,
             load_control: LoadControl::ResourceAvailability(Availability::default()),
             precedence: Precedence::Mdrr,
@@ -478,7 +472,7 @@ impl Discipline {
     pub fn none() -> Discipline {
         Discipline {
             name: "none".into(),
-            tags: Vec::new(),
+            priorities: Vec::new(),
             admit: Admit::None,
             load_control: LoadControl::Fixed { window: None },
             precedence: Precedence::Fifo,
@@ -487,7 +481,7 @@ impl Discipline {
 
     /// The rank of a priority, or 0 if the discipline has none.
     pub(crate) fn rank(&self, code: u32) -> u32 {
-        self.tags.get(code as usize).map_or(0, |tag| tag.rank)
+        self.priorities.get(code as usize).map_or(0, |priority| priority.rank)
     }
 
     /// The web switch of Andreolini et al. in one of its forms, `switch_adm`, `static_part` or `dynamic_part`. They
@@ -502,11 +496,11 @@ impl Discipline {
         let fail = |text: &str| Err(InvalidPolicy(text.into()));
         let share = |x: f64| (0.0..=1.0).contains(&x);
         let positive = |x: f64| x.is_finite() && x > 0.0;
-        Tag::validate(&self.tags)?;
-        let tagged = matches!(self.admit, Admit::Thresholds { .. })
+        PriorityLevel::validate(&self.priorities)?;
+        let by_priority = matches!(self.admit, Admit::Thresholds { .. })
             || matches!(self.precedence, Precedence::Priority | Precedence::Reenqueue);
-        if tagged && self.tags.is_empty() {
-            return fail("thresholds, priority and re-enqueueing need tags");
+        if by_priority && self.priorities.is_empty() {
+            return fail("thresholds, priority and re-enqueueing need priorities");
         }
         if matches!(self.admit, Admit::Thresholds { queue: 0 }) {
             return fail("the threshold of a queue must be at least 1");
@@ -523,23 +517,23 @@ impl Discipline {
             }
             LoadControl::Gradient(g)
                 if !(g.tolerance >= 1.0 && g.tolerance.is_finite() && g.smoothing > 0.0 && g.smoothing <= 1.0)
-                    || g.least == 0
-                    || g.first < g.least
-                    || g.most < g.first =>
+                    || g.min == 0
+                    || g.first < g.min
+                    || g.max < g.first =>
             {
                 return fail("gradient needs tolerance ≥ 1, 0 < smoothing ≤ 1 and 1 ≤ least ≤ first ≤ most");
             }
             LoadControl::Aimd(a)
                 if !(a.back_off > 0.0 && a.back_off < 1.0)
                     || a.timeout.is_zero()
-                    || a.least == 0
-                    || a.first < a.least
-                    || a.most < a.first =>
+                    || a.min == 0
+                    || a.first < a.min
+                    || a.max < a.first =>
             {
                 return fail("aimd needs 0 < back_off < 1, a timeout > 0 and 1 ≤ least ≤ first ≤ most");
             }
-            LoadControl::WindowLinear { delta, first, least, most, .. }
-                if delta == 0 || least == 0 || first < least || most < first =>
+            LoadControl::WindowLinear { delta, first, min, max, .. }
+                if delta == 0 || min == 0 || first < min || max < first =>
             {
                 return fail("a linear window needs delta ≥ 1 and 1 ≤ least ≤ first ≤ most");
             }
@@ -558,7 +552,7 @@ impl Discipline {
                 return fail("shares of an adaptive window must lie between 0 and 1");
             }
             LoadControl::WindowAdaptive(a)
-                if !([a.least_share, a.computes, a.completions, a.speed_completions, a.speed_deaf]
+                if !([a.min_share, a.computes, a.completions, a.speed_completions, a.speed_deaf]
                     .into_iter()
                     .all(|x| x.is_finite() && x >= 0.0)
                     && a.node_share >= 1.0
@@ -571,7 +565,7 @@ impl Discipline {
             _ => {}
         }
         if let Admit::Predict(p) = self.admit
-            && ![p.soft_share, p.margin, p.most_compute, p.fresh].into_iter().all(share)
+            && ![p.soft_share, p.margin, p.max_compute, p.fresh].into_iter().all(share)
         {
             return fail("shares of a prediction must lie between 0 and 1");
         }
@@ -587,7 +581,7 @@ impl Discipline {
             && !(share(t.best_effort_share)
                 && t.debt.is_finite()
                 && t.debt >= 0.0
-                && t.dear >= 1.0
+                && t.max_cost_ratio >= 1.0
                 && positive(t.best_effort_rate))
         {
             return fail("token buckets need debt ≥ 0 and a best-effort share between 0 and 1");

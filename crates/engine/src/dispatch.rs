@@ -18,18 +18,18 @@
 mod choice;
 mod ejection;
 mod lard;
+mod least_loaded;
+mod locality_keys;
 mod partition;
 mod resize;
-mod round_robin;
 mod sections;
 mod speed;
-mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::admission::LoadSource;
 use crate::heap::Heaps;
-use crate::index::{GroupId, Id, LaneId, MachineId, Table};
+use crate::index::{Id, LaneId, MachineGroupId, MachineId, Table};
 use crate::limit::Window;
 use crate::policy::{Content, Dispatch, Ejection, Policy};
 use crate::request::NodeId;
@@ -37,15 +37,15 @@ use crate::scheduler::Standing;
 use crate::snapshot::{LocalitySnapshot, NodeState};
 use crate::time::Time;
 
-pub(crate) use choice::{Wanted, least};
+pub(crate) use choice::{Wanted, min};
 pub use lard::Lard;
 pub use resize::Resize;
 pub(crate) use sections::Sections;
 pub use sections::ServiceSet;
 
 use lard::Locality;
+use least_loaded::Rotation;
 use resize::{Load, Partition};
-use round_robin::Rotation;
 
 /// One node.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ pub(crate) struct NodeInfo {
     pub(crate) max_outstanding: u32,
     pub(crate) in_flight: u32,
     /// Requests in flight, by content.
-    pub(crate) inside: [u32; 2],
+    pub(crate) in_flight_by_content: [u32; 2],
     pub(crate) served: u64,
     pub(crate) failed: u64,
     /// Latest counts of its collector: requests for static and for dynamic content.
@@ -76,7 +76,7 @@ pub(crate) struct NodeInfo {
     /// Moving average of its failures, as a share of its answers.
     errors: f64,
     successes: u32,
-    /// Virtual time of its next turn under [`Dispatch::WeightedTurns`].
+    /// Virtual time of its next turn under [`Dispatch::WeightedRoundRobin`].
     turn: f64,
     /// Whether it has been usable since its partition was chosen.
     placed: bool,
@@ -105,11 +105,11 @@ impl NodeInfo {
 /// A machine: nodes that share its processors.
 #[derive(Clone, Debug)]
 struct Machine {
-    group: GroupId,
+    group: MachineGroupId,
     nodes: Vec<NodeId>,
     in_flight: u32,
     /// Maximum number of requests in flight. Load control may set it.
-    most: u32,
+    max: u32,
     /// Learned weight, relative to the configured one.
     learned: f64,
     /// Mean compute time on it, relative to the classes' means.
@@ -133,7 +133,7 @@ impl Machine {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
     pub(crate) pool: usize,
-    pub(crate) group: GroupId,
+    pub(crate) group: MachineGroupId,
     /// Its number among the lanes of its pool.
     pub(crate) place: u32,
     /// Total weight of its usable nodes.
@@ -142,7 +142,7 @@ pub(crate) struct Lane {
 
 /// Machines that serve the same pools.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Group {
+pub(crate) struct MachineGroup {
     pub(crate) pools: Vec<usize>,
     lanes: Vec<LaneId>,
     machines: Vec<MachineId>,
@@ -151,7 +151,7 @@ pub(crate) struct Group {
     pub(crate) usable: u32,
 }
 
-impl Group {
+impl MachineGroup {
     /// Number of its machines, usable or not.
     pub(crate) fn machines(&self) -> u32 {
         self.machines.len() as u32
@@ -166,16 +166,16 @@ pub(crate) struct Nodes {
     pub(crate) lanes: Table<LaneId, Lane>,
     lanes_of: Vec<Vec<LaneId>>,
     /// Machine groups, at least one.
-    pub(crate) groups: Table<GroupId, Group>,
+    pub(crate) groups: Table<MachineGroupId, MachineGroup>,
     methods: Vec<Dispatch>,
     ejection: Vec<Ejection>,
     /// Nodes that can take a request now, per lane, best first.
     ready: Heaps<(f64, u64), NodeId>,
     /// Number of usable nodes per pool, with or without room.
     usable: Vec<u32>,
-    /// Virtual time of the last turn per pool, for [`Dispatch::WeightedTurns`].
+    /// Virtual time of the last turn per pool, for [`Dispatch::WeightedRoundRobin`].
     round: Vec<f64>,
-    /// State of [`Dispatch::RoundRobin`], per pool.
+    /// State of [`Dispatch::LeastLoaded`], per pool.
     rotations: Vec<Rotation>,
     /// State of [`Dispatch::Lard`], per pool.
     localities: Vec<Option<Locality>>,
@@ -206,9 +206,9 @@ impl Nodes {
                 lane: LaneId(0),
                 weight: n.weight,
                 capacity: n.capacity,
-                max_outstanding: policy.most_inside(index),
+                max_outstanding: policy.max_in_flight(index),
                 in_flight: 0,
-                inside: [0; 2],
+                in_flight_by_content: [0; 2],
                 served: 0,
                 failed: 0,
                 reported: None,
@@ -254,22 +254,22 @@ impl Nodes {
 
     /// Divides the machines into groups, or puts all of them into one.
     fn group(&mut self, divide: bool) {
-        let mut numbers: BTreeMap<BTreeSet<usize>, GroupId> = BTreeMap::new();
+        let mut numbers: BTreeMap<BTreeSet<usize>, MachineGroupId> = BTreeMap::new();
         for index in self.machines.ids() {
             let pools: BTreeSet<usize> = match divide {
                 true => self.machines[index].nodes.iter().map(|n| self.nodes[*n].pool).collect(),
                 false => (0..self.lanes_of.len()).collect(),
             };
-            let next = GroupId::of(self.groups.len());
+            let next = MachineGroupId::of(self.groups.len());
             let group = *numbers.entry(pools.clone()).or_insert(next);
             if group == next {
-                self.groups.push(Group { pools: pools.into_iter().collect(), ..Group::default() });
+                self.groups.push(MachineGroup { pools: pools.into_iter().collect(), ..MachineGroup::default() });
             }
             self.groups[group].machines.push(index);
             self.machines[index].group = group;
         }
         if self.groups.is_empty() {
-            self.groups.push(Group { pools: (0..self.lanes_of.len()).collect(), ..Group::default() });
+            self.groups.push(MachineGroup { pools: (0..self.lanes_of.len()).collect(), ..MachineGroup::default() });
         }
         for index in self.nodes.ids() {
             let (pool, group) = (self.nodes[index].pool, self.machines[self.nodes[index].machine].group);
@@ -285,9 +285,9 @@ impl Nodes {
         // A partition may have no node at first. Divided pools have one window, and so one group.
         for section in 0..self.lanes_of.len() {
             if self.sections.sets[section].is_some() && self.lanes_of[section].is_empty() {
-                let lane = self.lanes.push(Lane { pool: section, group: GroupId(0), place: 0, weight: 0.0 });
+                let lane = self.lanes.push(Lane { pool: section, group: MachineGroupId(0), place: 0, weight: 0.0 });
                 self.lanes_of[section].push(lane);
-                self.groups[GroupId(0)].lanes.push(lane);
+                self.groups[MachineGroupId(0)].lanes.push(lane);
             }
         }
         self.ready = Heaps::new(self.lanes.len(), self.nodes.len());
@@ -310,7 +310,7 @@ impl Nodes {
     }
 
     /// Takes over the targets of pool `from` of `old` for pool `to`, if both map targets.
-    pub(crate) fn inherit_targets(&mut self, to: usize, old: &Nodes, from: usize, node_of: &Table<NodeId, NodeId>) {
+    pub(crate) fn inherit_localities(&mut self, to: usize, old: &Nodes, from: usize, node_of: &Table<NodeId, NodeId>) {
         let (to, from) = (self.sections.of_pool(to).start, old.sections.of_pool(from).start);
         if let (Some(locality), Some(known)) = (&mut self.localities[to], &old.localities[from]) {
             locality.inherit(known, node_of);
@@ -351,7 +351,13 @@ impl Nodes {
     }
 
     /// Whether the pool can take a request now. `kept` is a group in which the request already has a slot.
-    pub(crate) fn has_room(&self, pool: usize, windows: &[Window], standing: Standing, kept: Option<GroupId>) -> bool {
+    pub(crate) fn has_room(
+        &self,
+        pool: usize,
+        windows: &[Window],
+        standing: Standing,
+        kept: Option<MachineGroupId>,
+    ) -> bool {
         self.lanes_of[pool].iter().any(|lane| self.is_open(*lane, windows, standing, kept))
     }
 
@@ -362,7 +368,7 @@ impl Nodes {
 
     /// Whether the lane can take a request.
     #[inline]
-    fn is_open(&self, lane: LaneId, windows: &[Window], standing: Standing, kept: Option<GroupId>) -> bool {
+    fn is_open(&self, lane: LaneId, windows: &[Window], standing: Standing, kept: Option<MachineGroupId>) -> bool {
         let group = self.lanes[lane].group;
         (kept == Some(group) || windows[group.row()].has_room(standing)) && !self.ready.items(lane.row()).is_empty()
     }
@@ -373,29 +379,29 @@ impl Nodes {
         pool: usize,
         windows: &'a [Window],
         standing: Standing,
-        kept: Option<GroupId>,
+        kept: Option<MachineGroupId>,
     ) -> impl Iterator<Item = LaneId> + Clone + 'a {
         self.lanes_of[pool].iter().copied().filter(move |lane| self.is_open(*lane, windows, standing, kept))
     }
 
     /// The group of a node's machine.
-    pub(crate) fn group_of(&self, node: NodeId) -> GroupId {
+    pub(crate) fn group_of(&self, node: NodeId) -> MachineGroupId {
         self.machines[self.nodes[node].machine].group
     }
 
     /// The groups in which a pool has nodes.
-    pub(crate) fn groups_of(&self, pool: usize) -> impl Iterator<Item = GroupId> + '_ {
+    pub(crate) fn groups_of(&self, pool: usize) -> impl Iterator<Item = MachineGroupId> + '_ {
         self.lanes_of[pool].iter().map(|lane| self.lanes[*lane].group)
     }
 
     /// The number of a group among those in which a pool has nodes.
-    pub(crate) fn place_in(&self, pool: usize, group: GroupId) -> Option<u32> {
+    pub(crate) fn place_in(&self, pool: usize, group: MachineGroupId) -> Option<u32> {
         let lanes = self.lanes_of[pool].iter().map(|lane| &self.lanes[*lane]);
         lanes.filter(|lane| lane.group == group).map(|lane| lane.place).next()
     }
 
     /// Every pool of the group, with the share of the pool's weight that lies in the group.
-    pub(crate) fn shares(&self, group: GroupId) -> impl Iterator<Item = (usize, f64)> + '_ {
+    pub(crate) fn shares(&self, group: MachineGroupId) -> impl Iterator<Item = (usize, f64)> + '_ {
         self.groups[group].lanes.iter().map(|lane| {
             let lane = &self.lanes[*lane];
             let whole: f64 = self.lanes_of[lane.pool].iter().map(|l| self.lanes[*l].weight).sum();
@@ -498,7 +504,7 @@ impl Nodes {
         let node = &mut self.nodes[index];
         let (pool, lane) = (node.pool, node.lane.row());
         let machine = &self.machines[node.machine];
-        let full = node.in_flight >= node.max_outstanding || machine.in_flight >= machine.most;
+        let full = node.in_flight >= node.max_outstanding || machine.in_flight >= machine.max;
         if !node.usable() || full {
             self.ready.remove(lane, index);
             return;
@@ -508,7 +514,7 @@ impl Nodes {
             node.turn = node.turn.max(self.round[pool]);
         }
         let key = match self.methods[pool] {
-            Dispatch::WeightedTurns => node.turn,
+            Dispatch::WeightedRoundRobin => node.turn,
             _ => load,
         };
         self.ready.set(lane, index, (key, self.turns));
@@ -522,10 +528,10 @@ fn machines(policy: &Policy, nodes: &mut Table<NodeId, NodeInfo>) -> Table<Machi
     for (index, node) in (0..).map(NodeId).zip(&policy.nodes) {
         let number = *numbers.entry(&node.machine).or_insert_with(|| {
             machines.push(Machine {
-                group: GroupId(0),
+                group: MachineGroupId(0),
                 nodes: Vec::new(),
                 in_flight: 0,
-                most: u32::MAX,
+                max: u32::MAX,
                 learned: 1.0,
                 ratio: 1.0,
                 ratios: (0.0, 0),

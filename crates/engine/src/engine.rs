@@ -10,7 +10,7 @@ use crate::queue::{Bounds, Queues};
 use crate::random::Random;
 use crate::request::{Action, Arrival, ClassId, NodeEvent, ShedReason, TemplateId, Ticket, Verdict};
 use crate::scheduler::{Scheduler, SchedulerView, Standing};
-use crate::ticket::{Entry, State, Tickets};
+use crate::ticket::{RequestState, State, Tickets};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -112,7 +112,7 @@ impl Engine {
         if self.limit.resources().is_some_and(|resources| resources.is_too_large(pool, managed)) {
             return Err(ShedReason::TooLarge);
         }
-        let offer = Offer { class, sub_queue, code: self.classes.spec(class).tag, itself: None };
+        let offer = Offer { class, sub_queue, code: self.classes.spec(class).priority, itself: None };
         let standing = self.decide(&offer, Standing::Surplus, Step::Door).map(|_| {
             let (admission, view, _) = self.admitting();
             admission.offered(&view, &offer)
@@ -160,7 +160,7 @@ impl Engine {
     /// ticket is not in flight.
     #[must_use]
     pub fn is_surplus(&self, ticket: Ticket) -> Option<bool> {
-        let index = self.tickets.find(ticket, State::Inside)?;
+        let index = self.tickets.find(ticket, State::InFlight)?;
         Some(self.tickets[index].standing == Standing::Surplus)
     }
 
@@ -287,9 +287,9 @@ impl Engine {
             self.reweigh(class);
             self.scheduler.active(&self.classes, class);
         }
-        let index = self.tickets.insert(class, arrival.flow, arrival.tag, now);
-        self.tickets[index].code = self.classes.spec(class).tag;
-        self.tickets[index].target = arrival.target;
+        let index = self.tickets.insert(class, arrival.flow, arrival.token, now);
+        self.tickets[index].code = self.classes.spec(class).priority;
+        self.tickets[index].locality_key = arrival.locality_key;
         let known = self.classes[class].expected.seconds();
         let charge = match self.policy.is_priced() {
             true => f64::from(demand.dominant()) / 1e9,
@@ -329,7 +329,7 @@ impl Engine {
 
     /// The time at which a waiting request is dropped, and the reason.
     pub(crate) fn drop_at(&mut self, now: Time, index: u32) -> (Time, ShedReason) {
-        let Entry { class, arrived, .. } = self.tickets[index];
+        let RequestState { class, arrived, .. } = self.tickets[index];
         self.classes.roll(now, class);
         let (last, reason) = self.admission.deadline(&self.classes, class, arrived);
         // A request exactly at its deadline is still in time.

@@ -152,13 +152,13 @@ mod tests {
         let at = |period: u64| Time::from_nanos(period * PERIOD);
         let quorum = Estimation::of(&Admit::Deadline { stale: StaleEstimate::Decay });
         let hold = Estimation::of(&Admit::Deadline { stale: StaleEstimate::Hold });
-        for (admit, inside, expected) in [(quorum, false, 0.49), (quorum, true, 1.0), (hold, false, 1.0)] {
+        for (admit, in_flight, expected) in [(quorum, false, 0.49), (quorum, true, 1.0), (hold, false, 1.0)] {
             let mut e = Expected::UNKNOWN;
             e.roll(at(1), true, admit, None);
             e.add(0.5, admit, None);
             e.add(1.5, admit, None);
-            e.roll(at(4), inside, admit, None);
-            assert!((e.seconds().unwrap() - expected).abs() < 1e-12, "{admit:?} {inside}");
+            e.roll(at(4), in_flight, admit, None);
+            assert!((e.seconds().unwrap() - expected).abs() < 1e-12, "{admit:?} {in_flight}");
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::time::Time;
 const TTL: f64 = 10.0;
 /// Maximum number of tokens saved by first attempts. A burst of a hundred failures is retried at once. A
 /// thousand failures are an outage, in which retries only add load.
-const MOST_SAVED: f64 = 100.0;
+const MAX_SAVED: f64 = 100.0;
 
 /// Retry tokens of one class.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ impl RetryTokens {
 
     /// Adds the tokens of a first attempt.
     pub(crate) fn deposit(&mut self, budget: &RetryBudget) {
-        self.saved = (self.saved + budget.ratio).min(MOST_SAVED);
+        self.saved = (self.saved + budget.ratio).min(MAX_SAVED);
     }
 
     /// Takes a token for one more attempt and returns whether there was one.
@@ -78,9 +78,9 @@ impl Engine {
         let fits = self.limit.resources().is_none_or(|resources| resources.fits(&self.nodes, pool, demand));
         let room = fits && self.limit.room(&self.nodes, (pool, sub_queue), self.tickets[index].standing, kept);
         if room && self.classes[class].retry.take(now, &budget) {
-            let target = self.tickets[index].target;
+            let locality_key = self.tickets[index].locality_key;
             let standing = self.tickets[index].standing;
-            let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid: node, standing, kept };
+            let wanted = Wanted { pool, class, sub_queue, content, locality_key, demand, avoid: node, standing, kept };
             let next = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
             let window_now = self.limit.window_of(sub_queue, self.nodes.group_of(next));
             let slot = Slot { node: next, window: window_now, ..self.tickets[index].slot(demand) };

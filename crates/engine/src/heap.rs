@@ -63,10 +63,10 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         let mut open = [0; N];
         let mut count = usize::from(!slots.is_empty()).min(N);
         (0..N).map_while(move |_| {
-            let least = (0..count).reduce(|a, b| if slots[open[b]] < slots[open[a]] { b } else { a })?;
-            let place = open[least];
+            let min = (0..count).reduce(|a, b| if slots[open[b]] < slots[open[a]] { b } else { a })?;
+            let place = open[min];
             count -= 1;
-            open[least] = open[count];
+            open[min] = open[count];
             for child in [2 * place + 1, 2 * place + 2] {
                 if child < slots.len() && count < N {
                     open[count] = child;

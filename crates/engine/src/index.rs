@@ -49,7 +49,7 @@ pub(crate) struct MachineId(pub(crate) u32);
 
 /// A group of machines that share a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GroupId(pub(crate) u32);
+pub(crate) struct MachineGroupId(pub(crate) u32);
 
 /// The nodes of one pool in one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +58,7 @@ pub(crate) struct LaneId(pub(crate) u32);
 id!(ClassId);
 id!(NodeId);
 id!(MachineId);
-id!(GroupId);
+id!(MachineGroupId);
 id!(LaneId);
 
 impl ClassId {

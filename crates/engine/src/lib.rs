@@ -26,7 +26,7 @@
 //! # fn policy() -> Policy {
 //! #     let class = Class {
 //! #         name: "all".into(), pool: 0, guarantee: Guarantee::default(), content: Content::Dynamic,
-//! #         service_time: None, utility: 1.0, weight: 1.0, demand: Demand::default(), tag: 0, fallback: None,
+//! #         service_time: None, utility: 1.0, weight: 1.0, demand: Demand::default(), priority: 0, fallback: None,
 //! #         queue: QueueBounds::default(), retry: RetryBudget::default(),
 //! #     };
 //! #     let node = Node {
@@ -45,8 +45,8 @@
 //! let mut now = Time::ZERO;
 //! let mut engine = Engine::new(now, policy(), 1)?;
 //! let mut in_flight = Vec::new();
-//! for tag in 0..3 {
-//!     let arrival = Arrival { class: ClassId(0), flow: tag, demand: None, target: None, tag };
+//! for token in 0..3 {
+//!     let arrival = Arrival { class: ClassId(0), flow: token, demand: None, locality_key: None, token };
 //!     match engine.arrive(now, arrival) {
 //!         Verdict::Release { ticket, .. } => in_flight.push(ticket), // forward it to the node
 //!         Verdict::Wait { .. } => {}                                 // poll will say

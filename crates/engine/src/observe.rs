@@ -6,7 +6,7 @@ use crate::demand::Costs;
 use crate::engine::Engine;
 use crate::limit::Completion;
 use crate::request::{NodeId, Outcome, Ticket};
-use crate::ticket::{Entry, State};
+use crate::ticket::{RequestState, State};
 use crate::time::Time;
 
 impl Engine {
@@ -14,7 +14,7 @@ impl Engine {
     /// The request keeps its slot then. A stale ticket is ignored.
     pub fn observe(&mut self, now: Time, ticket: Ticket, outcome: Outcome) -> Option<NodeId> {
         let now = self.advance(now);
-        let index = self.tickets.find(ticket, State::Inside)?;
+        let index = self.tickets.find(ticket, State::InFlight)?;
         match outcome {
             Outcome::FirstByte => self.tickets[index].first_byte = true,
             Outcome::LastByte { status } => self.answered(now, index, status),
@@ -30,7 +30,7 @@ impl Engine {
 
     /// Counts a request that its client left.
     pub(crate) fn left(&mut self, now: Time, index: u32) {
-        let Entry { class, arrived, owed, adopted, .. } = self.tickets[index];
+        let RequestState { class, arrived, owed, adopted, .. } = self.tickets[index];
         let terms = self.terms(class);
         let observed = &mut self.classes[class].observed;
         observed.counts.cancelled += 1;

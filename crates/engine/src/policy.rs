@@ -48,11 +48,11 @@ pub enum Dispatch {
     /// The node with the fewest requests in flight, relative to its weight.
     LeastOutstanding,
     /// Weighted round robin, whatever is in flight.
-    WeightedTurns,
+    WeightedRoundRobin,
     /// The least loaded node, equals in turn: the round robin of Cluster Reserves (App. A.1).
-    RoundRobin {
+    LeastLoaded {
         /// Whether a class avoids the node of its last request if another node can take the request.
-        never_twice: bool,
+        avoid_last: bool,
     },
     /// The node that has the target of the request in memory, unless it is too busy (App. A.2 there).
     Lard(Lard),
@@ -148,8 +148,8 @@ pub struct Class {
     pub weight: f64,
     /// Cost assumed for requests with an unknown route.
     pub demand: Demand,
-    /// The first SEDA priority of its requests, as an index into [`Discipline::tags`]. 0 if there are none.
-    pub tag: u32,
+    /// The first SEDA priority of its requests, as an index into [`Discipline::priorities`]. 0 if there are none.
+    pub priority: u32,
     /// The fallback class, as an index into [`Policy::classes`]: a request that is refused as one of this
     /// class may arrive once more as one of that class. See [`crate::Shed::fallback`]. The fallback class
     /// has no fallback itself.
@@ -308,8 +308,8 @@ impl Policy {
         }
         for class in self.classes.iter().chain(self.templates.iter().map(|t| &t.class)) {
             class.validate(self.pools.len())?;
-            if class.tag != 0 && class.tag as usize >= self.discipline.tags.len() {
-                return fail(format!("class {}: its tag does not exist", class.name));
+            if class.priority != 0 && class.priority as usize >= self.discipline.priorities.len() {
+                return fail(format!("class {}: its priority does not exist", class.name));
             }
             let Some(fallback) = class.fallback else { continue };
             if self.classes.get(fallback).is_none_or(|other| other.fallback.is_some()) {
@@ -441,7 +441,7 @@ impl Policy {
     /// # Panics
     /// If there is no such node.
     #[must_use]
-    pub fn most_inside(&self, node: usize) -> u32 {
+    pub fn max_in_flight(&self, node: usize) -> u32 {
         let node = &self.nodes[node];
         let own = node.max_outstanding.unwrap_or(u32::MAX);
         let slots = self.discipline.load_control.slots(node.capacity.unwrap_or(node.weight));

@@ -69,9 +69,9 @@ pub(crate) struct Queues {
     /// Requests that stand behind younger ones, by the instant at which they have waited too long.
     behind: Heaps<Time>,
     /// Requests waiting per pool and SEDA priority.
-    tagged: Vec<u32>,
+    by_priority: Vec<u32>,
     /// Number of SEDA priorities, at least one.
-    tags: usize,
+    priorities: usize,
 }
 
 /// The facts about a class that the queues need.
@@ -84,10 +84,10 @@ pub(crate) struct Bounds {
 impl Queues {
     /// Creates empty queues for `pools` pools and `classes` classes.
     pub(crate) fn new(policy: &Policy, pools: usize, classes: usize) -> Queues {
-        let tags = policy.discipline.tags.len().max(1);
+        let priorities = policy.discipline.priorities.len().max(1);
         let (max_waiting, sub_queues, expiry) = (policy.max_waiting, policy.sub_queues(), Heaps::new(1, classes));
-        let (flows, behind, tagged) = (HashMap::default(), Heaps::new(1, 0), vec![0; pools * tags]);
-        Queues { waiting: 0, max_waiting, flows, sub_queues, expiry, behind, tagged, tags }
+        let (flows, behind, by_priority) = (HashMap::default(), Heaps::new(1, 0), vec![0; pools * priorities]);
+        Queues { waiting: 0, max_waiting, flows, sub_queues, expiry, behind, by_priority, priorities }
     }
 
     /// Of the requests that stand behind younger ones, the first to be dropped, and its time.
@@ -96,12 +96,12 @@ impl Queues {
     }
 
     /// Number of requests waiting in a pool, per SEDA priority.
-    pub(crate) fn tagged(&self, pool: usize) -> &[u32] {
-        &self.tagged[pool * self.tags..][..self.tags]
+    pub(crate) fn by_priority(&self, pool: usize) -> &[u32] {
+        &self.by_priority[pool * self.priorities..][..self.priorities]
     }
 
     fn count(&mut self, pool: usize, code: u32) -> &mut u32 {
-        &mut self.tagged[pool * self.tags + code as usize]
+        &mut self.by_priority[pool * self.priorities + code as usize]
     }
 
     /// Refuses a request if its class, its source or the total of all queues is full.

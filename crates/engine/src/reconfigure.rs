@@ -13,7 +13,7 @@ use crate::classify::Classes;
 use crate::demand::{Costs, Demand};
 use crate::dispatch::Nodes;
 use crate::engine::Engine;
-use crate::index::{GroupId, Id, Table};
+use crate::index::{Id, MachineGroupId, Table};
 use crate::limit::Limit;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Queue, Queues};
@@ -58,7 +58,7 @@ impl Engine {
                 entry.node = node_of[entry.node];
             }
             // A request on a removed node counts in the first group, so that the sum stays right.
-            let group = if entry.node == NodeId::NONE { GroupId(0) } else { nodes.group_of(entry.node) };
+            let group = if entry.node == NodeId::NONE { MachineGroupId(0) } else { nodes.group_of(entry.node) };
             let sub_queue = policy.sub_queue_of(entry.demand);
             entry.sub_queue = sub_queue as u8;
             entry.window = limit.window_of(sub_queue, group);
@@ -129,7 +129,7 @@ impl Engine {
             .collect::<Table<NodeId, NodeId>>();
         for (to, pool) in policy.pools.iter().enumerate() {
             if let Some(from) = self.policy.pools.iter().position(|old| old.name == pool.name) {
-                nodes.inherit_targets(to, &self.nodes, from, &node_of);
+                nodes.inherit_localities(to, &self.nodes, from, &node_of);
             }
         }
         (nodes, node_of)
@@ -157,20 +157,20 @@ impl Engine {
             match entry.state {
                 State::Free => continue,
                 State::Waiting => waiting.push(index),
-                State::Inside => {
+                State::InFlight => {
                     let demand = self.policy.managed(entry.demand);
                     self.limit.recount(&entry.slot(demand), &self.nodes);
                 }
             }
-            let (class, inside) = (entry.class, entry.state == State::Inside);
+            let (class, in_flight) = (entry.class, entry.state == State::InFlight);
             if !self.classes[class].active() {
                 self.classes.leave_idle(class);
             }
             let state = &mut self.classes[class];
             // Waiting requests are counted when they are queued below. A count here only marks the class
             // active.
-            state.in_flight += u32::from(inside);
-            state.queue.len += u32::from(!inside);
+            state.in_flight += u32::from(in_flight);
+            state.queue.len += u32::from(!in_flight);
         }
         for class in &mut self.classes.all {
             class.queue = Queue::EMPTY;
@@ -179,7 +179,7 @@ impl Engine {
         for index in waiting {
             let class = self.tickets[index].class;
             // The new table of priorities may differ.
-            self.tickets[index].code = self.classes.spec(class).tag;
+            self.tickets[index].code = self.classes.spec(class).priority;
             let bounds = self.bounds(class);
             let queue = &mut self.classes[class].queue;
             if self.queues.push(&mut self.tickets, queue, index, bounds) {

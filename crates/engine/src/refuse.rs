@@ -12,7 +12,7 @@ use core::time::Duration;
 use crate::engine::Engine;
 use crate::ledger::Terms;
 use crate::request::{Action, ClassId, Shed, ShedReason};
-use crate::ticket::Entry;
+use crate::ticket::RequestState;
 use crate::time::Time;
 
 /// Time for the next try if the nodes are the cause. By then a health check may have found a usable node,
@@ -22,11 +22,11 @@ const NODES: Duration = Duration::from_secs(5);
 impl Engine {
     /// Refuses a waiting request.
     pub(crate) fn turn_away(&mut self, now: Time, index: u32, reason: ShedReason) -> Action {
-        let Entry { class, tag, arrived, owed, adopted, .. } = self.tickets[index];
+        let RequestState { class, token, arrived, owed, adopted, .. } = self.tickets[index];
         let (waited, ticket) = (now.since(arrived), self.tickets.ticket(index));
         let shed = self.refuse(now, class, reason, owed && !adopted);
         self.forget(index);
-        Action::Shed { ticket, tag, shed, waited }
+        Action::Shed { ticket, token, shed, waited }
     }
 
     /// Refuses a request. `owed` says that it arrived within the guarantee of its class.

@@ -19,20 +19,21 @@ impl Engine {
         let node = self.send(now, index);
         let entry = &self.tickets[index];
         let waited = now.since(entry.arrived);
-        Action::Release { ticket: self.tickets.ticket(index), tag: entry.tag, node, waited }
+        Action::Release { ticket: self.tickets.ticket(index), token: entry.token, node, waited }
     }
 
     /// Stage *release*: sends an accepted request to a node. The pool has room.
     pub(crate) fn send(&mut self, now: Time, index: u32) -> NodeId {
         let class = self.tickets[index].class;
         let pool = self.classes[class].pool;
-        let (content, target) = (self.classes.spec(class).content, self.tickets[index].target);
+        let (content, locality_key) = (self.classes.spec(class).content, self.tickets[index].locality_key);
         let sub_queue = usize::from(self.tickets[index].sub_queue);
         let demand = self.policy.managed(self.tickets[index].demand);
         let standing = self.scheduler.standing(now, &self.classes, class);
         let avoid = NodeId::NONE;
         let place = self.limit.standing((&self.classes, &self.nodes), (pool, sub_queue), class, standing);
-        let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid, standing: place, kept: None };
+        let wanted =
+            Wanted { pool, class, sub_queue, content, locality_key, demand, avoid, standing: place, kept: None };
         let node = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
         debug_assert_ne!(node, NodeId::NONE, "the caller made sure that the pool has room");
         let window = self.limit.window_of(sub_queue, self.nodes.group_of(node));
@@ -47,7 +48,7 @@ impl Engine {
         state.in_flight += 1;
         self.admission.released(now, class, sub_queue);
         let entry = &mut self.tickets[index];
-        entry.state = State::Inside;
+        entry.state = State::InFlight;
         entry.node = node;
         entry.window = window;
         entry.released = now;

@@ -39,10 +39,10 @@ pub struct Arrival {
     pub demand: Option<Demand>,
     /// Its target (host and path, for example), as a keyed hash, if the driver knows it.
     /// [`crate::Dispatch::Lard`] uses it.
-    pub target: Option<u64>,
+    pub locality_key: Option<u64>,
     /// A token of the driver. Every action about this request returns it, so that the driver can find the
     /// request.
-    pub tag: u64,
+    pub token: u64,
 }
 
 /// The answer to an arrival.
@@ -208,8 +208,8 @@ pub enum Action {
     Release {
         /// The request.
         ticket: Ticket,
-        /// Its [`Arrival::tag`].
-        tag: u64,
+        /// Its [`Arrival::token`].
+        token: u64,
         /// The node to forward to.
         node: NodeId,
         /// Time that it waited.
@@ -219,8 +219,8 @@ pub enum Action {
     Shed {
         /// The request. The ticket is stale from now on.
         ticket: Ticket,
-        /// Its [`Arrival::tag`].
-        tag: u64,
+        /// Its [`Arrival::token`].
+        token: u64,
         /// The reason, and the time for a new try.
         shed: Shed,
         /// Time that it waited.

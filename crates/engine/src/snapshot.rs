@@ -29,7 +29,7 @@ pub struct Snapshot {
     /// The latest move of any window.
     pub moved: Moved,
     /// Every window, at least one.
-    pub groups: Vec<GroupSnapshot>,
+    pub groups: Vec<MachineGroupSnapshot>,
     /// Number of live classes, for paging.
     pub classes: u32,
     /// Every node.
@@ -39,7 +39,7 @@ pub struct Snapshot {
     /// Pools that send requests to the node of their target.
     pub localities: Vec<LocalitySnapshot>,
     /// Waiting requests by SEDA priority, in the order of the table. Empty if the discipline has none.
-    pub tags: Vec<TagSnapshot>,
+    pub priorities: Vec<PrioritySnapshot>,
     /// Available share of each of [`crate::Policy::resources`]. Empty if resources are not managed.
     pub resources: Vec<ResourceSnapshot>,
     /// Rounds of every pool under [`crate::Precedence::Mdrr`].
@@ -53,7 +53,7 @@ pub struct Snapshot {
 
 /// A group of nodes that serve the same pools, and its window. Methods with one window have one group.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GroupSnapshot {
+pub struct MachineGroupSnapshot {
     /// The dominant resource of its requests, if the group has a window for each resource.
     pub resource: Option<String>,
     /// The pools' names.
@@ -112,7 +112,7 @@ pub struct RoundsSnapshot {
 
 /// One SEDA priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TagSnapshot {
+pub struct PrioritySnapshot {
     /// Its name.
     pub name: String,
     /// Waiting requests with this priority.
@@ -184,9 +184,9 @@ pub struct LocalitySnapshot {
     /// The pool's name.
     pub pool: String,
     /// Targets that are mapped now.
-    pub targets: u32,
+    pub keys: u32,
     /// Maximum number of mapped targets.
-    pub most: u32,
+    pub max: u32,
     /// Requests that went to the node of their target.
     pub hits: u64,
     /// Requests for targets that were mapped to another usable node and were mapped again.
@@ -348,7 +348,7 @@ impl Engine {
                 .iter()
                 .zip(self.nodes.groups.iter().cycle())
                 .enumerate()
-                .map(|(index, (window, group))| GroupSnapshot {
+                .map(|(index, (window, group))| MachineGroupSnapshot {
                     resource: self.policy.resources.get(index / self.nodes.groups.len()).filter(|_| divided).cloned(),
                     pools: {
                         let mut pools: Vec<usize> =
@@ -368,7 +368,7 @@ impl Engine {
             demanded_capacity: self.classes.demanded(self.policy.is_priced()),
             partitions: self.nodes.partitions.iter().map(|p| self.partition_snapshot(p)).collect(),
             localities: self.nodes.localities(&self.policy),
-            tags: self.tag_snapshots(),
+            priorities: self.priority_snapshots(),
             resources: self.resource_snapshots(),
             rounds: self.rounds_snapshots(),
             nodes,
@@ -392,27 +392,29 @@ impl Engine {
         rounds.collect()
     }
 
-    fn tag_snapshots(&self) -> Vec<TagSnapshot> {
+    fn priority_snapshots(&self) -> Vec<PrioritySnapshot> {
         let waiting =
-            |code: usize| (0..self.nodes.sections.len()).map(|section| self.queues.tagged(section)[code]).sum();
-        let tags = self.policy.discipline.tags.iter().enumerate();
-        tags.map(|(code, tag)| TagSnapshot { name: tag.name.clone(), waiting: waiting(code) }).collect()
+            |code: usize| (0..self.nodes.sections.len()).map(|section| self.queues.by_priority(section)[code]).sum();
+        let priorities = self.policy.discipline.priorities.iter().enumerate();
+        priorities
+            .map(|(code, priority)| PrioritySnapshot { name: priority.name.clone(), waiting: waiting(code) })
+            .collect()
     }
 
-    /// Up to `most` live classes with ids from `from` on, in order of their ids.
+    /// Up to `max` live classes with ids from `from` on, in order of their ids.
     #[must_use]
-    pub fn classes(&self, now: Time, from: ClassId, most: usize) -> Vec<ClassSnapshot> {
+    pub fn classes(&self, now: Time, from: ClassId, max: usize) -> Vec<ClassSnapshot> {
         let now = now.max(self.now);
         let ids = self.classes.all.ids().skip(from.0 as usize).filter(|id| self.classes[*id].live);
-        ids.take(most).map(|id| self.class_snapshot(now, id)).collect()
+        ids.take(max).map(|id| self.class_snapshot(now, id)).collect()
     }
 
-    /// The impossible limits among `most` classes with ids from `from` on, and the id of the next class, if
+    /// The impossible limits among `max` classes with ids from `from` on, and the id of the next class, if
     /// there is one.
     #[must_use]
-    pub fn impossible_limits(&self, from: ClassId, most: u32) -> (Vec<ImpossibleLimit>, Option<ClassId>) {
+    pub fn impossible_limits(&self, from: ClassId, max: u32) -> (Vec<ImpossibleLimit>, Option<ClassId>) {
         let mut ids = self.classes.all.ids().skip(from.0 as usize);
-        let page = ids.by_ref().take(most as usize);
+        let page = ids.by_ref().take(max as usize);
         let impossible = page.filter(|id| self.classes[*id].live && self.classes.is_impossible(*id));
         let limit = |class: ClassId| {
             let spec = self.classes.spec(class);

@@ -21,12 +21,12 @@ pub(crate) enum State {
     /// In the queue of its class. `next` and `prev` link the queue.
     Waiting,
     /// Released to a node. It holds a slot.
-    Inside,
+    InFlight,
 }
 
 /// One request.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct RequestState {
     pub(crate) generation: u32,
     pub(crate) state: State,
     pub(crate) class: ClassId,
@@ -40,9 +40,9 @@ pub(crate) struct Entry {
     pub(crate) sequence: u64,
     /// Its SEDA priority.
     pub(crate) code: u32,
-    pub(crate) tag: u64,
+    pub(crate) token: u64,
     pub(crate) flow: u64,
-    pub(crate) target: Option<u64>,
+    pub(crate) locality_key: Option<u64>,
     pub(crate) arrived: Time,
     pub(crate) released: Time,
     /// Its cost on its node.
@@ -65,10 +65,10 @@ pub(crate) struct Entry {
     pub(crate) adopted: bool,
 }
 
-impl Entry {
+impl RequestState {
     /// The facts that load control counts while the request is in flight.
     pub(crate) fn slot(&self, demand: Demand) -> Slot {
-        let Entry { class, standing, window, node, released, .. } = *self;
+        let RequestState { class, standing, window, node, released, .. } = *self;
         Slot { class, standing, window, node, demand, released }
     }
 }
@@ -76,7 +76,7 @@ impl Entry {
 /// All requests that wait or are in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Tickets {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<RequestState>,
     free: u32,
     sequence: u64,
 }
@@ -87,9 +87,9 @@ impl Tickets {
     }
 
     /// Creates the entry of a new request, in state `Waiting` and in no queue yet.
-    pub(crate) fn insert(&mut self, class: ClassId, flow: u64, tag: u64, arrived: Time) -> u32 {
+    pub(crate) fn insert(&mut self, class: ClassId, flow: u64, token: u64, arrived: Time) -> u32 {
         let sequence = self.next_number();
-        let fresh = Entry {
+        let fresh = RequestState {
             generation: 0,
             state: State::Waiting,
             class,
@@ -99,9 +99,9 @@ impl Tickets {
             prev: NONE,
             sequence,
             code: 0,
-            tag,
+            token,
             flow,
-            target: None,
+            locality_key: None,
             demand: Demand::default(),
             sub_queue: 0,
             arrived,
@@ -122,7 +122,7 @@ impl Tickets {
         let index = self.free;
         let place = &mut self.entries[index as usize];
         self.free = place.next;
-        *place = Entry { generation: place.generation, ..fresh };
+        *place = RequestState { generation: place.generation, ..fresh };
         index
     }
 
@@ -154,15 +154,15 @@ impl Tickets {
 }
 
 impl core::ops::Index<u32> for Tickets {
-    type Output = Entry;
+    type Output = RequestState;
 
-    fn index(&self, index: u32) -> &Entry {
+    fn index(&self, index: u32) -> &RequestState {
         &self.entries[index as usize]
     }
 }
 
 impl core::ops::IndexMut<u32> for Tickets {
-    fn index_mut(&mut self, index: u32) -> &mut Entry {
+    fn index_mut(&mut self, index: u32) -> &mut RequestState {
         &mut self.entries[index as usize]
     }
 }

@@ -74,8 +74,8 @@ fn numbers(value: &Value) -> Vec<f64> {
 
 /// Remembers the ticket of a release and returns the request's name.
 fn take(action: &Action, names: &[String], tickets: &mut BTreeMap<String, Ticket>) -> String {
-    let Action::Release { ticket, tag, .. } = action else { panic!("{action:?} is no release") };
-    let name = names[*tag as usize].clone();
+    let Action::Release { ticket, token, .. } = action else { panic!("{action:?} is no release") };
+    let name = names[*token as usize].clone();
     tickets.insert(name.clone(), *ticket);
     name
 }

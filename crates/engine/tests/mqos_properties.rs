@@ -60,7 +60,7 @@ fn what_is_taken_is_given_back_whatever_becomes_of_a_request() {
                     books.engine.node(books.now, event);
                 }
                 8 => books.engine.reconfigure(books.now, site.policy(discipline.clone())).expect("a valid policy"),
-                _ if !books.inside.is_empty() => {
+                _ if !books.in_flight.is_empty() => {
                     let outcome = match random.below(6) {
                         0 => Outcome::Reset,
                         1 => Outcome::Failed { retryable: true },
@@ -69,7 +69,7 @@ fn what_is_taken_is_given_back_whatever_becomes_of_a_request() {
                         4 => Outcome::Upgraded,
                         _ => Outcome::LastByte { status: 200 },
                     };
-                    books.end(random.below(books.inside.len() as u64) as usize, outcome);
+                    books.end(random.below(books.in_flight.len() as u64) as usize, outcome);
                 }
                 _ => {}
             }
@@ -79,7 +79,7 @@ fn what_is_taken_is_given_back_whatever_becomes_of_a_request() {
         for node in 0..3 {
             books.engine.node(books.now, NodeEvent::Up(NodeId(node)));
         }
-        while !books.inside.is_empty() {
+        while !books.in_flight.is_empty() {
             books.end(0, Outcome::LastByte { status: 200 });
             books.drain();
         }
@@ -123,10 +123,10 @@ fn saturated(discipline: Discipline, weights: &[f64], work: f64, seed: u64) -> V
     let mut all = Vec::new();
     let mut done = 0.0;
     while done < work {
-        books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
         books.drain();
-        for tag in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[tag as usize];
+        for token in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[token as usize];
             all.push((class, demand));
             done += f64::from(demand.dominant()) / 1e9;
             // A new request replaces it in the queue.
@@ -149,14 +149,14 @@ fn parts(released: &[(u32, Demand)], classes: usize) -> Vec<[f64; 3]> {
 /// The published tolerance is 5 % of 6:3:1 on every resource. Our own rule keeps to 2 %.
 #[test]
 fn every_resource_is_shared_by_weight() {
-    for (discipline, most) in [(Discipline::mqos(), 0.05), (drfq(), 0.02)] {
+    for (discipline, max) in [(Discipline::mqos(), 0.05), (drfq(), 0.02)] {
         for seed in 0..3 {
             let released = saturated(discipline.clone(), &[6.0, 3.0, 1.0], 1000.0, seed);
             for (class, parts) in parts(&released, 3).iter().enumerate() {
                 let due = [0.6, 0.3, 0.1][class];
                 for part in parts {
                     let off = (part / due - 1.0).abs();
-                    assert!(off <= most, "{:?}: class {class} has {part:.4}, not {due}", discipline.precedence);
+                    assert!(off <= max, "{:?}: class {class} has {part:.4}, not {due}", discipline.precedence);
                 }
             }
         }
@@ -199,27 +199,27 @@ fn a_large_request_is_not_overtaken_for_ever_under_drfq() {
         }
         books.drain();
         let class = random.below(3) as u32;
-        let shares = [0.95, 0.5, 0.9].map(|most| most * (0.5 + 0.5 * random.unit()));
+        let shares = [0.95, 0.5, 0.9].map(|max| max * (0.5 + 0.5 * random.unit()));
         // It waits behind the other requests of its sub-queue.
         assert!(books.arrive(class, Demand::of_shares(&shares)));
         let large = books.requests.len() as u64 - 1;
         books.released.clear();
         let (mut head, mut before) = (false, 0.0);
         loop {
-            books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+            books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
             books.drain();
             let released = std::mem::take(&mut books.released);
             if released.contains(&large) {
                 break;
             }
-            for tag in released {
-                let (class, demand) = books.requests[tag as usize];
+            for token in released {
+                let (class, demand) = books.requests[token as usize];
                 before += if head { f64::from(demand.dominant()) / 1e9 } else { 0.0 };
                 assert!(books.arrive(class, demand));
             }
-            let line = |tag: u64| books.requests[tag as usize].1.tendency();
-            let same = |tag: u64| books.requests[tag as usize].0 == class && line(tag) == line(large);
-            head |= books.waiting.iter().map(|(tag, _)| *tag).find(|tag| same(*tag)) == Some(large);
+            let line = |token: u64| books.requests[token as usize].1.tendency();
+            let same = |token: u64| books.requests[token as usize].0 == class && line(token) == line(large);
+            head |= books.waiting.iter().map(|(token, _)| *token).find(|token| same(*token)) == Some(large);
             assert!(before < 100.0, "seed {seed}: it is never released");
         }
         // This covers the work released before resources are reserved for it (two horizons), its class's
@@ -252,23 +252,23 @@ fn a_request_waits_as_many_rounds_as_it_costs_under_mdrr() {
         books.released.clear();
         let mut steps = 0;
         loop {
-            books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+            books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
             books.drain();
             let released = std::mem::take(&mut books.released);
             if released.contains(&alone) {
                 break;
             }
-            for tag in released {
-                let (class, demand) = books.requests[tag as usize];
+            for token in released {
+                let (class, demand) = books.requests[token as usize];
                 assert!(books.arrive(class, demand));
             }
             steps += 1;
             assert!(steps < 10_000, "seed {seed}: it is never released");
         }
         let quantum = weights[2] / weights.iter().sum::<f64>();
-        let most = (shares[0] / quantum).ceil() as u64 + 1;
+        let max = (shares[0] / quantum).ceil() as u64 + 1;
         let waited = rounds(&books) - begun;
-        assert!(waited <= most, "seed {seed}: {waited} rounds for {} of {quantum}", shares[0]);
+        assert!(waited <= max, "seed {seed}: {waited} rounds for {} of {quantum}", shares[0]);
     }
 }
 
@@ -287,11 +287,11 @@ fn what_an_idle_class_leaves_goes_to_the_others_by_weight() {
         books.drain();
         let mut all = Vec::new();
         for _ in 0..6_000 {
-            books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+            books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
             books.drain();
-            for tag in std::mem::take(&mut books.released) {
-                all.push(books.requests[tag as usize]);
-                let (class, demand) = books.requests[tag as usize];
+            for token in std::mem::take(&mut books.released) {
+                all.push(books.requests[token as usize]);
+                let (class, demand) = books.requests[token as usize];
                 assert!(books.arrive(class, demand));
             }
         }
@@ -315,10 +315,10 @@ fn dominant_shares_follow_the_weights() {
         books.drain();
         let mut had = [0.0; 2];
         for _ in 0..20_000 {
-            books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+            books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
             books.drain();
-            for tag in std::mem::take(&mut books.released) {
-                let (class, demand) = books.requests[tag as usize];
+            for token in std::mem::take(&mut books.released) {
+                let (class, demand) = books.requests[token as usize];
                 had[class as usize] += f64::from(demand.dominant()) / 1e9;
                 assert!(books.arrive(class, demand));
             }
@@ -335,10 +335,10 @@ fn dominant_shares_follow_the_weights() {
 /// true for a release.
 fn play(books: &mut Books, random: &mut Random, mut enough: impl FnMut(u32, Demand) -> bool) {
     loop {
-        books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
         books.drain();
-        for tag in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[tag as usize];
+        for token in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[token as usize];
             assert!(books.arrive(class, demand));
             if enough(class, demand) {
                 return;
@@ -350,7 +350,7 @@ fn play(books: &mut Books, random: &mut Random, mut enough: impl FnMut(u32, Dema
 /// A class that used a resource alone is far ahead because of it. It waits longer for a resource that others
 /// need, but not for ever.
 #[test]
-fn who_is_far_ahead_is_served_in_the_end() {
+fn a_class_far_ahead_is_served_in_the_end() {
     let site = Site { weights: vec![6.0, 1.0], ..Site::default() };
     let (cpu, bandwidth) = (Demand::of_shares(&[0.09, 0.03]), Demand::of_shares(&[0.0, 0.0, 0.09]));
     let mut books = Books::new(site.engine(drfq()));
@@ -376,7 +376,7 @@ fn who_is_far_ahead_is_served_in_the_end() {
 /// A class does not catch up on resources that it did not use while it was idle, whichever resource the
 /// others used.
 #[test]
-fn nobody_catches_up_on_what_he_did_not_use() {
+fn a_class_does_not_catch_up_on_unused_service() {
     let site = Site { weights: vec![1.0, 1.0], ..Site::default() };
     let [cpu, disk, _] = kinds();
     let mut books = Books::new(site.engine(drfq()));
@@ -433,8 +433,8 @@ fn requests_from_before_a_page_table_take_what_their_class_says() {
         site.policy(Discipline { load_control: LoadControl::Fixed { window: Some(1) }, ..Discipline::none() });
     before.resources.clear();
     let mut engine = Engine::new(Time::ZERO, before, 1).expect("a valid policy");
-    for tag in 0..500 {
-        engine.arrive(Time::ZERO, arrival(0, Demand::default(), tag));
+    for token in 0..500 {
+        engine.arrive(Time::ZERO, arrival(0, Demand::default(), token));
     }
     engine.reconfigure(Time::ZERO, site.policy(Discipline::mqos())).expect("a valid policy");
     while engine.poll(Time::ZERO).is_some() {}

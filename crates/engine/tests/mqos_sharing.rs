@@ -55,11 +55,11 @@ fn play(books: &mut Books, random: &mut Random, work: f64, again: impl Fn(u32, D
     let (nodes, machines) = (nodes.len() as u32, nodes.iter().map(|node| &node.machine).collect::<BTreeSet<_>>().len());
     let mut used = Used { by: vec![[0.0; 3]; classes], taken: [0.0; 3] };
     let (mut done, mut steps) = (0.0, 0.0);
-    while done < work && !books.inside.is_empty() {
-        books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+    while done < work && !books.in_flight.is_empty() {
+        books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
         books.drain();
-        for tag in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[tag as usize];
+        for token in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[token as usize];
             done += f64::from(demand.dominant()) / 1e9;
             (0..3).for_each(|resource| used.by[class as usize][resource] += demand.share(resource));
             if again(class, demand) {
@@ -100,7 +100,7 @@ fn processor_is_shared(weights: &[f64], kinds: &[(u32, [f64; 3])]) -> Used {
 }
 
 #[test]
-fn what_nobody_else_wants_costs_nobody_his_part_of_what_others_want() {
+fn an_uncontended_resource_does_not_count_against_a_class() {
     for weights in [[1.0, 1.0], [6.0, 1.0]] {
         let used = processor_is_shared(&weights, &[(0, CPU), (1, CPU), (1, NETWORK)]);
         assert!(used.taken[2] > 0.93, "{used:?}");
@@ -124,7 +124,7 @@ fn what_some_want_costs_them_nothing_of_what_all_want() {
 
 /// After an hour of downloads, a class begins to ask for a resource that others need.
 #[test]
-fn who_had_something_for_himself_has_his_part_at_once_of_what_others_want() {
+fn a_class_alone_on_one_resource_gets_its_share_of_another_at_once() {
     let mut books = site(&[6.0, 1.0], &[(0, CPU), (1, NETWORK)]);
     let mut random = Random(5);
     play(&mut books, &mut random, 2_000.0, |_, _| true);
@@ -136,7 +136,7 @@ fn who_had_something_for_himself_has_his_part_at_once_of_what_others_want() {
 
 /// A request is found behind any number of requests that wait for a different resource.
 #[test]
-fn a_crowd_that_waits_for_one_resource_hides_nobody_who_waits_for_another() {
+fn many_requests_for_one_resource_do_not_hide_those_for_another() {
     for crowd in [15, 16, 40, 200] {
         let kinds: Vec<(u32, [f64; 3])> = (0..crowd).map(|class| (class, CPU)).chain([(crowd, DISK)]).collect();
         let mut books = site(&vec![1.0; crowd as usize + 1], &kinds);
@@ -158,7 +158,7 @@ fn two_upstreams(discipline: Discipline, weights: &[f64], first: usize, bound: O
 
 /// An upstream that cannot accept requests does not hold up the other one on the same machines.
 #[test]
-fn who_can_be_served_nowhere_stops_nobody() {
+fn a_class_without_a_usable_node_blocks_no_other() {
     for discipline in [Discipline::mqos(), drfq()] {
         for classes in [2, 40] {
             for event in [NodeEvent::Down(NodeId(1)), NodeEvent::Draining(NodeId(1))] {
@@ -190,7 +190,7 @@ fn who_can_be_served_nowhere_stops_nobody() {
 /// An upstream that is full by its own bound does not hold up the other one either, even while its requests
 /// in flight never end.
 #[test]
-fn who_is_full_by_a_bound_of_its_own_stops_nobody() {
+fn a_class_at_its_own_bound_blocks_no_other() {
     for discipline in [Discipline::mqos(), drfq()] {
         let mut books = two_upstreams(discipline.clone(), &[1.0, 1.0], 1, Some(2));
         let (small, poll) = (shares(CPU), shares([0.01, 0.0, 0.0]));
@@ -200,8 +200,9 @@ fn who_is_full_by_a_bound_of_its_own_stops_nobody() {
         books.drain();
         let mut random = Random(4);
         for step in 0..2_000 {
-            let small: Vec<usize> =
-                (0..books.inside.len()).filter(|at| books.requests[books.inside[*at].0 as usize].0 == 0).collect();
+            let small: Vec<usize> = (0..books.in_flight.len())
+                .filter(|at| books.requests[books.in_flight[*at].0 as usize].0 == 0)
+                .collect();
             assert!(small.len() >= 9, "{:?}, step {step}: {} inside", discipline.precedence, small.len());
             books.end(small[random.below(small.len() as u64) as usize], Outcome::LastByte { status: 200 });
             assert!(books.arrive(0, shares(CPU)));
@@ -249,7 +250,7 @@ fn a_large_request_waits_for_one_node_and_not_for_all() {
 
 /// Resources reserved for a request are free again when it leaves.
 #[test]
-fn nothing_is_kept_for_who_left() {
+fn nothing_is_kept_for_a_request_that_left() {
     let mut books = Books::new(Site { weights: vec![1.0, 1.0], ..Site::default() }.engine(drfq()));
     (0..60).for_each(|_| assert!(books.arrive(0, shares(CPU))));
     books.drain();
@@ -258,14 +259,14 @@ fn nothing_is_kept_for_who_left() {
     let mut random = Random(2);
     // Runs until the node is being emptied for it.
     while books.taken(0, 0) > 860_000_000 {
-        books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
         books.drain();
-        for tag in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[tag as usize];
+        for token in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[token as usize];
             assert!(class == 0 && books.arrive(class, demand), "it comes before it was kept for");
         }
     }
-    let at = books.waiting.iter().position(|(tag, _)| *tag == large).expect("it waits");
+    let at = books.waiting.iter().position(|(token, _)| *token == large).expect("it waits");
     books.leave(at);
     books.drain();
     assert!(books.taken(0, 0) > 860_000_000, "nothing is kept any more: {}", books.taken(0, 0));
@@ -279,12 +280,12 @@ fn a_full_node_does_not_forbid_a_retry() {
     let mut books = Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
     (0..20).for_each(|_| assert!(books.arrive(0, shares([0.1, 0.0, 0.0]))));
     books.drain();
-    assert_eq!((books.inside.len(), books.taken(0, 0)), (10, 1_000_000_000));
+    assert_eq!((books.in_flight.len(), books.taken(0, 0)), (10, 1_000_000_000));
     books.now = books.now + Duration::from_secs(1);
     books.end(0, Outcome::Failed { retryable: true });
     books.drain();
     books.check(&[1.0]);
-    assert_eq!((books.inside.len(), books.waiting.len()), (10, 10), "it is tried again, and nobody goes before it");
+    assert_eq!((books.in_flight.len(), books.waiting.len()), (10, 10), "it is tried again, and nobody goes before it");
     assert_eq!(books.engine.classes(books.now, ClassId(0), 1)[0].retried, 1);
 }
 
@@ -303,10 +304,10 @@ fn a_round_deals_what_the_nodes_that_are_left_have() {
     let (mut longest, mut run, mut last) = (0.0_f64, 0.0, 0);
     let mut random = Random(6);
     for _ in 0..400 {
-        books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
         books.drain();
-        for tag in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[tag as usize];
+        for token in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[token as usize];
             run = if class == last { run } else { 0.0 } + demand.share(0);
             (longest, last) = (longest.max(run), class);
             assert!(books.arrive(class, demand));
@@ -318,7 +319,7 @@ fn a_round_deals_what_the_nodes_that_are_left_have() {
 /// A learned cost that exceeds a node may be wrong, and only an answer can tell. Such a request gets a node
 /// of its own. A declared cost that exceeds a node is refused.
 #[test]
-fn an_estimate_above_what_a_node_has_locks_nobody_out() {
+fn an_estimate_above_a_nodes_capacity_locks_no_class_out() {
     for estimated in [true, false] {
         let site = Site { weights: vec![1.0], nodes: vec![1.0, 2.0], ..Site::default() };
         let policy = Policy { estimated, ..site.policy(Discipline::mqos()) };
@@ -340,22 +341,22 @@ fn a_page_table_that_comes_or_goes_leaves_windows_as_they_were() {
         let plain = Policy { resources: Vec::new(), ..priced.clone() };
         let mut engine = Engine::new(Time::ZERO, plain.clone(), 1).expect("a valid policy");
         let mut now = Time::ZERO;
-        let mut inside = std::collections::VecDeque::new();
+        let mut in_flight = std::collections::VecDeque::new();
         // Answers take longer with more than eight requests in flight at each of four nodes.
         for step in 0..40_000u64 {
             now = now + Duration::from_micros(500);
-            let arrival = Arrival { class: ClassId(0), flow: step, demand: None, target: None, tag: step };
+            let arrival = Arrival { class: ClassId(0), flow: step, demand: None, locality_key: None, token: step };
             if let Verdict::Release { ticket, .. } = engine.arrive(now, arrival) {
-                inside.push_back((ticket, now));
+                in_flight.push_back((ticket, now));
             }
             while let Some(action) = engine.poll(now) {
                 if let Action::Release { ticket, .. } = action {
-                    inside.push_back((ticket, now));
+                    in_flight.push_back((ticket, now));
                 }
             }
-            let stay = Duration::from_millis(10 * (inside.len() as u64).max(32) / 32);
-            while inside.front().is_some_and(|(_, from)| now.since(*from) >= stay) {
-                let (ticket, _) = inside.pop_front().expect("it is there");
+            let stay = Duration::from_millis(10 * (in_flight.len() as u64).max(32) / 32);
+            while in_flight.front().is_some_and(|(_, from)| now.since(*from) >= stay) {
+                let (ticket, _) = in_flight.pop_front().expect("it is there");
                 engine.observe(now, ticket, Outcome::LastByte { status: 200 });
             }
         }
@@ -391,7 +392,7 @@ fn open_arrivals_of_any_mix_have_their_parts_of_what_is_short() {
     // The fourth class also has this many clients, each of which sends its next request at once.
     const CLIENTS: usize = 44;
     // Maximum number of waiting requests of a stream.
-    const MOST: usize = 300;
+    const MAX: usize = 300;
     /// Answers per second of all nodes.
     const ANSWERS: f64 = 220.0;
     let weights = [1.0, 10.0, 3.0, 1.0, 3.0, 10.0];
@@ -403,7 +404,7 @@ fn open_arrivals_of_any_mix_have_their_parts_of_what_is_short() {
     let (mut clients, mut stream_of) = (CLIENTS, Vec::new());
     for step in 0..30_000 {
         for (stream, (class, route, rate)) in streams.iter().enumerate() {
-            if waiting[stream] < MOST && random.unit() < rate / ANSWERS {
+            if waiting[stream] < MAX && random.unit() < rate / ANSWERS {
                 assert!(books.arrive(*class, shares(routes[*route])));
                 stream_of.push(Some(stream));
                 waiting[stream] += 1;
@@ -414,13 +415,13 @@ fn open_arrivals_of_any_mix_have_their_parts_of_what_is_short() {
             stream_of.push(None);
         }
         books.drain();
-        let at = random.below(books.inside.len() as u64) as usize;
-        clients = usize::from(stream_of[books.inside[at].0 as usize].is_none());
+        let at = random.below(books.in_flight.len() as u64) as usize;
+        clients = usize::from(stream_of[books.in_flight[at].0 as usize].is_none());
         books.end(at, Outcome::LastByte { status: 200 });
         books.drain();
-        for tag in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[tag as usize];
-            if let Some(stream) = stream_of[tag as usize] {
+        for token in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[token as usize];
+            if let Some(stream) = stream_of[token as usize] {
                 waiting[stream] -= 1;
             }
             if step >= 10_000 {

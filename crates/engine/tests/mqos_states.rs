@@ -59,21 +59,21 @@ fn is_drained(books: &Books) -> bool {
 }
 
 /// Returns the possible next operations.
-fn operations(books: &Books, most_waiting: [usize; 2]) -> Vec<Operation> {
+fn operations(books: &Books, max_waiting: [usize; 2]) -> Vec<Operation> {
     let mut all = Vec::new();
     let drained = is_drained(books);
     if books.engine.policy().pools.len() > 1 {
         all.push(Operation::Turn { draining: !drained });
     }
     for class in 0..2 {
-        let waiting = books.waiting.iter().filter(|(tag, _)| books.requests[*tag as usize].0 == class).count();
+        let waiting = books.waiting.iter().filter(|(token, _)| books.requests[*token as usize].0 == class).count();
         // A request that arrives while there is no node is refused.
-        if waiting < most_waiting[class as usize] && !(drained && class == 1) {
+        if waiting < max_waiting[class as usize] && !(drained && class == 1) {
             all.extend((0..KINDS.len()).map(|kind| Operation::Arrive { class, kind }));
         }
     }
     all.extend((0..books.waiting.len()).map(|at| Operation::Leave { at }));
-    for at in 0..books.inside.len() {
+    for at in 0..books.in_flight.len() {
         // An aborted request leaves the same state as an answered one.
         let outcome = if at % 2 == 0 { Outcome::LastByte { status: 200 } } else { Outcome::Reset };
         all.push(Operation::End { at, outcome });
@@ -96,8 +96,8 @@ fn play(books: &Books, operation: Operation) -> Books {
 
 /// Returns a key that is equal for states that behave alike.
 fn key(books: &Books) -> Vec<u64> {
-    let kind = |tag: u64| {
-        books.requests[tag as usize].1.0[..2].iter().map(|d| u64::from(*d / 200_000_000)).collect::<Vec<_>>()
+    let kind = |token: u64| {
+        books.requests[token as usize].1.0[..2].iter().map(|d| u64::from(*d / 200_000_000)).collect::<Vec<_>>()
     };
     let snapshot = books.engine.snapshot(books.now);
     let mut key: Vec<u64> =
@@ -106,15 +106,15 @@ fn key(books: &Books) -> Vec<u64> {
         let credit = books.engine.classes(books.now, ClassId(class), 1)[0].credit.expect("it has credit");
         key.extend(credit[..2].iter().map(|credit| (credit * 5.0).round() as u64));
         key.push(99);
-        for (tag, _) in books.waiting.iter().filter(|(tag, _)| books.requests[*tag as usize].0 == class) {
-            key.extend(kind(*tag));
+        for (token, _) in books.waiting.iter().filter(|(token, _)| books.requests[*token as usize].0 == class) {
+            key.extend(kind(*token));
         }
     }
     key.push(99);
     key.push(u64::from(is_drained(books)));
-    let mut inside: Vec<Vec<u64>> = books.inside.iter().map(|(tag, ..)| kind(*tag)).collect();
-    inside.sort();
-    key.extend(inside.into_iter().flatten());
+    let mut in_flight: Vec<Vec<u64>> = books.in_flight.iter().map(|(token, ..)| kind(*token)).collect();
+    in_flight.sort();
+    key.extend(in_flight.into_iter().flatten());
     key
 }
 
@@ -128,11 +128,11 @@ fn judge(books: &Books) {
     let mut rest = books.clone();
     let drained = is_drained(books);
     let served = |books: &Books| {
-        let mut waiting = books.waiting.iter().map(|(tag, _)| books.requests[*tag as usize].0);
+        let mut waiting = books.waiting.iter().map(|(token, _)| books.requests[*token as usize].0);
         waiting.all(|class| drained && class == 1)
     };
-    assert!(served(books) || !books.inside.is_empty(), "everybody waits for nothing: {books:#?}");
-    while !rest.inside.is_empty() {
+    assert!(served(books) || !books.in_flight.is_empty(), "everybody waits for nothing: {books:#?}");
+    while !rest.in_flight.is_empty() {
         rest.end(0, Outcome::LastByte { status: 200 });
         rest.drain();
     }
@@ -140,21 +140,21 @@ fn judge(books: &Books) {
     if drained {
         rest = play(&rest, Operation::Turn { draining: false });
     }
-    while !rest.inside.is_empty() {
+    while !rest.in_flight.is_empty() {
         rest.end(0, Outcome::LastByte { status: 200 });
         rest.drain();
     }
     assert!(rest.waiting.is_empty(), "these are never served: {:?}", rest.waiting);
 }
 
-/// Visits every reachable state with up to `most_waiting` requests. Returns the number of states.
-fn visit(engine: Engine, most_waiting: [usize; 2]) -> usize {
+/// Visits every reachable state with up to `max_waiting` requests. Returns the number of states.
+fn visit(engine: Engine, max_waiting: [usize; 2]) -> usize {
     let first = Books::new(engine);
     let mut known = BTreeSet::from([key(&first)]);
     let mut open = VecDeque::from([first]);
     while let Some(books) = open.pop_front() {
         judge(&books);
-        for operation in operations(&books, most_waiting) {
+        for operation in operations(&books, max_waiting) {
             let mut next = play(&books, operation);
             if known.insert(key(&next)) {
                 forget(&mut next);
@@ -198,10 +198,10 @@ fn no_short_history_of_drfq_is_a_dead_end() {
     }
     let discipline = Discipline { precedence: Precedence::Drfq, ..Discipline::mqos() };
     let engines = [(site().engine(discipline.clone()), 6, 30_000), (two_upstreams(discipline), 5, 10_000)];
-    for (engine, depth, least) in engines {
+    for (engine, depth, min) in engines {
         let mut visited = 0;
         explore(&Books::new(engine), depth, &mut visited);
         println!("{visited} histories");
-        assert!(visited > least, "{visited} histories are not many");
+        assert!(visited > min, "{visited} histories are not many");
     }
 }

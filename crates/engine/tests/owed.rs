@@ -21,8 +21,8 @@ fn surplus(engine: &Engine) -> SurplusSnapshot {
     engine.snapshot(Time::ZERO).groups[0].surplus.expect("the discipline tells surplus apart")
 }
 
-fn arrive(engine: &mut Engine, class: u32, tag: u64) -> Verdict {
-    engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: tag, demand: None, target: None, tag })
+fn arrive(engine: &mut Engine, class: u32, token: u64) -> Verdict {
+    engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: token, demand: None, locality_key: None, token })
 }
 
 /// Nothing is known at first, whatever was declared. Owed requests are released up to the reach at once.
@@ -34,7 +34,7 @@ fn what_is_owed_enters_beyond_the_window_until_contention_is_seen() {
     let reach = surplus(&engine).reach.expect("nothing was seen yet");
     assert!(window < 10 && reach == 8, "{window} {reach}");
     let released = |engine: &mut Engine, class: u32| {
-        (0..100).take_while(|tag| matches!(arrive(engine, class, *tag), Verdict::Release { .. })).count() as u32
+        (0..100).take_while(|token| matches!(arrive(engine, class, *token), Verdict::Release { .. })).count() as u32
     };
     assert_eq!(released(&mut engine, 0), reach);
     assert_eq!(released(&mut engine, 1), 0, "best effort has nothing beyond the window");
@@ -113,9 +113,9 @@ fn failing(shares: [f64; 4], count: u64) -> Vec<u32> {
     policy.pools[0].ejection = Ejection { base: ms(3_600_000), consecutive_failures: 1000, ..Ejection::default() };
     let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
     let mut random = Random(5);
-    for tag in 0..count {
-        let now = Time::from_millis(10 * tag);
-        let arrival = Arrival { class: ClassId(0), flow: tag, demand: None, target: None, tag };
+    for token in 0..count {
+        let now = Time::from_millis(10 * token);
+        let arrival = Arrival { class: ClassId(0), flow: token, demand: None, locality_key: None, token };
         let Verdict::Release { ticket, node } = engine.arrive(now, arrival) else { panic!("it is idle") };
         let outcome = match random.unit() < shares[node.0 as usize] {
             true => Outcome::Failed { retryable: false },

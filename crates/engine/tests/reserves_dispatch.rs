@@ -11,7 +11,7 @@ use weirgate_engine::*;
 /// A cluster under test and its known state.
 struct Cluster {
     engine: Engine,
-    inside: Vec<(Ticket, NodeId)>,
+    in_flight: Vec<(Ticket, NodeId)>,
     usable: Vec<bool>,
     weights: Vec<f64>,
 }
@@ -26,14 +26,14 @@ impl Cluster {
             node.weight = *weight;
         }
         let engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
-        Cluster { engine, inside: Vec::new(), usable: vec![true; weights.len()], weights: weights.to_vec() }
+        Cluster { engine, in_flight: Vec::new(), usable: vec![true; weights.len()], weights: weights.to_vec() }
     }
 
-    fn send(&mut self, class: u32, target: Option<u64>) -> Option<usize> {
-        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, target, tag: 0 };
+    fn send(&mut self, class: u32, locality_key: Option<u64>) -> Option<usize> {
+        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, locality_key, token: 0 };
         match self.engine.arrive(Time::ZERO, arrival) {
             Verdict::Release { ticket, node } => {
-                self.inside.push((ticket, node));
+                self.in_flight.push((ticket, node));
                 Some(node.0 as usize)
             }
             Verdict::Shed(_) => None,
@@ -42,14 +42,14 @@ impl Cluster {
     }
 
     fn finish(&mut self, which: usize) -> usize {
-        let (ticket, node) = self.inside.swap_remove(which);
+        let (ticket, node) = self.in_flight.swap_remove(which);
         self.engine.observe(Time::ZERO, ticket, Outcome::LastByte { status: 200 });
         node.0 as usize
     }
 
     /// Returns the number of requests in flight on each node.
     fn counts(&self) -> Vec<f64> {
-        let on = |node: usize| self.inside.iter().filter(|(_, n)| n.0 as usize == node).count() as f64;
+        let on = |node: usize| self.in_flight.iter().filter(|(_, n)| n.0 as usize == node).count() as f64;
         (0..self.weights.len()).map(on).collect()
     }
 
@@ -83,9 +83,9 @@ fn walk(last: Option<usize>, load: &[f64], may: impl Fn(usize) -> bool) -> Optio
 #[test]
 fn round_robin_is_the_appendix_step_by_step() {
     for (seed, weights) in [vec![1.0; 4], vec![1.0; 3], vec![2.0, 1.0, 4.0], vec![1.0]].into_iter().enumerate() {
-        for never_twice in [false, true] {
+        for avoid_last in [false, true] {
             let mut random = Random(seed as u64);
-            let mut cluster = Cluster::new(Dispatch::RoundRobin { never_twice }, &weights, 3);
+            let mut cluster = Cluster::new(Dispatch::LeastLoaded { avoid_last }, &weights, 3);
             let (mut last, mut of_class) = (None, [None; 3]);
             let mut decisions = 0;
             for step in 0..3000 {
@@ -96,10 +96,10 @@ fn round_robin_is_the_appendix_step_by_step() {
                             .counts()
                             .iter()
                             .zip(&weights)
-                            .map(|(inside, weight)| (inside + 1.0) / weight)
+                            .map(|(in_flight, weight)| (in_flight + 1.0) / weight)
                             .collect();
                         let usable = |node: usize| cluster.usable[node];
-                        let fresh = |node: usize| usable(node) && !(never_twice && of_class[class] == Some(node));
+                        let fresh = |node: usize| usable(node) && !(avoid_last && of_class[class] == Some(node));
                         let due = walk(last, &load, fresh).or_else(|| walk(last, &load, usable));
                         let chosen = cluster.send(class as u32, None);
                         assert_eq!(chosen, due, "step {step}, loads {load:?}, last {last:?}");
@@ -108,8 +108,8 @@ fn round_robin_is_the_appendix_step_by_step() {
                             decisions += 1;
                         }
                     }
-                    5..9 if !cluster.inside.is_empty() => {
-                        cluster.finish(random.below(cluster.inside.len() as u64) as usize);
+                    5..9 if !cluster.in_flight.is_empty() => {
+                        cluster.finish(random.below(cluster.in_flight.len() as u64) as usize);
                     }
                     9 if random.below(5) == 0 => cluster.turn(random.below(weights.len() as u64) as usize),
                     _ => {}
@@ -122,7 +122,7 @@ fn round_robin_is_the_appendix_step_by_step() {
 
 #[test]
 fn equals_take_turns_and_the_least_loaded_goes_first() {
-    let mut cluster = Cluster::new(Dispatch::RoundRobin { never_twice: false }, &[1.0; 3], 1);
+    let mut cluster = Cluster::new(Dispatch::LeastLoaded { avoid_last: false }, &[1.0; 3], 1);
     let first: Vec<_> = (0..4).filter_map(|_| cluster.send(0, None)).collect();
     assert_eq!(first, [0, 1, 2, 0]);
     // Node 1 is empty again and therefore the least loaded, although it is not the next in turn.
@@ -132,7 +132,7 @@ fn equals_take_turns_and_the_least_loaded_goes_first() {
 
 #[test]
 fn one_request_at_a_time_never_meets_the_same_node_twice() {
-    let mut cluster = Cluster::new(Dispatch::RoundRobin { never_twice: true }, &[1.0, 100.0], 2);
+    let mut cluster = Cluster::new(Dispatch::LeastLoaded { avoid_last: true }, &[1.0, 100.0], 2);
     let mut last = None;
     for _ in 0..50 {
         let node = cluster.send(0, None);
@@ -175,8 +175,8 @@ struct Oracle {
 }
 
 impl Oracle {
-    fn send(&mut self, target: Option<u64>, load: &[f64], usable: &[bool]) -> Option<usize> {
-        let known = self.list.iter().find(|(t, _)| Some(*t) == target).map(|(_, node)| *node);
+    fn send(&mut self, locality_key: Option<u64>, load: &[f64], usable: &[bool]) -> Option<usize> {
+        let known = self.list.iter().find(|(t, _)| Some(*t) == locality_key).map(|(_, node)| *node);
         let home = known.filter(|node| usable[*node]);
         let costs: Vec<f64> = (0..load.len()).map(|node| cost(&self.figures, load[node], home == Some(node))).collect();
         let all_overloaded = (0..load.len()).all(|node| !usable[node] || costs[node].is_infinite());
@@ -185,26 +185,26 @@ impl Oracle {
         if home.is_none() {
             self.last_new = Some(chosen);
         }
-        let Some(target) = target else { return Some(chosen) };
+        let Some(locality_key) = locality_key else { return Some(chosen) };
         match home {
             None => self.new += 1,
             Some(home) if home == chosen => self.hits += 1,
             Some(_) => self.moves += 1,
         }
-        self.list.retain(|(t, _)| *t != target);
-        if self.list.len() == self.figures.targets as usize {
+        self.list.retain(|(t, _)| *t != locality_key);
+        if self.list.len() == self.figures.max_keys as usize {
             self.list.remove(0);
         }
-        self.list.push((target, chosen));
+        self.list.push((locality_key, chosen));
         Some(chosen)
     }
 }
 
 #[test]
 fn lard_is_the_table_step_by_step() {
-    let paper_in_small = Lard { idle: 3.0, overload: 8.0, miss_cost: 4.0, targets: 12 };
-    let tight = Lard { targets: 2, ..paper_in_small };
-    let never_idle = Lard { idle: 0.0, overload: 2.0, miss_cost: 1.0, targets: 12 };
+    let paper_in_small = Lard { idle: 3.0, overload: 8.0, miss_cost: 4.0, max_keys: 12 };
+    let tight = Lard { max_keys: 2, ..paper_in_small };
+    let never_idle = Lard { idle: 0.0, overload: 2.0, miss_cost: 1.0, max_keys: 12 };
     let mut seen = [0; 4];
     for (seed, figures) in [paper_in_small, tight, never_idle].into_iter().enumerate() {
         for weights in [vec![1.0; 4], vec![3.0, 1.0, 2.0]] {
@@ -218,26 +218,26 @@ fn lard_is_the_table_step_by_step() {
                 match random.below(10) {
                     n if n < crowd => {
                         // Small numbers are more frequent.
-                        let target = (random.below(30) * random.below(30) / 30).checked_sub(1);
+                        let locality_key = (random.below(30) * random.below(30) / 30).checked_sub(1);
                         let load: Vec<f64> = cluster
                             .counts()
                             .iter()
                             .zip(&weights)
-                            .map(|(inside, weight)| inside / weight * mean)
+                            .map(|(in_flight, weight)| in_flight / weight * mean)
                             .collect();
-                        let due = oracle.send(target, &load, &cluster.usable);
-                        assert_eq!(cluster.send(0, target), due, "step {step}, {target:?}, loads {load:?}");
+                        let due = oracle.send(locality_key, &load, &cluster.usable);
+                        assert_eq!(cluster.send(0, locality_key), due, "step {step}, {locality_key:?}, loads {load:?}");
                         seen[3] += usize::from(load.iter().all(|load| *load > figures.overload));
                     }
-                    0..9 if !cluster.inside.is_empty() => {
-                        cluster.finish(random.below(cluster.inside.len() as u64) as usize);
+                    0..9 if !cluster.in_flight.is_empty() => {
+                        cluster.finish(random.below(cluster.in_flight.len() as u64) as usize);
                     }
                     9 if random.below(8) == 0 => cluster.turn(random.below(weights.len() as u64) as usize),
                     _ => {}
                 }
                 let known = cluster.locality();
-                assert!(known.targets <= figures.targets, "the map exceeds its bound");
-                assert_eq!(known.targets as usize, oracle.list.len());
+                assert!(known.keys <= figures.max_keys, "the map exceeds its bound");
+                assert_eq!(known.keys as usize, oracle.list.len());
                 assert_eq!((known.hits, known.moves, known.new), (oracle.hits, oracle.moves, oracle.new));
             }
             let counts = [oracle.hits, oracle.moves, oracle.new];
@@ -265,40 +265,40 @@ fn new_targets_are_spread_evenly_over_idle_nodes() {
     let mut cluster = Cluster::new(Dispatch::Lard(Lard::default()), &[1.0; 4], 1);
     // Requests for a known target in between do not disturb the turns.
     let mut counts = BTreeMap::new();
-    for target in 0..16 {
+    for locality_key in 0..16 {
         cluster.send(0, Some(0));
-        *counts.entry(cluster.send(0, Some(100 + target))).or_insert(0) += 1;
+        *counts.entry(cluster.send(0, Some(100 + locality_key))).or_insert(0) += 1;
     }
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [4; 4]);
 }
 
 #[test]
 fn targets_of_a_node_that_is_gone_are_mapped_anew_and_others_survive_a_reload() {
-    let dispatch = Dispatch::Lard(Lard { targets: 8, ..Lard::default() });
+    let dispatch = Dispatch::Lard(Lard { max_keys: 8, ..Lard::default() });
     let mut cluster = Cluster::new(dispatch, &[1.0; 3], 1);
-    let at: Vec<_> = (0..6).map(|target| cluster.send(0, Some(target))).collect();
+    let at: Vec<_> = (0..6).map(|locality_key| cluster.send(0, Some(locality_key))).collect();
     assert_eq!(at, [0, 1, 2, 0, 1, 2].map(Some));
     let mut policy = cluster.engine.policy().clone();
     policy.nodes.remove(0);
     cluster.engine.reconfigure(Time::ZERO, policy.clone()).expect("a valid policy");
-    assert_eq!(cluster.locality().targets, 4);
+    assert_eq!(cluster.locality().keys, 4);
     // Nodes 1 and 2 are now nodes 0 and 1.
-    let again: Vec<_> = [1, 2, 4, 5].map(|target| cluster.send(0, Some(target))).to_vec();
+    let again: Vec<_> = [1, 2, 4, 5].map(|locality_key| cluster.send(0, Some(locality_key))).to_vec();
     assert_eq!(again, [0, 1, 0, 1].map(Some));
     assert_eq!((cluster.locality().hits, cluster.locality().new), (4, 6));
     // A smaller bound keeps the targets used last.
-    policy.pools[0].dispatch = Dispatch::Lard(Lard { targets: 2, ..Lard::default() });
+    policy.pools[0].dispatch = Dispatch::Lard(Lard { max_keys: 2, ..Lard::default() });
     cluster.engine.reconfigure(Time::ZERO, policy).expect("a valid policy");
-    assert_eq!((cluster.locality().targets, cluster.locality().most), (2, 2));
+    assert_eq!((cluster.locality().keys, cluster.locality().max), (2, 2));
     assert_eq!((cluster.send(0, Some(4)), cluster.locality().hits), (Some(0), 5));
 }
 
 #[test]
 fn a_retry_goes_elsewhere_and_takes_its_target_along() {
-    for dispatch in [Dispatch::Lard(Lard::default()), Dispatch::RoundRobin { never_twice: true }] {
+    for dispatch in [Dispatch::Lard(Lard::default()), Dispatch::LeastLoaded { avoid_last: true }] {
         let mut cluster = Cluster::new(dispatch, &[1.0; 3], 1);
         assert_eq!(cluster.send(0, Some(1)), Some(0));
-        let (ticket, _) = cluster.inside[0];
+        let (ticket, _) = cluster.in_flight[0];
         let next = cluster.engine.observe(Time::ZERO, ticket, Outcome::Failed { retryable: true });
         assert_eq!(next, Some(NodeId(1)));
         if let Dispatch::Lard(_) = dispatch {
@@ -315,8 +315,8 @@ fn figures_that_make_no_sense_are_refused() {
         Lard { overload: 29.0, ..good },
         Lard { overload: f64::INFINITY, ..good },
         Lard { miss_cost: 0.5, ..good },
-        Lard { targets: 0, ..good },
-        Lard { targets: u32::MAX, ..good },
+        Lard { max_keys: 0, ..good },
+        Lard { max_keys: u32::MAX, ..good },
     ] {
         let mut policy = policy(Discipline::none(), 2, vec![class("a", None, None, None)]);
         policy.pools[0].dispatch = Dispatch::Lard(bad);

@@ -19,7 +19,7 @@ const PREMIUM: u32 = 1;
 
 fn engine(discipline: Discipline) -> Engine {
     let mut classes = vec![class("basic", None, None, None), class("premium", None, None, None)];
-    classes[1].tag = 2;
+    classes[1].priority = 2;
     Engine::new(Time::ZERO, policy(discipline, 1, classes), 1).expect("a valid policy")
 }
 
@@ -33,42 +33,42 @@ enum Fate {
 /// The engine in front of one thread that serves requests one after the other.
 struct Gateway {
     engine: Engine,
-    inside: Option<(u64, Ticket, u64)>,
+    in_flight: Option<(u64, Ticket, u64)>,
     ended: Vec<(u64, Fate)>,
 }
 
 impl Gateway {
     fn new(discipline: Discipline) -> Gateway {
-        Gateway { engine: engine(discipline), inside: None, ended: Vec::new() }
+        Gateway { engine: engine(discipline), in_flight: None, ended: Vec::new() }
     }
 
-    fn enters(&mut self, now: u64, ticket: Ticket, tag: u64) {
-        assert!(self.inside.is_none(), "one thread serves one request");
-        self.inside = Some((now + SERVICE, ticket, tag));
+    fn enters(&mut self, now: u64, ticket: Ticket, token: u64) {
+        assert!(self.in_flight.is_none(), "one thread serves one request");
+        self.in_flight = Some((now + SERVICE, ticket, token));
     }
 
-    fn arrives(&mut self, now: u64, class: u32, tag: u64) {
-        let arrival = Arrival { class: ClassId(class), flow: tag, demand: None, target: None, tag };
+    fn arrives(&mut self, now: u64, class: u32, token: u64) {
+        let arrival = Arrival { class: ClassId(class), flow: token, demand: None, locality_key: None, token };
         match self.engine.arrive(Time::from_millis(now), arrival) {
-            Verdict::Release { ticket, .. } => self.enters(now, ticket, tag),
+            Verdict::Release { ticket, .. } => self.enters(now, ticket, token),
             Verdict::Wait { .. } => {}
-            Verdict::Shed(_) => self.ended.push((tag, Fate::Refused(now))),
+            Verdict::Shed(_) => self.ended.push((token, Fate::Refused(now))),
         }
     }
 
     /// Returns the time at which the request in flight is done.
     fn done(&self) -> Option<u64> {
-        self.inside.map(|(at, ..)| at)
+        self.in_flight.map(|(at, ..)| at)
     }
 
     fn finishes(&mut self) {
-        let Some((now, ticket, tag)) = self.inside.take() else { return };
-        self.ended.push((tag, Fate::Served(now)));
+        let Some((now, ticket, token)) = self.in_flight.take() else { return };
+        self.ended.push((token, Fate::Served(now)));
         self.engine.observe(Time::from_millis(now), ticket, Outcome::LastByte { status: 200 });
         while let Some(action) = self.engine.poll(Time::from_millis(now)) {
             match action {
-                Action::Release { ticket, tag, .. } => self.enters(now, ticket, tag),
-                Action::Shed { tag, .. } => self.ended.push((tag, Fate::Refused(now))),
+                Action::Release { ticket, token, .. } => self.enters(now, ticket, token),
+                Action::Shed { token, .. } => self.ended.push((token, Fate::Refused(now))),
             }
         }
     }
@@ -84,12 +84,12 @@ struct Stage {
 }
 
 impl Stage {
-    fn enqueue(&mut self, now: u64, tag: u64, code: u32) {
+    fn enqueue(&mut self, now: u64, token: u64, code: u32) {
         let size = self.queue.len() + self.batch.len();
         if size < [THRESHOLD, THRESHOLD * 3 / 2, THRESHOLD * 2][code as usize] {
-            self.queue.push_back((tag, code));
+            self.queue.push_back((token, code));
         } else {
-            self.ended.push((tag, Fate::Refused(now)));
+            self.ended.push((token, Fate::Refused(now)));
         }
     }
 
@@ -100,8 +100,8 @@ impl Stage {
             }
             match self.batch.pop_front() {
                 None => return,
-                Some((tag, 0)) => self.enqueue(now, tag, 1),
-                Some((tag, _)) => self.handling = Some((now + SERVICE, tag)),
+                Some((token, 0)) => self.enqueue(now, token, 1),
+                Some((token, _)) => self.handling = Some((now + SERVICE, token)),
             }
         }
     }
@@ -115,20 +115,20 @@ fn does_what_the_published_stage_does() {
         let mut numbers = Random(seed);
         let (mut gateway, mut stage) = (Gateway::new(Discipline::seda()), Stage::default());
         let mut now = 0;
-        for tag in 0..5000 {
+        for token in 0..5000 {
             // From 20 % to 400 % of the thread's capacity, a hundred requests at a time.
-            now += numbers.below(2 * SERVICE * 5 / (1 + (tag / 100) % 20));
+            now += numbers.below(2 * SERVICE * 5 / (1 + (token / 100) % 20));
             while gateway.done().is_some_and(|at| at <= now) {
                 gateway.finishes();
             }
-            while let Some((at, tag)) = stage.handling.filter(|(at, _)| *at <= now) {
+            while let Some((at, token)) = stage.handling.filter(|(at, _)| *at <= now) {
                 stage.handling = None;
-                stage.ended.push((tag, Fate::Served(at)));
+                stage.ended.push((token, Fate::Served(at)));
                 stage.goes_on(at);
             }
             let class = u32::from(numbers.below(5) < 2);
-            gateway.arrives(now, class, tag);
-            stage.enqueue(now, tag, [0, 2][class as usize]);
+            gateway.arrives(now, class, token);
+            stage.enqueue(now, token, [0, 2][class as usize]);
             stage.goes_on(now);
         }
         assert!(stage.ended.iter().any(|(_, fate)| matches!(fate, Fate::Refused(_))), "seed {seed} refuses nobody");
@@ -243,8 +243,8 @@ fn set_2_premium_constant() {
         }
         times.push(premium.mean());
     }
-    let (least, most) = times.iter().fold((f64::MAX, 0.0f64), |(a, b), t| (a.min(*t), b.max(*t)));
-    assert!(most / least < 1.15, "premium takes {times:?} ms");
+    let (min, max) = times.iter().fold((f64::MAX, 0.0f64), |(a, b), t| (a.min(*t), b.max(*t)));
+    assert!(max / min < 1.15, "premium takes {times:?} ms");
 }
 
 /// The priority queue that the paper did not build. Premium requests wait only for one another.
@@ -258,15 +258,15 @@ fn priority_serves_premium_first() {
 
 /// A request that is refused, at its arrival or later, may come again as a request of its class's fallback.
 #[test]
-fn who_is_turned_away_is_shown_the_fallback() {
+fn a_refused_request_gets_the_fallback() {
     let mut basic = class("basic", None, None, None);
     basic.fallback = Some(1);
     basic.queue = QueueBounds { max_wait: Duration::from_secs(1), ..QueueBounds::default() };
     let mut policy = policy(Discipline { admit: Admit::Thresholds { queue: 1 }, ..Discipline::seda() }, 1, vec![]);
     policy.classes = vec![basic, class("lite", None, None, None)];
     let mut engine = Engine::new(Time::ZERO, policy.clone(), 1).expect("a valid policy");
-    let mut arrive = |class, tag| {
-        engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: 0, demand: None, target: None, tag })
+    let mut arrive = |class, token| {
+        engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, token })
     };
     assert!(matches!(arrive(0, 0), Verdict::Release { .. }));
     assert!(matches!(arrive(0, 1), Verdict::Wait { .. }));
@@ -274,7 +274,7 @@ fn who_is_turned_away_is_shown_the_fallback() {
     assert_eq!((shed.reason, shed.fallback), (ShedReason::Threshold, Some(ClassId(1))));
     let Verdict::Shed(shed) = arrive(1, 2) else { panic!("the queue is full") };
     assert_eq!(shed.fallback, None, "a fallback has none itself");
-    let Some(Action::Shed { tag: 1, shed, .. }) = engine.poll(Time::from_millis(1001)) else { panic!("it is late") };
+    let Some(Action::Shed { token: 1, shed, .. }) = engine.poll(Time::from_millis(1001)) else { panic!("it is late") };
     assert_eq!((shed.reason, shed.fallback), (ShedReason::QueueTimeout, Some(ClassId(1))));
 
     policy.classes[1].fallback = Some(0);

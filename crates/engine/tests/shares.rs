@@ -86,13 +86,13 @@ fn a_part_smaller_than_a_slot_is_a_part_of_the_time() {
 
 /// More classes than slots: each waits its turn, and none waits for ever.
 #[test]
-fn nobody_starves() {
+fn no_class_starves() {
     let classes: Vec<Class> =
         (0..300).map(|i| class(&format!("c{i}"), Some(1.0 + f64::from(i % 7)), None, Some(10))).collect();
     let loads = vec![Load { rate: 5.0, demand: 0.010, exponential: false }; 300];
     let mut bench = Bench::new(policy(partitioned(4), 4, classes), 1000.0, loads, 2);
     bench.run(60.0);
-    let least = bench.tallies.iter().map(|t| t.served.len()).min().unwrap();
+    let min = bench.tallies.iter().map(|t| t.served.len()).min().unwrap();
     // 400/s over 300 classes of mean weight 4: weight 1 is due 20 requests in a minute.
-    assert!(least >= 18, "the least served class got {least}");
+    assert!(min >= 18, "the least served class got {min}");
 }

@@ -47,7 +47,7 @@ fn sizes(engine: &Engine, now: Time) -> Vec<u32> {
 }
 
 fn arrive(engine: &mut Engine, now: Time, class: u32) -> Verdict {
-    engine.arrive(now, Arrival { class: ClassId(class), flow: 0, demand: None, target: None, tag: 0 })
+    engine.arrive(now, Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, token: 0 })
 }
 
 fn run_to(engine: &mut Engine, now: Time) {
@@ -56,7 +56,7 @@ fn run_to(engine: &mut Engine, now: Time) {
 
 #[test]
 fn only_normal_classes_are_refused_and_only_beyond_the_threshold() {
-    let mut policy = cluster("switch_adm", Dispatch::WeightedTurns, LoadSource::Live);
+    let mut policy = cluster("switch_adm", Dispatch::WeightedRoundRobin, LoadSource::Live);
     let Admit::ServerLoad(figures) = &mut policy.discipline.admit else { panic!("a web switch") };
     (figures.threshold, figures.omega) = (2.0, 10.0);
     let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
@@ -83,7 +83,7 @@ fn only_normal_classes_are_refused_and_only_beyond_the_threshold() {
 
 #[test]
 fn what_a_failed_node_holds_does_not_count_nor_do_its_cpus() {
-    let mut policy = cluster("switch_adm", Dispatch::WeightedTurns, LoadSource::Reports { every: EVERY });
+    let mut policy = cluster("switch_adm", Dispatch::WeightedRoundRobin, LoadSource::Reports { every: EVERY });
     policy.nodes.truncate(2);
     let Admit::ServerLoad(figures) = &mut policy.discipline.admit else { panic!("a web switch") };
     (figures.threshold, figures.omega) = (4.0, 10.0);
@@ -122,17 +122,17 @@ fn top_users_keep_their_limits_in_an_overload() {
             tally.iter().map(|t| t.shed).collect::<Vec<_>>(),
         )
     };
-    let mut plain = cluster("none", Dispatch::WeightedTurns, LoadSource::Live);
+    let mut plain = cluster("none", Dispatch::WeightedRoundRobin, LoadSource::Live);
     plain.discipline = Discipline::none();
-    let (cheap, dear, shed) = p95(plain);
-    assert!(cheap > 0.6 && dear > 1.0 && shed == [0; 4], "{cheap} {dear}");
+    let (cheap, expensive, shed) = p95(plain);
+    assert!(cheap > 0.6 && expensive > 1.0 && shed == [0; 4], "{cheap} {expensive}");
     for (name, dispatch) in [
-        ("switch_adm", Dispatch::WeightedTurns),
+        ("switch_adm", Dispatch::WeightedRoundRobin),
         ("static_part", Dispatch::PartitionStatic { sizes: None }),
         ("dynamic_part", dynamic()),
     ] {
-        let (cheap, dear, shed) = p95(cluster(name, dispatch, LoadSource::Live));
-        assert!(cheap < 0.6 && dear < 1.0, "{name}: {cheap} {dear}");
+        let (cheap, expensive, shed) = p95(cluster(name, dispatch, LoadSource::Live));
+        assert!(cheap < 0.6 && expensive < 1.0, "{name}: {cheap} {expensive}");
         assert_eq!(shed[..2], [0, 0], "{name}");
         assert!(shed[3] > 5_000, "{name}: {shed:?}");
     }
@@ -167,22 +167,22 @@ fn parts_follow_the_demand_and_the_busy_share() {
 fn a_request_inside_a_node_that_moves_finishes_there() {
     let mut engine =
         Engine::new(Time::ZERO, cluster("dynamic_part", dynamic(), LoadSource::Live), 1).expect("a valid policy");
-    let mut inside = Vec::new();
+    let mut in_flight = Vec::new();
     for _ in 0..12 {
         let Verdict::Release { ticket, node } = arrive(&mut engine, Time::ZERO, 1) else { panic!("top users") };
-        inside.push((ticket, node));
+        in_flight.push((ticket, node));
     }
     let set_of = |engine: &Engine, node: NodeId| engine.snapshot(Time::from_millis(9_999)).nodes[node.0 as usize].set;
-    assert!(inside.iter().all(|(_, node)| set_of(&engine, *node) == Some(ServiceSet::TopDynamic)));
+    assert!(in_flight.iter().all(|(_, node)| set_of(&engine, *node) == Some(ServiceSet::TopDynamic)));
     // From now on only normal users send requests.
     for tenth in 0..200 {
         arrive(&mut engine, Time::from_millis(10_000 + tenth * 50), 3);
         run_to(&mut engine, Time::from_millis(10_000 + tenth * 50));
     }
     run_to(&mut engine, Time::from_millis(20_000));
-    let moved = inside.iter().filter(|(_, node)| set_of(&engine, *node) != Some(ServiceSet::TopDynamic)).count();
+    let moved = in_flight.iter().filter(|(_, node)| set_of(&engine, *node) != Some(ServiceSet::TopDynamic)).count();
     assert!(moved > 0, "{:?}", engine.snapshot(Time::ZERO).partitions);
-    for (ticket, node) in inside {
+    for (ticket, node) in in_flight {
         let before = engine.snapshot(Time::ZERO).nodes[node.0 as usize].outstanding;
         engine.observe(Time::from_millis(20_001), ticket, Outcome::LastByte { status: 200 });
         assert_eq!(engine.snapshot(Time::ZERO).nodes[node.0 as usize].outstanding, before - 1);

@@ -154,15 +154,15 @@ fn dispatch_learns_how_fast_machines_are() {
 fn what_a_guarantee_needs_enters_a_full_window() {
     let classes = vec![class("A", Some(100.0), p95(900), Some(100)), class("B", Some(50.0), p95(900), Some(100))];
     let mut engine = Engine::new(Time::ZERO, policy(Discipline::weirgate(), 2, classes), 1).expect("a valid policy");
-    let mut arrive = |class, tag| {
-        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, target: None, tag };
+    let mut arrive = |class, token| {
+        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, token };
         matches!(engine.arrive(Time::ZERO, arrival), Verdict::Release { .. })
     };
     // Both have full buckets. A needs ten slots, and takes all twenty of the window.
-    let a = (0..40).filter(|tag| arrive(0, *tag)).count();
+    let a = (0..40).filter(|token| arrive(0, *token)).count();
     assert_eq!(a, 20);
     // B needs five slots and gets exactly those.
-    let b = (40..60).filter(|tag| arrive(1, *tag)).count();
+    let b = (40..60).filter(|token| arrive(1, *token)).count();
     assert_eq!(b, 5);
 }
 
@@ -203,9 +203,10 @@ fn groups_have_their_own_windows() {
         engine.snapshot(Time::ZERO).groups.iter().map(|group| group.surplus.and_then(|s| s.reach)).collect();
     assert_eq!(reaches, [Some(8); 3]);
     let mut released = [0; 2];
-    for tag in 0..200 {
-        let class = ClassId(u32::from(tag >= 100));
-        let verdict = engine.arrive(Time::ZERO, Arrival { class, flow: tag, demand: None, target: None, tag });
+    for token in 0..200 {
+        let class = ClassId(u32::from(token >= 100));
+        let verdict =
+            engine.arrive(Time::ZERO, Arrival { class, flow: token, demand: None, locality_key: None, token });
         released[class.0 as usize] += u32::from(matches!(verdict, Verdict::Release { .. }));
     }
     assert!(engine.poll(Time::ZERO).is_none());

@@ -11,7 +11,7 @@ use crate::{Experiment, Profile, Source};
 /// Minimum length of a phase after compression, in multiples of its settling time, which is judged
 /// separately. The half that remains is a second or two with a few hundred requests each, enough for a 95th
 /// percentile.
-const LEAST_PHASE: f64 = 1.5;
+const MIN_PHASE: f64 = 1.5;
 
 /// `experiment` in less time: as [`paced`], by a factor of at least 1.
 ///
@@ -37,7 +37,7 @@ pub fn paced(experiment: &Experiment, factor: f64) -> Result<Experiment, String>
     }
     for (index, phase) in experiment.phases.iter().enumerate() {
         let length = phase.until.saturating_sub(experiment.phase_from(index));
-        if phase.judged && length < experiment.settle.mul_f64(LEAST_PHASE) {
+        if phase.judged && length < experiment.settle.mul_f64(MIN_PHASE) {
             let (length, settle) = (length.as_secs_f64(), experiment.settle.as_secs_f64());
             return Err(format!(
                 "compressed {factor} times, phase {} lasts {length:.1} s, of which {settle:.1} s are judged apart; \

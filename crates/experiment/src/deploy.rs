@@ -11,7 +11,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use weirgate_engine as engine;
-use weirgate_spanned_yaml::errors::{Errors, Place};
+use weirgate_spanned_yaml::errors::{Errors, Position};
 use weirgate_spanned_yaml::overrides::Override;
 use weirgate_spanned_yaml::tree::{Entry, Node, Value};
 
@@ -60,22 +60,22 @@ pub fn deployed_policies(path: &Path, overrides: &[Override], deployment: &Deplo
 
 /// Returns a policy's tree with the discipline of another policy.
 fn with_discipline_of(first: &Node, policy: &Node) -> Node {
-    let Value::Map(entries) = &policy.value else { return Node::new(policy.place, Value::Null) };
+    let Value::Map(entries) = &policy.value else { return Node::new(policy.position, Value::Null) };
     let mut entries: Vec<Entry> = entries.iter().filter(|entry| &*entry.key != "discipline").cloned().collect();
     if let Some(discipline) = first.field("discipline") {
-        entries.push(Entry { key: "discipline".into(), key_place: policy.place, node: Rc::clone(discipline) });
+        entries.push(Entry { key: "discipline".into(), key_position: policy.position, node: Rc::clone(discipline) });
     }
-    Node::new(policy.place, Value::Map(entries))
+    Node::new(policy.position, Value::Map(entries))
 }
 
 /// Returns the policy's tree with the real addresses.
 fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> Node {
-    let place = policy.place;
-    let Value::Map(entries) = &policy.value else { return Node::new(place, Value::Null) };
+    let position = policy.position;
+    let Value::Map(entries) = &policy.value else { return Node::new(position, Value::Null) };
     let mut entries = entries.clone();
-    set(&mut entries, place, "listen", &deployment.listen.to_string());
-    set(&mut entries, place, "admin", &deployment.admin);
-    set(&mut entries, place, "threads", &deployment.threads.to_string());
+    set(&mut entries, position, "listen", &deployment.listen.to_string());
+    set(&mut entries, position, "admin", &deployment.admin);
+    set(&mut entries, position, "threads", &deployment.threads.to_string());
     if let Some(upstreams) = entries.iter_mut().find(|entry| &*entry.key == "upstreams")
         && let Value::Map(written) = &upstreams.node.value
     {
@@ -83,40 +83,40 @@ fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> N
         for upstream in &mut written {
             let pool = pools.iter().position(|pool| pool.name == *upstream.key);
             let here = deployment.nodes.iter().filter(|(node, _)| Some(node.pool) == pool);
-            let nodes = here.map(|(node, address)| Rc::new(described(node, address, place))).collect();
+            let nodes = here.map(|(node, address)| Rc::new(described(node, address, position))).collect();
             let Value::Map(fields) = &upstream.node.value else { continue };
             let mut fields = fields.clone();
-            put(&mut fields, place, "nodes", Node::new(place, Value::List(nodes)));
+            put(&mut fields, position, "nodes", Node::new(position, Value::List(nodes)));
             if let Some(collector) = fields.iter_mut().find(|entry| &*entry.key == "collector")
                 && let Value::Map(written) = &collector.node.value
             {
                 // Emulated nodes report on their own ports at the usual path, without a token.
                 let mut written = written.clone();
                 written.retain(|entry| !["path", "token_file"].contains(&&*entry.key));
-                set(&mut written, place, "port", "node");
-                collector.node = Rc::new(Node::new(place, Value::Map(written)));
+                set(&mut written, position, "port", "node");
+                collector.node = Rc::new(Node::new(position, Value::Map(written)));
             }
-            upstream.node = Rc::new(Node::new(place, Value::Map(fields)));
+            upstream.node = Rc::new(Node::new(position, Value::Map(fields)));
         }
-        upstreams.node = Rc::new(Node::new(place, Value::Map(written)));
+        upstreams.node = Rc::new(Node::new(position, Value::Map(written)));
     }
-    Node::new(place, Value::Map(entries))
+    Node::new(position, Value::Map(entries))
 }
 
 /// Returns a node with its real address.
-fn described(node: &engine::Node, address: &SocketAddr, place: Place) -> Node {
+fn described(node: &engine::Node, address: &SocketAddr, position: Position) -> Node {
     let mut fields = Vec::new();
-    set(&mut fields, place, "address", &address.to_string());
-    set(&mut fields, place, "name", &name(&node.name));
-    set(&mut fields, place, "machine", &name(&node.machine));
-    set(&mut fields, place, "weight", &node.weight.to_string());
+    set(&mut fields, position, "address", &address.to_string());
+    set(&mut fields, position, "name", &name(&node.name));
+    set(&mut fields, position, "machine", &name(&node.machine));
+    set(&mut fields, position, "weight", &node.weight.to_string());
     if let Some(capacity) = node.capacity {
-        set(&mut fields, place, "capacity", &capacity.to_string());
+        set(&mut fields, position, "capacity", &capacity.to_string());
     }
-    if let Some(most) = node.max_outstanding {
-        set(&mut fields, place, "max_outstanding", &most.to_string());
+    if let Some(max) = node.max_outstanding {
+        set(&mut fields, position, "max_outstanding", &max.to_string());
     }
-    Node::new(place, Value::Map(fields))
+    Node::new(position, Value::Map(fields))
 }
 
 /// Turns a possible address into a name: `n1:80` becomes `n1-80`.
@@ -127,16 +127,16 @@ fn name(address: &str) -> String {
 }
 
 /// Sets the field `key` of `entries` to the text `value`.
-fn set(entries: &mut Vec<Entry>, place: Place, key: &str, value: &str) {
-    put(entries, place, key, Node::new(place, Value::Text(value.into())));
+fn set(entries: &mut Vec<Entry>, position: Position, key: &str, value: &str) {
+    put(entries, position, key, Node::new(position, Value::Text(value.into())));
 }
 
 /// Sets the field `key` of `entries` to `node`.
-fn put(entries: &mut Vec<Entry>, place: Place, key: &str, node: Node) {
+fn put(entries: &mut Vec<Entry>, position: Position, key: &str, node: Node) {
     let node = Rc::new(node);
     match entries.iter_mut().find(|entry| &*entry.key == key) {
         Some(entry) => entry.node = node,
-        None => entries.push(Entry { key: key.into(), key_place: place, node }),
+        None => entries.push(Entry { key: key.into(), key_position: position, node }),
     }
 }
 

@@ -20,7 +20,7 @@ pub enum Distribution {
         /// Mean.
         mean: Duration,
     },
-    /// A mixture of two exponentials, cut to `most`.
+    /// A mixture of two exponentials, cut to `max`.
     HyperExponential {
         /// Probability of the first.
         p: f64,
@@ -29,27 +29,27 @@ pub enum Distribution {
         /// Mean of the second.
         second: Duration,
         /// Longest time.
-        most: Duration,
+        max: Duration,
     },
-    /// Pareto, cut to `most`: a time exceeds t with probability (`least` / t)^`shape`.
+    /// Pareto, cut to `max`: a time exceeds t with probability (`min` / t)^`shape`.
     Pareto {
         /// α, > 0.
         shape: f64,
         /// Shortest time.
-        least: Duration,
-        /// Longest time, not less than `least`.
-        most: Duration,
+        min: Duration,
+        /// Longest time, not less than `min`.
+        max: Duration,
     },
-    /// Log-normal, or a log-normal body with a Pareto tail, cut to `most`.
+    /// Log-normal, or a log-normal body with a Pareto tail, cut to `max`.
     LogNormal {
         /// e^µ.
         median: Duration,
         /// σ, > 0.
         sigma: f64,
-        /// The tail, which begins where the body ends. Without a tail the body extends to `most`.
+        /// The tail, which begins where the body ends. Without a tail the body extends to `max`.
         tail: Option<Tail>,
         /// Longest time.
-        most: Duration,
+        max: Duration,
     },
 }
 
@@ -74,9 +74,9 @@ pub enum Counts {
         /// α, > 0.
         shape: f64,
         /// Smallest number, at least 1.
-        least: u32,
+        min: u32,
         /// Largest number.
-        most: u32,
+        max: u32,
     },
     /// Inverse Gaussian, rounded, at least 1.
     InverseGaussian {
@@ -85,7 +85,7 @@ pub enum Counts {
         /// λ, > 0.
         shape: f64,
         /// Largest number.
-        most: u32,
+        max: u32,
     },
 }
 
@@ -96,28 +96,28 @@ impl Distribution {
         match *self {
             Distribution::Fixed(time) => time.as_secs_f64(),
             Distribution::Exponential { mean } => mean.as_secs_f64(),
-            Distribution::HyperExponential { p, first, second, most } => {
-                let most = most.as_secs_f64();
+            Distribution::HyperExponential { p, first, second, max } => {
+                let max = max.as_secs_f64();
                 // E[min(X, m)] of an exponential with mean a is a·(1 − e^(−m/a)).
-                let cut = |a: f64| a * (1.0 - (-most / a).exp());
+                let cut = |a: f64| a * (1.0 - (-max / a).exp());
                 p * cut(first.as_secs_f64()) + (1.0 - p) * cut(second.as_secs_f64())
             }
-            Distribution::Pareto { shape, least, most } => pareto_mean(shape, least.as_secs_f64(), most.as_secs_f64()),
-            Distribution::LogNormal { median, sigma, tail, most } => {
-                let (median, most) = (median.as_secs_f64(), most.as_secs_f64());
+            Distribution::Pareto { shape, min, max } => pareto_mean(shape, min.as_secs_f64(), max.as_secs_f64()),
+            Distribution::LogNormal { median, sigma, tail, max } => {
+                let (median, max) = (median.as_secs_f64(), max.as_secs_f64());
                 let whole = median * (sigma * sigma / 2.0).exp();
                 // Of a log-normal X, E[X; X ≤ c] is its mean × Φ(z − σ), where Φ(z) is P(X ≤ c).
                 let part = |z: f64| whole * normal::share_below(z - sigma);
                 match tail {
                     None => {
-                        let z = (most / median).ln() / sigma;
-                        part(z) + most * normal::share_below(-z)
+                        let z = (max / median).ln() / sigma;
+                        part(z) + max * normal::share_below(-z)
                     }
                     Some(Tail { share, shape, from }) => {
                         let from = from.as_secs_f64();
                         let z = (from / median).ln() / sigma;
                         let body = part(z) / normal::share_below(z).max(f64::MIN_POSITIVE);
-                        (1.0 - share) * body + share * pareto_mean(shape, from, most)
+                        (1.0 - share) * body + share * pareto_mean(shape, from, max)
                     }
                 }
             }
@@ -132,16 +132,16 @@ impl Counts {
     pub fn mean(&self) -> f64 {
         match *self {
             Counts::Fixed(count) => f64::from(count),
-            Counts::Pareto { shape, least, most } => pareto_mean(shape, f64::from(least), f64::from(most)),
-            Counts::InverseGaussian { mean, most, .. } => mean.clamp(1.0, f64::from(most.max(1))),
+            Counts::Pareto { shape, min, max } => pareto_mean(shape, f64::from(min), f64::from(max)),
+            Counts::InverseGaussian { mean, max, .. } => mean.clamp(1.0, f64::from(max.max(1))),
         }
     }
 
     /// Returns the largest number.
     #[must_use]
-    pub fn most(&self) -> u32 {
+    pub fn max(&self) -> u32 {
         match *self {
-            Counts::Fixed(most) | Counts::Pareto { most, .. } | Counts::InverseGaussian { most, .. } => most,
+            Counts::Fixed(max) | Counts::Pareto { max, .. } | Counts::InverseGaussian { max, .. } => max,
         }
     }
 
@@ -150,11 +150,11 @@ impl Counts {
     pub fn at(&self, branch: f64, level: f64) -> u32 {
         match *self {
             Counts::Fixed(count) => count,
-            Counts::Pareto { shape, least, most } => {
-                let x = f64::from(least) * (1.0 - level).powf(-1.0 / shape);
-                (x.min(f64::from(most)) as u32).clamp(least, most)
+            Counts::Pareto { shape, min, max } => {
+                let x = f64::from(min) * (1.0 - level).powf(-1.0 / shape);
+                (x.min(f64::from(max)) as u32).clamp(min, max)
             }
-            Counts::InverseGaussian { mean, shape, most } => {
+            Counts::InverseGaussian { mean, shape, max } => {
                 // Michael, Schucany and Haas, *Generating Random Variates Using Transformations with Multiple
                 // Roots* (The American Statistician 30, 1976). The smaller root is computed as a quotient,
                 // which avoids cancellation.
@@ -162,18 +162,18 @@ impl Counts {
                 let root = (y * (4.0 * shape + y)).sqrt();
                 let small = mean * (2.0 * shape) / (2.0 * shape + y + root);
                 let x = if branch * (mean + small) <= mean { small } else { mean * (mean / small) };
-                (x.round().min(f64::from(most)) as u32).clamp(1, most.max(1))
+                (x.round().min(f64::from(max)) as u32).clamp(1, max.max(1))
             }
         }
     }
 }
 
-/// Returns E[min(X, m)] of a Pareto X that starts at `least`.
-fn pareto_mean(shape: f64, least: f64, most: f64) -> f64 {
+/// Returns E[min(X, m)] of a Pareto X that starts at `min`.
+fn pareto_mean(shape: f64, min: f64, max: f64) -> f64 {
     // least + ∫ P(X > t) dt from least to most. As the shape approaches 1 the integral becomes a logarithm.
-    let (steps, off) = ((most / least).ln(), 1.0 - shape);
+    let (steps, off) = ((max / min).ln(), 1.0 - shape);
     let integral = if (off * steps).abs() < 1e-6 { steps } else { ((off * steps).exp() - 1.0) / off };
-    least + least * integral
+    min + min * integral
 }
 
 #[cfg(test)]
@@ -194,11 +194,11 @@ mod tests {
 
     #[test]
     fn counts_have_their_means_and_bounds() {
-        let surfing = Counts::InverseGaussian { mean: 8.0, shape: 16.0, most: 1000 };
+        let surfing = Counts::InverseGaussian { mean: 8.0, shape: 16.0, max: 1000 };
         near(of_grid(|branch, level| f64::from(surfing.at(branch, level))), surfing.mean(), 0.005);
-        let bounded = Counts::InverseGaussian { mean: 8.0, shape: 16.0, most: 5 };
+        let bounded = Counts::InverseGaussian { mean: 8.0, shape: 16.0, max: 5 };
         assert_eq!((bounded.at(0.999, 0.999), bounded.at(0.0, 0.999_999)), (5, 1));
-        let embedded = Counts::Pareto { shape: 2.43, least: 1, most: 100 };
+        let embedded = Counts::Pareto { shape: 2.43, min: 1, max: 100 };
         assert_eq!((embedded.at(0.0, 0.0), embedded.at(0.0, 1.0 - 1e-16)), (1, 100));
         // P(N ≥ 2) is 2^−α.
         let two = of_grid(|branch, level| f64::from(u8::from(embedded.at(branch, level) >= 2)));

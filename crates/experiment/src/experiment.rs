@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weirgate_config::Site;
 use weirgate_engine as engine;
-use weirgate_spanned_yaml::errors::Place;
+use weirgate_spanned_yaml::errors::Position;
 
 use crate::distribution::{Counts, Distribution};
 
@@ -248,7 +248,7 @@ pub enum Source {
         /// The stream of the pages, an index into [`Experiment::traffic`] below this stream's. No other
         /// stream has the same.
         page: usize,
-        /// Number of objects per page, at most [`MOST_OF_A_PAGE`].
+        /// Number of objects per page, at most [`MAX_OF_A_PAGE`].
         count: Counts,
         /// Maximum number of requests for objects in flight at once, at least 1.
         connections: u32,
@@ -280,12 +280,12 @@ impl Source {
 
 /// Maximum number of objects in a page and of pages in a session. Real pages have fewer, and one client's
 /// visit stays short compared with a run.
-pub const MOST_OF_A_PAGE: u32 = 1000;
+pub const MAX_OF_A_PAGE: u32 = 1000;
 
 /// The visit of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Session {
-    /// Number of pages that it asks for, at least 1 and at most [`MOST_OF_A_PAGE`].
+    /// Number of pages that it asks for, at least 1 and at most [`MAX_OF_A_PAGE`].
     pub pages: Counts,
     /// Time between the end of a page and the request for the next.
     pub think: Distribution,
@@ -376,7 +376,7 @@ pub struct Reload {
     /// The policy.
     pub policy: engine::Policy,
     /// Place of the reload in the experiment file.
-    pub place: Place,
+    pub position: Position,
 }
 
 /// Kind of fault.

@@ -2,7 +2,7 @@
 //!
 //! Machines that serve the same pools form one *group*, because a request for these pools may go to any of
 //! them. Every group has one entry for each short interval (a *tick*). The size therefore does not depend
-//! on the number of machines, and a run of any length has at most [`MOST_TICKS`] entries per group.
+//! on the number of machines, and a run of any length has at most [`MAX_TICKS`] entries per group.
 //!
 //! Only machines that are alive can be idle: faults are subtracted while they last, as the oracle does. If
 //! the workers of a machine are limited and all are taken, the machine has no idle CPUs either, because
@@ -30,7 +30,7 @@ const TICKS_IN_A_LIMIT: u32 = 4;
 
 /// Maximum number of ticks in a run. Longer runs have longer ticks. With four figures of four bytes, a
 /// group takes a megabyte.
-const MOST_TICKS: u64 = 1 << 16;
+const MAX_TICKS: u64 = 1 << 16;
 
 /// Occupied time of a machine since the start of the run, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -197,7 +197,7 @@ fn every(experiment: &Experiment) -> u64 {
     let tightest = limits.map(|promised| promised.limit / TICKS_IN_A_LIMIT).min().unwrap_or(LONGEST);
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let wanted = nanos(tightest.clamp(SHORTEST, LONGEST));
-    wanted.max(nanos(experiment.duration()).div_ceil(MOST_TICKS))
+    wanted.max(nanos(experiment.duration()).div_ceil(MAX_TICKS))
 }
 
 #[cfg(test)]

@@ -11,9 +11,8 @@
 //! - Other versions of an experiment: `compress` (in less time), [`scale`] (with other machines and guarantees),
 //!   `deploy` (its policy as a file for a real gateway).
 //! - Inputs of a run: [`traffic`], [`mod@condition`], [`random`], [`normal`].
-//! - Results of a run: `run`, `idle` (unused capacity over time), `beliefs` (learned costs over time).
+//! - Results of a run: `run`, `idle` (unused capacity over time), `learned_costs` (learned costs over time).
 
-mod beliefs;
 mod compress;
 pub mod condition;
 mod deploy;
@@ -21,6 +20,7 @@ mod distribution;
 mod experiment;
 mod file;
 mod idle;
+mod learned_costs;
 mod load;
 pub mod normal;
 pub mod random;
@@ -29,7 +29,6 @@ mod run;
 pub mod scale;
 pub mod traffic;
 
-pub use beliefs::{Belief, Beliefs, RouteBeliefs};
 pub use compress::{compressed, paced};
 pub use condition::{Change, Condition, Turn, availability, condition, turns};
 pub use deploy::{Deployed, Deployment, deployed_policies};
@@ -37,5 +36,6 @@ pub use distribution::{Counts, Distribution, Tail};
 pub use experiment::*;
 pub use file::experiment_schema;
 pub use idle::{Idle, IdleMeter, KINDS, Occupied};
+pub use learned_costs::{CostEstimate, LearnedCosts, RouteCosts};
 pub use load::{LoadedExperiment, is_experiment, load_experiment, load_experiment_file, under_discipline};
 pub use run::{Fate, Page, RESOURCES, Record, Run, Sample, Violation, Work};

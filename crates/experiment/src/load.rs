@@ -21,7 +21,7 @@ use crate::resolve::resolve_experiment;
 /// An experiment file.
 const EXPERIMENT: Kind = Kind {
     name: "an experiment",
-    least: "write at least `policy:`, `traffic:` and `phases:`",
+    min: "write at least `policy:`, `traffic:` and `phases:`",
     too_long: "put long traffic into a `trace:`",
     too_deep: "a policy needs twelve at most",
 };
@@ -168,7 +168,7 @@ fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Pr
         root = change.apply(&root, &mut nodes, problems).unwrap_or(root);
     }
     root = with_policies(&root, |policy| match &policy.value {
-        Value::Text(path) => Some(included(path, policy.place, folder, (POLICY, "policy"), &mut nodes, problems)),
+        Value::Text(path) => Some(included(path, policy.position, folder, (POLICY, "policy"), &mut nodes, problems)),
         _ => None,
     });
     for change in parts {
@@ -194,7 +194,7 @@ fn with_field(map: &Node, key: &str, value: &Rc<Node>) -> Option<Rc<Node>> {
     let Value::Map(entries) = &map.value else { return None };
     let mut entries = entries.clone();
     entries.iter_mut().find(|entry| &*entry.key == key)?.node = Rc::clone(value);
-    Some(Rc::new(Node::new(map.place, Value::Map(entries))))
+    Some(Rc::new(Node::new(map.position, Value::Map(entries))))
 }
 
 /// Returns the tree with all its policies changed, including those that faults load.
@@ -206,7 +206,7 @@ fn with_policies(root: &Rc<Node>, mut change: impl FnMut(&Node) -> Option<Rc<Nod
         return root;
     }
     let items = items.iter().map(|fault| with_policy(fault, &mut change)).collect();
-    let faults = Rc::new(Node::new(faults.place, Value::List(items)));
+    let faults = Rc::new(Node::new(faults.position, Value::List(items)));
     with_field(&root, "faults", &faults).unwrap_or(root)
 }
 
@@ -217,7 +217,7 @@ fn with_policy(root: &Rc<Node>, change: impl FnOnce(&Node) -> Option<Rc<Node>>) 
     let Some(policy) = change(&entries[at].node) else { return Rc::clone(root) };
     let mut entries = entries.clone();
     entries[at].node = policy;
-    Rc::new(Node::new(root.place, Value::Map(entries)))
+    Rc::new(Node::new(root.position, Value::Map(entries)))
 }
 
 /// The header that selects a class without a `match` in an experiment.
@@ -229,10 +229,10 @@ fn completed(policy: &Node, nodes: &mut usize) -> Option<Rc<Node>> {
     let Value::Map(entries) = &policy.value else { return None };
     let mut entries = entries.clone();
     let has = |entries: &[Entry], key: &str| entries.iter().any(|entry| &*entry.key == key);
-    let entry = |key: &str, node: Node| Entry { key: key.into(), key_place: policy.place, node: Rc::new(node) };
+    let entry = |key: &str, node: Node| Entry { key: key.into(), key_position: policy.position, node: Rc::new(node) };
     if !has(&entries, "listen") {
         // The system chooses the port, because no other program needs to know it in an experiment.
-        entries.push(entry("listen", Node::new(policy.place, Value::Text("127.0.0.1:0".into()))));
+        entries.push(entry("listen", Node::new(policy.position, Value::Text("127.0.0.1:0".into()))));
         *nodes += 1;
     }
     if let Some(at) = entries.iter().position(|entry| &*entry.key == "classes")
@@ -247,17 +247,17 @@ fn completed(policy: &Node, nodes: &mut usize) -> Option<Rc<Node>> {
             if has(fields, "match") || has(fields, "per") {
                 continue;
             }
-            let value = Node::new(class.place, Value::Text(Rc::clone(name)));
-            let header = Node::new(class.place, Value::Map(vec![entry(CLASS_HEADER, value)]));
-            let condition = Node::new(class.place, Value::Map(vec![entry("header", header)]));
+            let value = Node::new(class.position, Value::Text(Rc::clone(name)));
+            let header = Node::new(class.position, Value::Map(vec![entry(CLASS_HEADER, value)]));
+            let condition = Node::new(class.position, Value::Map(vec![entry("header", header)]));
             let mut fields = fields.clone();
             fields.push(entry("match", condition));
             *nodes += 3;
-            *class = Rc::new(Node::new(class.place, Value::Map(fields)));
+            *class = Rc::new(Node::new(class.position, Value::Map(fields)));
         }
-        entries[at].node = Rc::new(Node::new(entries[at].node.place, Value::List(classes)));
+        entries[at].node = Rc::new(Node::new(entries[at].node.position, Value::List(classes)));
     }
-    Some(Rc::new(Node::new(policy.place, Value::Map(entries))))
+    Some(Rc::new(Node::new(policy.position, Value::Map(entries))))
 }
 
 /// The experiment of tests whose figures are known.

@@ -87,11 +87,11 @@ impl Lot {
         match *distribution {
             Distribution::Fixed(time) => nanos(time),
             Distribution::Exponential { mean } => exponential(mean),
-            Distribution::HyperExponential { p, first, second, most } => {
-                exponential(if self.branch < p { first } else { second }).min(nanos(most))
+            Distribution::HyperExponential { p, first, second, max } => {
+                exponential(if self.branch < p { first } else { second }).min(nanos(max))
             }
-            Distribution::Pareto { shape, least, most } => pareto(self.level, shape, least).min(nanos(most)),
-            Distribution::LogNormal { median, sigma, tail, most } => {
+            Distribution::Pareto { shape, min, max } => pareto(self.level, shape, min).min(nanos(max)),
+            Distribution::LogNormal { median, sigma, tail, max } => {
                 let body = |share: f64| nanos(median) * (sigma * normal::quantile(self.level * share)).exp();
                 let time = match tail {
                     None => body(1.0),
@@ -102,7 +102,7 @@ impl Lot {
                         body(below).min(nanos(from))
                     }
                 };
-                time.min(nanos(most))
+                time.min(nanos(max))
             }
         }
     }
@@ -119,8 +119,8 @@ impl Lot {
 }
 
 /// Quantile of a Pareto distribution at `level`, in nanoseconds.
-fn pareto(level: f64, shape: f64, least: Duration) -> f64 {
-    nanos(least) * (1.0 - level).powf(-1.0 / shape)
+fn pareto(level: f64, shape: f64, min: Duration) -> f64 {
+    nanos(min) * (1.0 - level).powf(-1.0 / shape)
 }
 
 /// `time` in nanoseconds, exact up to a hundred days.
@@ -157,8 +157,8 @@ mod tests {
     #[test]
     fn hyper_exponential_quantiles_are_those_of_the_mixture() {
         let ms = Duration::from_millis;
-        let (p, first, second, most) = (0.65, ms(90), ms(260), ms(3088));
-        let distribution = Distribution::HyperExponential { p, first, second, most };
+        let (p, first, second, max) = (0.65, ms(90), ms(260), ms(3088));
+        let distribution = Distribution::HyperExponential { p, first, second, max };
         let mut random = generator(3, Purpose::Io, 0);
         let n = 400_000;
         let mut times: Vec<f64> = (0..n).map(|_| draw(&distribution, &mut random) as f64 / 1e6).collect();
@@ -178,11 +178,11 @@ mod tests {
     #[test]
     fn heavy_tails_have_the_quantiles_and_means_of_their_formulas() {
         let time = |bytes: f64| Duration::from_nanos((bytes * 100.0) as u64);
-        let (median, from, most) = (time(9.357_f64.exp()), time(133e3), time(50e6));
+        let (median, from, max) = (time(9.357_f64.exp()), time(133e3), time(50e6));
         let tail = Tail { share: 0.07, shape: 1.1, from };
-        let sizes = Distribution::LogNormal { median, sigma: 1.318, tail: Some(tail), most };
-        let body = Distribution::LogNormal { median, sigma: 1.318, tail: None, most };
-        let pauses = Distribution::Pareto { shape: 1.5, least: Duration::from_secs(1), most: Duration::from_secs(600) };
+        let sizes = Distribution::LogNormal { median, sigma: 1.318, tail: Some(tail), max };
+        let body = Distribution::LogNormal { median, sigma: 1.318, tail: None, max };
+        let pauses = Distribution::Pareto { shape: 1.5, min: Duration::from_secs(1), max: Duration::from_secs(600) };
         let n = 400_000;
         let sorted = |distribution: &Distribution| {
             let mut random = generator(5, Purpose::Pages, 0);

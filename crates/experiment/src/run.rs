@@ -1,7 +1,7 @@
 //! Result of a run: one record per request and one per page, samples of the state, learned costs and violations.
 
-use crate::beliefs::RouteBeliefs;
 use crate::idle::Idle;
+use crate::learned_costs::RouteCosts;
 
 /// Number of resources of the machines of an experiment: those of [`weirgate_wire::RESOURCE_NAMES`].
 pub const RESOURCES: usize = weirgate_wire::RESOURCE_NAMES.len();
@@ -132,7 +132,7 @@ pub struct Run {
     /// Idle time of the machines over the run. Empty if nothing measured it.
     pub idle: Idle,
     /// Costs in a learned page table over time. Empty without such a table.
-    pub beliefs: Vec<RouteBeliefs>,
+    pub learned_costs: Vec<RouteCosts>,
     /// Violations found by the checkers. An empty list is a success.
     pub violations: Vec<Violation>,
 }

@@ -155,28 +155,28 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                     }
                     Source::Trace(instants) => {
                         let from = experiment.phase_from(index);
-                        let inside = instants.iter().filter(|at| (from..phase.until).contains(*at)).count();
-                        inside as f64 / (phase.until - from).as_secs_f64()
+                        let in_flight = instants.iter().filter(|at| (from..phase.until).contains(*at)).count();
+                        in_flight as f64 / (phase.until - from).as_secs_f64()
                     }
                     Source::Part { .. } => panic!("none is owed anything yet"),
                 };
-                let (all, inside, work) = &mut asked[class];
+                let (all, in_flight, work) = &mut asked[class];
                 *all += rate;
-                *inside += rate * mean;
+                *in_flight += rate * mean;
                 work.iter_mut().zip(takes).for_each(|(sum, mean)| *sum += rate * mean);
             }
             // The streams of a class share its guarantee in proportion to their rates.
             let mut owed = [0.0; 3];
-            for ((rate, inside, work), class) in asked.into_iter().zip(&experiment.site.policy.classes) {
+            for ((rate, in_flight, work), class) in asked.into_iter().zip(&experiment.site.policy.classes) {
                 let Some(floor) = class.guarantee.throughput.filter(|_| rate > 0.0) else { continue };
-                let agreed = class.service_time.map_or(1.0, |agreed| agreed.as_secs_f64() * rate / inside);
-                let part = (floor * agreed.min(1.0) / rate).min(1.0);
+                let declared = class.service_time.map_or(1.0, |declared| declared.as_secs_f64() * rate / in_flight);
+                let part = (floor * declared.min(1.0) / rate).min(1.0);
                 owed.iter_mut().zip(work).for_each(|(owed, work)| *owed += work * part);
             }
             // The highest utilisation is 96.6 % of the CPU in mqos-guarantees, except in Fig. 11: there, as
             // published, the demand on the six remaining nodes, 900/s and 500/s, is exactly what they serve.
-            let most = if experiment.name == "quorum-fig11" { 1.0 } else { 0.97 };
-            let fits = owed.iter().zip(left).all(|(owed, left)| *owed < most * left || *owed == 0.0);
+            let max = if experiment.name == "quorum-fig11" { 1.0 } else { 0.97 };
+            let fits = owed.iter().zip(left).all(|(owed, left)| *owed < max * left || *owed == 0.0);
             assert!(fits, "{} {}: {owed:?} of {left:?}", experiment.name, phase.name);
         }
     }
@@ -312,7 +312,7 @@ fn the_three_services_share_machines_as_published() {
 fn published_points_belong_to_the_phase_with_their_x() {
     let published = "published=[{discipline: none, class: guests, shed: [[200, 0%], [20, 7.5%]], served: [[200, 40/s]]}, \
                      {class: members, phase: u40, response_time: 1s}]";
-    let experiment = load("more-users", &[published, "phases.u5.judged=no"]).experiment;
+    let experiment = load("more-users", &[published, "phases.u5.judged=false"]).experiment;
     assert_eq!(experiment.axis.as_deref(), Some("users"));
     assert_eq!(
         experiment.phases.iter().filter_map(|p| p.x).collect::<Vec<_>>(),
@@ -340,7 +340,7 @@ fn overrides_change_what_they_name() {
             "traffic.0.rate=700/s",
             "traffic.B.patience={exponential: 2s}",
             "machines.cpus=4",
-            "phases.surge.judged=no",
+            "phases.surge.judged=false",
             "phases[2].until=200s",
             "faults=[{at: 10s, fault: crash, machines: n3}]",
             "network_delay=1ms",

@@ -31,7 +31,7 @@ fn try_experiment(text: &str, overrides: &[Override]) {
         Err(errors) => {
             assert!(!errors.problems.is_empty());
             assert!(
-                errors.problems.iter().all(|problem| problem.place.is_some() || problem.source.is_some()),
+                errors.problems.iter().all(|problem| problem.position.is_some() || problem.source.is_some()),
                 "{errors}"
             );
         }

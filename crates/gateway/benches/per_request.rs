@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use http::{HeaderMap, HeaderValue, Method};
-use weirgate_config::{HostPattern, Match, PathPattern, Rule, Target, ValuePattern};
+use weirgate_config::{HostPattern, Match, PathPattern, Rule, RuleTarget, ValuePattern};
 use weirgate_engine::ClassId;
 use weirgate_gateway::access_log::AccessLog;
 use weirgate_gateway::classify::{Classifier, View};
@@ -16,8 +16,8 @@ use weirgate_gateway::metrics::Metrics;
 use weirgate_gateway::{AccessRecord, Ending, Observer};
 
 fn rules(count: u32, condition: impl Fn(u32) -> Match) -> Classifier {
-    let last = Rule { matches: Match::Any, target: Target::Class(ClassId(count)) };
-    let rule = |i| Rule { matches: condition(i), target: Target::Class(ClassId(i)) };
+    let last = Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(count)) };
+    let rule = |i| Rule { matches: condition(i), target: RuleTarget::Class(ClassId(i)) };
     Classifier::new(&(0..count).map(rule).chain([last]).collect::<Vec<_>>())
 }
 

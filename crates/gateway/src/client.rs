@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName};
 
-use crate::edition::Edition;
+use crate::active_config::ActiveConfig;
 
 /// `x-forwarded-for`.
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -19,18 +19,18 @@ pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwar
 const MAX_HOPS: usize = 32;
 
 /// Returns the client address of a request from `peer`.
-pub(crate) fn client(peer: IpAddr, edition: &Edition, headers: &HeaderMap) -> IpAddr {
+pub(crate) fn client(peer: IpAddr, active_config: &ActiveConfig, headers: &HeaderMap) -> IpAddr {
     let peer = peer.to_canonical();
-    if !edition.trusts(peer) {
+    if !active_config.trusts(peer) {
         return peer;
     }
     let old = headers.contains_key(X_FORWARDED_FOR).then(|| {
         let hops = headers.get_all(X_FORWARDED_FOR).iter().rev();
-        walk(peer, edition, hops.flat_map(|v| v.as_bytes().rsplit(|&b| b == b',')).map(address))
+        walk(peer, active_config, hops.flat_map(|v| v.as_bytes().rsplit(|&b| b == b',')).map(address))
     });
     let new = headers.contains_key(FORWARDED).then(|| {
         let hops = headers.get_all(FORWARDED).iter().rev();
-        walk(peer, edition, hops.flat_map(|v| v.as_bytes().rsplit(|&b| b == b',')).map(forwarded_for))
+        walk(peer, active_config, hops.flat_map(|v| v.as_bytes().rsplit(|&b| b == b',')).map(forwarded_for))
     });
     match (old, new) {
         (Some(old), Some(new)) if old != new => peer,
@@ -49,14 +49,14 @@ pub(crate) fn key(client: IpAddr) -> u64 {
 }
 
 /// Follows hops from the nearest to the farthest while they are listed proxies.
-fn walk(peer: IpAddr, edition: &Edition, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+fn walk(peer: IpAddr, active_config: &ActiveConfig, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
     let mut nearest = peer;
     for hop in hops.take(MAX_HOPS) {
         // An element that is not an address (`unknown`, an obfuscated name) ends the chain at the hop that
         // wrote it.
         let Some(hop) = hop else { break };
         nearest = hop;
-        if !edition.trusts(hop) {
+        if !active_config.trusts(hop) {
             break;
         }
     }
@@ -93,12 +93,12 @@ mod tests {
     use crate::tests::site_trusting;
 
     fn of(peer: &str, headers: &[(HeaderName, &'static str)]) -> String {
-        let edition = Edition::new(site_trusting(&["10.0.0.0/8", "fd00::/8"]), "", 1, None, &mut 0);
+        let active_config = ActiveConfig::new(site_trusting(&["10.0.0.0/8", "fd00::/8"]), "", 1, None, &mut 0);
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(name.clone(), http::HeaderValue::from_static(value));
         }
-        client(peer.parse().expect("an address"), &edition, &map).to_string()
+        client(peer.parse().expect("an address"), &active_config, &map).to_string()
     }
 
     #[test]

@@ -21,7 +21,7 @@ use weirgate_engine::{NodeEvent, Time};
 use weirgate_http_client::{Address, Answer, Error, Limits, Request, exchange};
 use weirgate_wire::{Active, MAX_REPORT_BYTES, Report, Token, admin as shape};
 
-use crate::edition::Target;
+use crate::active_config::Endpoint;
 use crate::gateway::Shared;
 
 /// Number of consecutive missed reports after which the last one is stale. It equals the number of failures
@@ -57,19 +57,19 @@ impl Reports {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tracks exactly these targets.
-    pub(crate) fn retain(&self, targets: BTreeSet<u64>) {
+    /// Tracks exactly these endpoints.
+    pub(crate) fn retain(&self, endpoints: BTreeSet<u64>) {
         let mut heard = self.lock();
-        heard.retain(|id, _| targets.contains(id));
-        for id in targets {
+        heard.retain(|id, _| endpoints.contains(id));
+        for id in endpoints {
             heard.entry(id).or_default();
         }
     }
 
-    /// Records one response of a target at `now`: its counts, or `None` for a miss.
-    fn hear(&self, target: u64, now: Time, active: Option<Active>) -> Option<Change> {
+    /// Records one response of an endpoint at `now`: its counts, or `None` for a miss.
+    fn hear(&self, endpoint: u64, now: Time, active: Option<Active>) -> Option<Change> {
         let mut all = self.lock();
-        let heard = all.get_mut(&target)?;
+        let heard = all.get_mut(&endpoint)?;
         let before = heard.missed;
         match active {
             Some(active) => {
@@ -85,9 +85,9 @@ impl Reports {
         }
     }
 
-    /// Returns the state of a target's collector at `now`, or `None` if it is not asked.
-    pub(crate) fn of(&self, target: u64, now: Time) -> Option<shape::Collector> {
-        self.lock().get(&target).map(|heard| shape::Collector {
+    /// Returns the state of an endpoint's collector at `now`, or `None` if it is not asked.
+    pub(crate) fn of(&self, endpoint: u64, now: Time) -> Option<shape::Collector> {
+        self.lock().get(&endpoint).map(|heard| shape::Collector {
             active: heard.last.map(|(_, active)| active),
             age_seconds: heard.last.map(|(at, _)| now.since(at).as_secs_f64()),
             stale: heard.missed >= STALE_AFTER,
@@ -97,8 +97,8 @@ impl Reports {
 }
 
 /// Polls the collector of one node until the task is aborted.
-pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc<Shared>) {
-    let address = collector.at(&target.address);
+pub(crate) async fn watch(endpoint: Arc<Endpoint>, collector: Collector, shared: Arc<Shared>) {
+    let address = collector.at(&endpoint.address);
     let clock = shared.control.clock();
     loop {
         let asked = weirgate_clock::within(collector.timeout, ask(&address, &collector)).await;
@@ -107,16 +107,16 @@ pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc
         let now = clock.now();
         if let Ok(Report { usage: Some(usage), .. }) = report {
             let shared = Arc::clone(&shared);
-            let node = target.id;
+            let node = endpoint.id;
             // Not on this thread, which serves requests. The call returns nothing and does not panic.
             let _ = tokio::task::spawn_blocking(move || shared.pages.reported(node, now, &usage)).await;
         }
         let active = report.as_ref().ok().map(|report| report.active);
         if let Some(Active { static_content, dynamic_content }) = active {
-            shared.control.tell(target.id, |node| NodeEvent::Load { node, static_content, dynamic_content });
+            shared.control.tell(endpoint.id, |node| NodeEvent::Load { node, static_content, dynamic_content });
         }
-        if let Some(change) = shared.reports.hear(target.id, now, active) {
-            let line = line(&target, &address, change, &report.err().unwrap_or_default());
+        if let Some(change) = shared.reports.hear(endpoint.id, now, active) {
+            let line = line(&endpoint, &address, change, &report.err().unwrap_or_default());
             // Not on this thread: a slow reader of standard error would delay requests.
             tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(line.as_bytes())));
         }
@@ -131,8 +131,8 @@ fn until_next(now: Time, every: Duration) -> Duration {
 }
 
 /// Returns the log line for a change.
-fn line(target: &Target, address: &str, change: Change, why: &str) -> String {
-    let who = format!("weirgate: the collector of {} in {} ({address})", target.name, target.pool);
+fn line(endpoint: &Endpoint, address: &str, change: Change, why: &str) -> String {
+    let who = format!("weirgate: the collector of {} in {} ({address})", endpoint.name, endpoint.pool);
     match change {
         Change::Fresh => format!("{who} reports again\n"),
         Change::Stale(None) => format!("{who} has not reported yet: {why}\n"),
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!((view.active, view.age_seconds, view.stale, view.failures), (Some(ACTIVE), Some(40.5), true, 4));
         assert_eq!(reports.hear(7, at(50_000), Some(ACTIVE)), Some(Change::Fresh));
         assert!(!reports.of(7, at(50_000)).expect("known").stale);
-        assert_eq!(reports.hear(8, at(50_000), Some(ACTIVE)), None, "a target that is gone");
+        assert_eq!(reports.hear(8, at(50_000), Some(ACTIVE)), None, "an endpoint that is gone");
         reports.retain(BTreeSet::new());
         assert_eq!(reports.of(7, at(50_000)), None);
     }

@@ -21,10 +21,10 @@ use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weirgate_engine::Time;
 
+use crate::checked_stream::{CheckedStream, Handle};
+use crate::client_conn::ClientConn;
 use crate::exchange;
 use crate::framing::{Bounds, Refusal};
-use crate::inlet::{Handle, Inlet};
-use crate::line::Line;
 use crate::reply;
 use crate::worker::Worker;
 
@@ -51,11 +51,11 @@ pub(crate) async fn drive<T>(worker: Rc<Worker>, io: T, peer: SocketAddr, listen
 where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let line = Line::new(&worker, peer, listener, port);
-    let _seat = worker.seat(&line);
-    let limits = worker.edition().site.limits;
+    let conn = ClientConn::new(&worker, peer, listener, port);
+    let _guard = worker.guard(&conn);
+    let limits = worker.active_config().site.limits;
     let bounds = Bounds { head_bytes: limits.head_bytes, headers: limits.headers };
-    let inlet = Rc::new(RefCell::new(Inlet::new(io, &line, bounds)));
+    let checked_stream = Rc::new(RefCell::new(CheckedStream::new(io, &conn, bounds)));
     let end = {
         let mut builder = http1::Builder::new();
         builder.header_read_timeout(None).half_close(false).max_buf_size(limits.head_bytes.max(8 * 1024) + SLACK);
@@ -63,43 +63,45 @@ where
             // With up to 100 headers, hyper's default, its parser needs no allocation.
             builder.max_headers(limits.headers);
         }
-        let service = service_fn(|request| exchange::serve(Rc::clone(&line), request));
-        let mut server = builder.serve_connection(Handle(Rc::clone(&inlet)), service);
+        let service = service_fn(|request| exchange::serve(Rc::clone(&conn), request));
+        let mut server = builder.serve_connection(Handle(Rc::clone(&checked_stream)), service);
         let mut told = false;
         poll_fn(|cx| {
             let hyper = |cx: &mut Context<'_>| {
-                if line.closing.get() && !std::mem::replace(&mut told, true) {
+                if conn.closing.get() && !std::mem::replace(&mut told, true) {
                     Pin::new(&mut server).graceful_shutdown();
                 }
                 Pin::new(&mut server).poll(cx)
             };
-            turn(&line, &inlet, hyper, cx)
+            turn(&conn, &checked_stream, hyper, cx)
         })
         .await
     };
     // hyper, the current request and its permit have been dropped. Only this function uses the transport now.
-    drop(line.finished.take());
-    let Some(inlet) = Rc::into_inner(inlet) else { return };
-    let mut inlet = inlet.into_inner();
+    drop(conn.finished.take());
+    let Some(checked_stream) = Rc::into_inner(checked_stream) else { return };
+    let mut checked_stream = checked_stream.into_inner();
     match end {
         End::Gone => {}
         End::Panicked { silent } => {
             worker.shared.counters.panics.fetch_add(1, Ordering::Relaxed);
-            if silent && weirgate_clock::within(LINGER.0, inlet.io().write_all(reply::PANICKED)).await.is_some() {
-                linger(inlet.io()).await;
+            if silent
+                && weirgate_clock::within(LINGER.0, checked_stream.io().write_all(reply::PANICKED)).await.is_some()
+            {
+                linger(checked_stream.io()).await;
             }
         }
         End::Done => {
-            let tunnel = line.tunnel.take();
+            let tunnel = conn.tunnel.take();
             match tunnel {
                 Some(tunnel) => {
-                    let (io, first) = inlet.tunnel();
-                    tunnel.run(io, first.freeze(), &line).await;
+                    let (io, first) = checked_stream.tunnel();
+                    tunnel.run(io, first.freeze(), &conn).await;
                 }
-                None if inlet.ended() => {}
-                None if inlet.expects_more() => linger(inlet.io()).await,
+                None if checked_stream.ended() => {}
+                None if checked_stream.expects_more() => linger(checked_stream.io()).await,
                 // Nothing is being sent or received. Closing sends the remaining bytes and an orderly end.
-                None => drop(weirgate_clock::within(LINGER.0, inlet.io().shutdown()).await),
+                None => drop(weirgate_clock::within(LINGER.0, checked_stream.io().shutdown()).await),
             }
         }
     }
@@ -107,8 +109,8 @@ where
 
 /// Runs one turn of the task: first `hyper`, then the work that hyper does not do.
 fn turn<T, E>(
-    line: &Rc<Line>,
-    inlet: &RefCell<Inlet<T>>,
+    conn: &Rc<ClientConn>,
+    checked_stream: &RefCell<CheckedStream<T>>,
     mut hyper: impl FnMut(&mut Context<'_>) -> Poll<Result<(), E>>,
     cx: &mut Context<'_>,
 ) -> Poll<End>
@@ -117,7 +119,7 @@ where
 {
     let mut resumed = false;
     loop {
-        let pump = line.pump.borrow().clone();
+        let pump = conn.pump.borrow().clone();
         if let Some(pump) = pump {
             pump.borrow_mut().begin_turn();
         }
@@ -125,53 +127,54 @@ where
             Ok(Poll::Pending) => {}
             Ok(Poll::Ready(Ok(()))) => return Poll::Ready(End::Done),
             Ok(Poll::Ready(Err(_))) => return Poll::Ready(End::Gone),
-            Err(_) => return Poll::Ready(End::Panicked { silent: line.calls.get() > 0 && !line.answered.get() }),
+            Err(_) => return Poll::Ready(End::Panicked { silent: conn.calls.get() > 0 && !conn.answered.get() }),
         }
-        let pump = line.pump.borrow().clone();
+        let pump = conn.pump.borrow().clone();
         if let Some(pump) = pump {
             pump.borrow_mut().end_turn(cx);
         }
-        let mut inlet = inlet.borrow_mut();
-        if inlet.blocked_since().is_none() {
-            drop(line.finished.take());
+        let mut checked_stream = checked_stream.borrow_mut();
+        if checked_stream.blocked_since().is_none() {
+            drop(conn.finished.take());
         }
-        if line.declined.get() && !std::mem::replace(&mut resumed, true) {
+        if conn.declined.get() && !std::mem::replace(&mut resumed, true) {
             // Input was held back in case of a tunnel. It is HTTP after all, and an earlier read by hyper
             // returned nothing.
             continue;
         }
-        if line.busy.get() && line.refused.get().is_none() {
-            let more = inlet.read_ahead(cx);
-            if inlet.ended() {
+        if conn.busy.get() && conn.refused.get().is_none() {
+            let more = checked_stream.read_ahead(cx);
+            if checked_stream.ended() {
                 return Poll::Ready(End::Gone);
             }
             if more {
                 continue;
             }
         }
-        let now = line.now();
-        let site = &line.worker.edition().site;
-        let mut due = line.phase.get().min(line.total.get());
-        if let Some(since) = inlet.blocked_since() {
-            let stuck = since + line.progress.get();
+        let now = conn.now();
+        let site = &conn.worker.active_config().site;
+        let mut due = conn.phase.get().min(conn.total.get());
+        if let Some(since) = checked_stream.blocked_since() {
+            let stuck = since + conn.progress.get();
             if now >= stuck {
                 return Poll::Ready(End::Gone);
             }
             due = due.min(stuck);
         }
-        if !line.busy.get() {
-            match inlet.head_since() {
+        if !conn.busy.get() {
+            match checked_stream.head_since() {
                 Some(since) => {
                     let late = since + site.timeouts.header;
                     if now >= late {
-                        inlet.refuse(Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request head came too slowly"));
+                        checked_stream
+                            .refuse(Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request head came too slowly"));
                         continue;
                     }
                     due = due.min(late);
                 }
                 None => {
-                    let late = line.idle_since.get() + site.timeouts.idle;
-                    if now >= late && line.refused.get().is_none() {
+                    let late = conn.idle_since.get() + site.timeouts.idle;
+                    if now >= late && conn.refused.get().is_none() {
                         return Poll::Ready(End::Done);
                     }
                     due = due.min(late);
@@ -181,7 +184,7 @@ where
         if due == Time::NEVER {
             due = now + Duration::from_secs(60);
         }
-        line.worker.timers.set(&line.alarm, due, cx.waker());
+        conn.worker.timers.set(&conn.alarm, due, cx.waker());
         return Poll::Pending;
     }
 }

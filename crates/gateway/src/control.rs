@@ -17,9 +17,9 @@ use weirgate_engine::{
     Outcome, Shed, Snapshot, Ticket, Time, Verdict,
 };
 
+use crate::active_config::{ActiveConfig, Endpoint};
 use crate::classify::ClassRef;
 use crate::clock::Clock;
-use crate::edition::{Edition, Target};
 
 /// Maximum number of threads. A bit mask with one bit per thread records the threads to wake.
 pub(crate) const MAX_THREADS: usize = 128;
@@ -36,7 +36,7 @@ pub struct Control {
     /// The version in force, so that threads can detect an old version without the lock.
     version: AtomicU64,
     /// One waker per thread. It signals that the thread's outbox or command queue is not empty.
-    bells: Vec<Arc<Notify>>,
+    wakers: Vec<Arc<Notify>>,
     /// Signals that the engine must be polled earlier than the timer is set.
     timer: Notify,
 }
@@ -44,11 +44,11 @@ pub struct Control {
 #[derive(Debug)]
 struct State {
     engine: Engine,
-    edition: Arc<Edition>,
+    active_config: Arc<ActiveConfig>,
     outboxes: Vec<Vec<Delivery>>,
     /// Time for which the timer is set.
     armed: Time,
-    next_target: u64,
+    next_endpoint: u64,
     held: Held,
 }
 
@@ -96,8 +96,8 @@ pub(crate) struct Delivery {
 /// A decision: release or shed.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
-    /// Forward it to this target.
-    Release(Arc<Target>),
+    /// Forward it to this endpoint.
+    Release(Arc<Endpoint>),
     /// Answer it with a refusal.
     Shed(Shed),
 }
@@ -108,7 +108,7 @@ pub(crate) struct Origin {
     /// Source of the request, as a keyed hash.
     pub(crate) flow: u64,
     /// Requested resource, as a keyed hash, if the class's pool uses it.
-    pub(crate) target: Option<u64>,
+    pub(crate) locality_key: Option<u64>,
     /// Expected cost, if the page table has one.
     pub(crate) demand: Option<Demand>,
 }
@@ -116,8 +116,8 @@ pub(crate) struct Origin {
 /// The engine's response to an arrival.
 #[derive(Debug)]
 pub(crate) enum Arrived {
-    /// Forward it to this target now.
-    Release(Ticket, Arc<Target>),
+    /// Forward it to this endpoint now.
+    Release(Ticket, Arc<Endpoint>),
     /// The request waits.
     Wait(Ticket),
     /// Answer it with a refusal.
@@ -132,14 +132,14 @@ impl Control {
         site: Site,
         text: &str,
         seed: u64,
-        bells: Vec<Arc<Notify>>,
+        wakers: Vec<Arc<Notify>>,
     ) -> Result<Control, InvalidPolicy> {
-        let mut next_target = 0;
-        let edition = Arc::new(Edition::new(site, text, 1, None, &mut next_target));
-        let engine = Engine::new(clock.now(), edition.site.policy.clone(), seed)?;
-        let outboxes = bells.iter().map(|_| Vec::new()).collect();
-        let state = State { engine, edition, outboxes, armed: Time::ZERO, next_target, held: Held::default() };
-        Ok(Control { clock, state: Mutex::new(state), version: AtomicU64::new(1), bells, timer: Notify::new() })
+        let mut next_endpoint = 0;
+        let active_config = Arc::new(ActiveConfig::new(site, text, 1, None, &mut next_endpoint));
+        let engine = Engine::new(clock.now(), active_config.site.policy.clone(), seed)?;
+        let outboxes = wakers.iter().map(|_| Vec::new()).collect();
+        let state = State { engine, active_config, outboxes, armed: Time::ZERO, next_endpoint, held: Held::default() };
+        Ok(Control { clock, state: Mutex::new(state), version: AtomicU64::new(1), wakers, timer: Notify::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -166,18 +166,18 @@ impl Control {
         state.engine.snapshot(self.clock.now())
     }
 
-    /// Returns up to `most` live classes with ids from `from` on. Paging keeps the lock from being held for
+    /// Returns up to `max` live classes with ids from `from` on. Paging keeps the lock from being held for
     /// long.
     #[must_use]
-    pub fn classes(&self, from: ClassId, most: usize) -> Vec<ClassSnapshot> {
+    pub fn classes(&self, from: ClassId, max: usize) -> Vec<ClassSnapshot> {
         let state = self.lock();
-        state.engine.classes(self.clock.now(), from, most)
+        state.engine.classes(self.clock.now(), from, max)
     }
 
-    /// Returns the limits that cannot be met among `most` classes with ids from `from` on, and the start of
+    /// Returns the limits that cannot be met among `max` classes with ids from `from` on, and the start of
     /// the next page.
-    pub(crate) fn impossible_limits(&self, from: ClassId, most: u32) -> (Vec<ImpossibleLimit>, Option<ClassId>) {
-        self.lock().engine.impossible_limits(from, most)
+    pub(crate) fn impossible_limits(&self, from: ClassId, max: u32) -> (Vec<ImpossibleLimit>, Option<ClassId>) {
+        self.lock().engine.impossible_limits(from, max)
     }
 
     /// Returns the measured times for which the lock is held.
@@ -188,8 +188,8 @@ impl Control {
 
     /// Returns the configuration in force.
     #[must_use]
-    pub fn edition(&self) -> Arc<Edition> {
-        Arc::clone(&self.lock().edition)
+    pub fn active_config(&self) -> Arc<ActiveConfig> {
+        Arc::clone(&self.lock().active_config)
     }
 
     /// Reports an event of a node of the configuration in force to the engine.
@@ -197,11 +197,11 @@ impl Control {
         self.with(None, &mut Vec::new(), |state, now| state.engine.node(now, event));
     }
 
-    /// Reports an event of the node with the id `target` to the engine. Does nothing if that node no longer
+    /// Reports an event of the node with the id `endpoint` to the engine. Does nothing if that node no longer
     /// exists.
-    pub(crate) fn tell(&self, target: u64, event: impl FnOnce(NodeId) -> NodeEvent) {
+    pub(crate) fn tell(&self, endpoint: u64, event: impl FnOnce(NodeId) -> NodeEvent) {
         self.with(None, &mut Vec::new(), |state, now| {
-            let found = state.edition.nodes.iter().position(|t| t.id == target);
+            let found = state.active_config.nodes.iter().position(|t| t.id == endpoint);
             if let Some(node) = found.and_then(|index| u32::try_from(index).ok()).map(NodeId) {
                 state.engine.node(now, event(node));
             }
@@ -215,22 +215,22 @@ impl Control {
         thread: usize,
         version: u64,
         class: ClassRef<'_>,
-        Origin { flow, target, demand }: Origin,
+        Origin { flow, locality_key, demand }: Origin,
         slot: usize,
         own: &mut Vec<Delivery>,
     ) -> (Time, Arrived) {
-        let tag = (thread as u64) << 48 | slot as u64;
+        let token = (thread as u64) << 48 | slot as u64;
         self.with(Some(thread), own, |state, now| {
-            if state.edition.version != version {
+            if state.active_config.version != version {
                 return (now, Arrived::Stale);
             }
             let class = match class {
                 ClassRef::Class(class) => class,
                 ClassRef::Template(template, key) => state.engine.class(now, template, key),
             };
-            let arrived = match state.engine.arrive(now, Arrival { class, flow, demand, target, tag }) {
-                Verdict::Release { ticket, node } => match state.target(node) {
-                    Some(target) => Arrived::Release(ticket, target),
+            let arrived = match state.engine.arrive(now, Arrival { class, flow, demand, locality_key, token }) {
+                Verdict::Release { ticket, node } => match state.endpoint(node) {
+                    Some(endpoint) => Arrived::Release(ticket, endpoint),
                     None => {
                         state.engine.observe(now, ticket, Outcome::Reset);
                         Arrived::Stale
@@ -248,7 +248,7 @@ impl Control {
         self.with(Some(thread), own, |state, now| state.engine.cancel(now, ticket))
     }
 
-    /// Reports an outcome of a released request. After a failure that is to be retried, returns the target to
+    /// Reports an outcome of a released request. After a failure that is to be retried, returns the endpoint to
     /// try next.
     pub(crate) fn observe(
         &self,
@@ -256,14 +256,14 @@ impl Control {
         ticket: Ticket,
         outcome: Outcome,
         own: &mut Vec<Delivery>,
-    ) -> (Time, Option<Arc<Target>>) {
+    ) -> (Time, Option<Arc<Endpoint>>) {
         self.with(Some(thread), own, |state, now| {
             let node = state.engine.observe(now, ticket, outcome);
-            let target = node.and_then(|node| state.target(node));
-            if node.is_some() && target.is_none() {
+            let endpoint = node.and_then(|node| state.endpoint(node));
+            if node.is_some() && endpoint.is_none() {
                 state.engine.observe(now, ticket, Outcome::Reset);
             }
-            (now, target)
+            (now, endpoint)
         })
     }
 
@@ -276,24 +276,24 @@ impl Control {
     }
 
     /// Puts `site` in force.
-    pub(crate) fn replace(&self, site: Site, text: &str) -> Result<Arc<Edition>, InvalidPolicy> {
+    pub(crate) fn replace(&self, site: Site, text: &str) -> Result<Arc<ActiveConfig>, InvalidPolicy> {
         site.policy.validate()?;
-        let (before, mut next_target) = {
+        let (before, mut next_endpoint) = {
             let state = self.lock();
-            (Arc::clone(&state.edition), state.next_target)
+            (Arc::clone(&state.active_config), state.next_endpoint)
         };
         // Compiling rules takes a while, so it is not done under the lock. Reloads are done one at a time.
-        let next = Arc::new(Edition::new(site, text, before.version + 1, Some(&before), &mut next_target));
+        let next = Arc::new(ActiveConfig::new(site, text, before.version + 1, Some(&before), &mut next_endpoint));
         let policy = next.site.policy.clone();
         self.with(None, &mut Vec::new(), |state, now| {
             state.engine.reconfigure(now, policy)?;
-            state.edition = Arc::clone(&next);
-            state.next_target = next_target;
+            state.active_config = Arc::clone(&next);
+            state.next_endpoint = next_endpoint;
             self.version.store(next.version, Ordering::Release);
             Ok(())
         })?;
-        for bell in &self.bells {
-            bell.notify_one();
+        for waker in &self.wakers {
+            waker.notify_one();
         }
         Ok(next)
     }
@@ -329,8 +329,8 @@ impl Control {
         while concerned != 0 {
             let thread = concerned.trailing_zeros() as usize;
             concerned &= concerned - 1;
-            if let Some(bell) = self.bells.get(thread) {
-                bell.notify_one();
+            if let Some(waker) = self.wakers.get(thread) {
+                waker.notify_one();
             }
         }
     }
@@ -357,25 +357,25 @@ impl Control {
 }
 
 impl State {
-    fn target(&self, node: NodeId) -> Option<Arc<Target>> {
-        self.edition.nodes.get(node.0 as usize).cloned()
+    fn endpoint(&self, node: NodeId) -> Option<Arc<Endpoint>> {
+        self.active_config.nodes.get(node.0 as usize).cloned()
     }
 
     /// Carries out the engine's actions: decisions for `thread` go to `own`, the others to the outboxes.
     fn settle(&mut self, now: Time, thread: Option<usize>, own: &mut Vec<Delivery>, concerned: &mut u128) {
         while let Some(action) = self.engine.poll(now) {
-            let (ticket, tag, decision) = match action {
-                Action::Release { ticket, tag, node, .. } => match self.target(node) {
-                    Some(target) => (ticket, tag, Decision::Release(target)),
+            let (ticket, token, decision) = match action {
+                Action::Release { ticket, token, node, .. } => match self.endpoint(node) {
+                    Some(endpoint) => (ticket, token, Decision::Release(endpoint)),
                     None => {
                         self.engine.observe(now, ticket, Outcome::Reset);
                         continue;
                     }
                 },
-                Action::Shed { ticket, tag, shed, .. } => (ticket, tag, Decision::Shed(shed)),
+                Action::Shed { ticket, token, shed, .. } => (ticket, token, Decision::Shed(shed)),
             };
-            let to = (tag >> 48) as usize;
-            let slot = (tag & 0xffff_ffff_ffff) as usize;
+            let to = (token >> 48) as usize;
+            let slot = (token & 0xffff_ffff_ffff) as usize;
             let delivery = Delivery { slot, ticket, at: now, decision };
             if Some(to) == thread {
                 own.push(delivery);

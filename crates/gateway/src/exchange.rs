@@ -19,24 +19,24 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
-use weirgate_config::{NodeTimeouts, TargetOf};
+use weirgate_config::{LocalityKeyOf, NodeTimeouts};
 use weirgate_engine::{ClassId, Shed, Time};
 
+use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
 use crate::classify::{ClassRef, View};
 use crate::client;
+use crate::client_conn::ClientConn;
 use crate::control::Decision;
-use crate::edition::{Edition, Hold, Target};
 use crate::forward::{self, Forward};
 use crate::framing::Refusal;
 use crate::hops;
-use crate::line::Line;
 use crate::memory::Pressure;
-use crate::pages::{Routed, Stay};
+use crate::normalized_target::NormalizedTarget;
+use crate::pages::{Routed, ServiceInterval};
 use crate::permit::Permit;
 use crate::pump::ReplyBody;
 use crate::record::{AccessRecord, ClassIndex, Ending};
 use crate::reply::{self, NodeError};
-use crate::subject::Subject;
 use crate::trace::TraceId;
 use crate::upstream::{RequestBody, TOO_LARGE, Upload, account};
 use crate::worker::{Admitted, Worker};
@@ -48,16 +48,16 @@ const SMALL_BODY: u64 = 64 * 1024;
 /// State of a request. Dropping it writes the access record.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    pub(crate) line: Rc<Line>,
-    pub(crate) edition: Rc<Hold>,
+    pub(crate) conn: Rc<ClientConn>,
+    pub(crate) active_config: Rc<ConfigHandle>,
     pub(crate) ending: Ending,
     pub(crate) status: u16,
-    pub(crate) target: Option<Arc<Target>>,
+    pub(crate) endpoint: Option<Arc<Endpoint>>,
     pub(crate) retries: u8,
     pub(crate) bytes_out: u64,
     class: Option<ClassIndex>,
     method: Option<Method>,
-    subject: Option<Subject>,
+    normalized: Option<NormalizedTarget>,
     trace: Option<TraceId>,
     client: IpAddr,
     /// Whether the client asked for another protocol.
@@ -70,12 +70,12 @@ pub(crate) struct Exchange {
 }
 
 /// Serves one request of a connection.
-pub(crate) async fn serve(line: Rc<Line>, request: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
-    let refusal = line.begin();
-    let mut exchange = Box::new(Exchange::new(&line));
+pub(crate) async fn serve(conn: Rc<ClientConn>, request: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
+    let refusal = conn.begin();
+    let mut exchange = Box::new(Exchange::new(&conn));
     let response = match refusal {
         Some(refusal) => exchange.refuse(refusal),
-        None if line.worker.shared.memory.pressure() == Pressure::Admit => exchange.exhausted(),
+        None if conn.worker.shared.memory.pressure() == Pressure::Admit => exchange.exhausted(),
         None => {
             let (head, body) = request.into_parts();
             #[cfg(test)]
@@ -86,35 +86,35 @@ pub(crate) async fn serve(line: Rc<Line>, request: Request<Incoming>) -> Result<
             }
         }
     };
-    line.answered.set(true);
+    conn.answered.set(true);
     Ok(response)
 }
 
 /// A request that is ready for the rules and then for admission.
 struct Classified {
     head: Parts,
-    subject: Subject,
+    normalized: NormalizedTarget,
     upgrade: Option<HeaderValue>,
     trusted: bool,
 }
 
 impl Exchange {
-    fn new(line: &Rc<Line>) -> Exchange {
+    fn new(conn: &Rc<ClientConn>) -> Exchange {
         Exchange {
-            line: Rc::clone(line),
-            edition: line.worker.edition(),
+            conn: Rc::clone(conn),
+            active_config: conn.worker.active_config(),
             ending: Ending::Left,
             status: 0,
-            target: None,
+            endpoint: None,
             retries: 0,
             bytes_out: 0,
             class: None,
             method: None,
-            subject: None,
+            normalized: None,
             trace: None,
-            client: line.peer.ip(),
+            client: conn.peer.ip(),
             upgrade: false,
-            arrived: line.now(),
+            arrived: conn.now(),
             decided: None,
             released: false,
             node_ended: None,
@@ -127,24 +127,24 @@ impl Exchange {
         self.method = Some(head.method.clone());
         let asked = head.headers.get(UPGRADE).filter(|_| head.version == Version::HTTP_11).cloned();
         self.upgrade = asked.is_some() || head.method == Method::CONNECT;
-        let subject = Subject::of(&head.method, &head.uri, head.version, &head.headers)?;
-        self.subject = Some(subject.clone());
+        let normalized = NormalizedTarget::of(&head.method, &head.uri, head.version, &head.headers)?;
+        self.normalized = Some(normalized.clone());
         let names_upgrade = hops::drop_named(&mut head.headers);
-        let trusted = self.edition.trusts(self.line.peer.ip().to_canonical());
-        self.client = client::client(self.line.peer.ip(), &self.edition, &head.headers);
-        self.trace = Some(self.line.worker.traces.of(&mut head.headers));
+        let trusted = self.active_config.trusts(self.conn.peer.ip().to_canonical());
+        self.client = client::client(self.conn.peer.ip(), &self.active_config, &head.headers);
+        self.trace = Some(self.conn.worker.traces.of(&mut head.headers));
         if head.headers.get(EXPECT).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
             return Err(Refusal::with(StatusCode::EXPECTATION_FAILED, "the only expectation met is 100-continue"));
         }
         let upgrade = asked.filter(|p| names_upgrade && !p.as_bytes().eq_ignore_ascii_case(b"h2c"));
-        Ok(Classified { head, subject, upgrade, trusted })
+        Ok(Classified { head, normalized, upgrade, trusted })
     }
 
     /// Finds the class by the rules of the policy in force.
-    fn find_class<'a>(edition: &Edition, view: &View<'a>) -> ClassRef<'a> {
-        let found = edition.classifier.classify(view).map(|c| c.class);
+    fn find_class<'a>(active_config: &ActiveConfig, view: &View<'a>) -> ClassRef<'a> {
+        let found = active_config.classifier.classify(view).map(|c| c.class);
         // The last rule always matches. Without it, use the engine's default class, which is the last one.
-        let last = u32::try_from(edition.site.policy.classes.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        let last = u32::try_from(active_config.site.policy.classes.len()).unwrap_or(u32::MAX).saturating_sub(1);
         found.unwrap_or(ClassRef::Class(ClassId(last)))
     }
 
@@ -156,7 +156,7 @@ impl Exchange {
             body_progress: Duration::from_secs(30),
             total: Duration::from_secs(60),
         };
-        self.class.and_then(|c| self.edition.class_site(c)).map_or(UNKNOWN, |c| c.timeouts)
+        self.class.and_then(|c| self.active_config.class_site(c)).map_or(UNKNOWN, |c| c.timeouts)
     }
 
     /// Answers a request that breaks a rule.
@@ -168,9 +168,9 @@ impl Exchange {
     /// Notes that a node has answered.
     pub(crate) fn answered(&self) {
         if self.status < 400
-            && let Some(subject) = &self.subject
+            && let Some(normalized) = &self.normalized
         {
-            self.line.worker.answered(subject.target.path(), subject.target.query());
+            self.conn.worker.answered(normalized.target.path(), normalized.target.query());
         }
     }
 
@@ -178,7 +178,7 @@ impl Exchange {
     fn shed(mut self: Box<Self>, at: Time, shed: Shed) -> Response<ReplyBody> {
         self.ending = Ending::Shed(shed.reason);
         self.decided = Some(at);
-        let response = reply::shed(shed, self.class.and_then(|c| self.edition.shed_reply(c)));
+        let response = reply::shed(shed, self.class.and_then(|c| self.active_config.shed_reply(c)));
         self.reply(response)
     }
 
@@ -222,22 +222,22 @@ impl Exchange {
     }
 
     /// Notes that the engine released the request at `at`.
-    fn release(&mut self, at: Time, target: &Arc<Target>) {
+    fn release(&mut self, at: Time, endpoint: &Arc<Endpoint>) {
         self.decided = Some(at);
         self.released = true;
-        self.target = Some(Arc::clone(target));
+        self.endpoint = Some(Arc::clone(endpoint));
     }
 }
 
 impl Classified {
     /// Runs the stages *admit*, *queue*, *release* and *dispatch*.
     async fn admit(self, body: Incoming, mut exchange: Box<Exchange>) -> Response<ReplyBody> {
-        let Classified { head, subject, upgrade, trusted } = self;
-        let line = Rc::clone(&exchange.line);
-        let worker = Rc::clone(&line.worker);
+        let Classified { head, normalized, upgrade, trusted } = self;
+        let conn = Rc::clone(&exchange.conn);
+        let worker = Rc::clone(&conn.worker);
         let flow = worker.flow(exchange.client);
         let expects = head.headers.contains_key(EXPECT);
-        let limits = exchange.edition.site.limits;
+        let limits = exchange.active_config.site.limits;
         let size = body.size_hint();
         if let (Some(limit), lower) = (limits.body_bytes, size.lower())
             && lower > limit
@@ -245,44 +245,44 @@ impl Classified {
             return exchange.refuse(TOO_LARGE);
         }
 
-        let routed = worker.route(subject.target.path(), subject.target.query());
+        let routed = worker.route(normalized.target.path(), normalized.target.query());
         let mut body = Some(body);
         let mut whole = None;
         // A reload between the rules and the engine's decision requires a new classification. The number of
         // rounds is bounded, so that reloads cannot hold a request for ever.
         for _ in 0..8 {
             let view = View {
-                host: subject.host(),
-                path: subject.target.path(),
-                query: subject.target.query(),
+                host: normalized.host(),
+                path: normalized.target.path(),
+                query: normalized.target.query(),
                 method: &head.method,
                 headers: &head.headers,
                 client: exchange.client,
-                port: line.port,
-                vouched: trusted || exchange.edition.site.trusted_proxies.is_empty(),
+                port: conn.port,
+                vouched: trusted || exchange.active_config.site.trusted_proxies.is_empty(),
             };
-            let class = Exchange::find_class(&exchange.edition, &view);
+            let class = Exchange::find_class(&exchange.active_config, &view);
             exchange.class = Some(match class {
                 ClassRef::Class(class) => ClassIndex::Class(class.0),
                 ClassRef::Template(template, _) => ClassIndex::Template(template),
             });
             let timeouts = exchange.timeouts();
-            line.progress.set(timeouts.body_progress);
+            conn.progress.set(timeouts.body_progress);
             if let Some(small) = body
                 .take_if(|b| !expects && b.size_hint().exact().is_some_and(|bytes| bytes > 0 && bytes <= SMALL_BODY))
             {
-                match Box::pin(receive(&line, small, limits.body_bytes)).await {
+                match Box::pin(receive(&conn, small, limits.body_bytes)).await {
                     Ok(bytes) => whole = Some(bytes),
                     Err(refusal) => return exchange.refuse(refusal),
                 }
             }
-            let version = exchange.edition.version;
-            let target = |exchange: &Exchange, class| {
-                let of = exchange.edition.target_of(class)?;
-                let query = if of == TargetOf::Query { subject.target.query() } else { None };
-                Some(worker.target(subject.host(), subject.target.path(), query))
+            let version = exchange.active_config.version;
+            let locality_key = |exchange: &Exchange, class| {
+                let of = exchange.active_config.locality_key_of(class)?;
+                let query = if of == LocalityKeyOf::Query { normalized.target.query() } else { None };
+                Some(worker.locality_key(normalized.host(), normalized.target.path(), query))
             };
-            let from = (flow, exchange.class.and_then(|class| target(&exchange, class)));
+            let from = (flow, exchange.class.and_then(|class| locality_key(&exchange, class)));
             let (at, admitted) = worker.arrive(version, class, from, routed);
             exchange.arrived = at;
             let mut settled = settle(&worker, at, admitted, routed).await;
@@ -290,7 +290,7 @@ impl Classified {
                 && let Some(fallback) = refusal.fallback
             {
                 let class = exchange.class.replace(ClassIndex::Class(fallback.0));
-                let from = (flow, target(&exchange, ClassIndex::Class(fallback.0)));
+                let from = (flow, locality_key(&exchange, ClassIndex::Class(fallback.0)));
                 let (at, admitted) = worker.arrive(version, ClassRef::Class(fallback), from, routed);
                 settled = match settle(&worker, at, admitted, routed).await {
                     // If the fallback sheds the request as well, the first refusal is sent.
@@ -301,21 +301,21 @@ impl Classified {
                     other => other,
                 };
             }
-            let (permit, target) = match settled {
+            let (permit, endpoint) = match settled {
                 Settled::Stale => {
-                    exchange.edition = worker.edition();
+                    exchange.active_config = worker.active_config();
                     continue;
                 }
                 Settled::Shed(at, shed) => return exchange.shed(at, shed),
-                Settled::Released(at, permit, target) => {
-                    exchange.release(at, &target);
-                    (permit, target)
+                Settled::Released(at, permit, endpoint) => {
+                    exchange.release(at, &endpoint);
+                    (permit, endpoint)
                 }
             };
             let (body, progress) = match (whole, body) {
                 (Some(bytes), _) => (RequestBody::Whole(Some(bytes)), None),
                 (None, Some(body)) if !body.is_end_stream() => {
-                    let (upload, progress) = Upload::new(body, &line, limits.body_bytes, timeouts.first_byte);
+                    let (upload, progress) = Upload::new(body, &conn, limits.body_bytes, timeouts.first_byte);
                     (RequestBody::Stream(upload), Some(progress))
                 }
                 (None, _) => (RequestBody::Empty, None),
@@ -323,9 +323,9 @@ impl Classified {
             let mut forward = Forward {
                 method: head.method,
                 headers: Some(head.headers),
-                number: line.calls.get(),
-                target: subject.target,
-                authority: subject.authority,
+                number: conn.calls.get(),
+                target: normalized.target,
+                authority: normalized.authority,
                 trusted,
                 upgrade,
                 trace: exchange.trace,
@@ -334,7 +334,7 @@ impl Classified {
                 timeouts,
                 buffer: limits.buffer_per_request,
             };
-            return forward::forward(&mut forward, permit, target, exchange).await;
+            return forward::forward(&mut forward, permit, endpoint, exchange).await;
         }
         exchange.fail(NodeError::Unavailable)
     }
@@ -343,7 +343,7 @@ impl Classified {
 /// The engine's final decision about an arrival.
 enum Settled {
     /// The request is released.
-    Released(Time, Permit, Arc<Target>),
+    Released(Time, Permit, Arc<Endpoint>),
     /// The request is shed.
     Shed(Time, Shed),
     /// The policy was replaced. Classify the request again.
@@ -355,37 +355,39 @@ async fn settle(worker: &Rc<Worker>, at: Time, admitted: Admitted, routed: Route
     match admitted {
         Admitted::Stale => Settled::Stale,
         Admitted::Shed(shed) => Settled::Shed(at, shed),
-        Admitted::Release(permit, target) => Settled::Released(at, permit, target),
-        Admitted::Wait(place) => {
-            let ticket = place.ticket();
-            match place.await {
+        Admitted::Release(permit, endpoint) => Settled::Released(at, permit, endpoint),
+        Admitted::Wait(wait_slot) => {
+            let ticket = wait_slot.ticket();
+            match wait_slot.await {
                 (at, Decision::Shed(shed)) => Settled::Shed(at, shed),
-                (at, Decision::Release(target)) => {
-                    Settled::Released(at, Permit::new(worker, ticket, Stay::new(routed, target.id, at)), target)
-                }
+                (at, Decision::Release(endpoint)) => Settled::Released(
+                    at,
+                    Permit::new(worker, ticket, ServiceInterval::new(routed, endpoint.id, at)),
+                    endpoint,
+                ),
             }
         }
     }
 }
 
 /// Receives a small body completely.
-async fn receive(line: &Line, mut body: Incoming, limit: Option<u64>) -> Result<Bytes, Refusal> {
+async fn receive(conn: &ClientConn, mut body: Incoming, limit: Option<u64>) -> Result<Bytes, Refusal> {
     const LATE: Refusal = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request body came too slowly");
     const BROKEN: Refusal = Refusal::bad("the request body is broken");
     let mut left = limit;
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
-    line.begin_phase(line.progress.get());
+    conn.begin_phase(conn.progress.get());
     while !body.is_end_stream() {
         let frame = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
-            Poll::Pending if line.is_late() => Poll::Ready(Some(Err(LATE))),
+            Poll::Pending if conn.is_late() => Poll::Ready(Some(Err(LATE))),
             Poll::Pending => Poll::Pending,
-            Poll::Ready(frame) => Poll::Ready(frame.map(|f| f.map_err(|_| line.body_refusal().unwrap_or(BROKEN)))),
+            Poll::Ready(frame) => Poll::Ready(frame.map(|f| f.map_err(|_| conn.body_refusal().unwrap_or(BROKEN)))),
         });
         let Some(frame) = frame.await else { break };
         let Ok(data) = frame?.into_data() else { continue };
-        account(line, &mut left, data.len())?;
-        line.begin_phase(line.progress.get());
+        account(conn, &mut left, data.len())?;
+        conn.begin_phase(conn.progress.get());
         match &first {
             None => first = Some(data),
             Some(head) => {
@@ -396,7 +398,7 @@ async fn receive(line: &Line, mut body: Incoming, limit: Option<u64>) -> Result<
             }
         }
     }
-    line.phase.set(Time::NEVER);
+    conn.phase.set(Time::NEVER);
     Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
 }
 
@@ -404,34 +406,34 @@ async fn receive(line: &Line, mut body: Incoming, limit: Option<u64>) -> Result<
 impl Drop for Exchange {
     fn drop(&mut self) {
         if self.upgrade && self.ending != Ending::Tunnelled {
-            self.line.declined.set(true);
+            self.conn.declined.set(true);
         }
         if std::thread::panicking() {
             self.ending = Ending::Failed("proxy_internal_error");
             self.status = 500;
         }
-        self.line.end();
-        let worker = &self.line.worker;
+        self.conn.end();
+        let worker = &self.conn.worker;
         let now = self.ended.unwrap_or_else(|| worker.shared.control.clock().now());
         let node_ended = self.node_ended.unwrap_or(now);
         let decided = self.decided.unwrap_or(self.arrived);
         let record = AccessRecord {
-            version: self.edition.version,
+            version: self.active_config.version,
             class: self.class,
-            class_name: self.class.map_or("-", |c| self.edition.class_name(c)),
+            class_name: self.class.map_or("-", |c| self.active_config.class_name(c)),
             ending: self.ending,
             status: self.status,
-            node: self.target.as_ref().map(|t| t.name.as_str()),
+            node: self.endpoint.as_ref().map(|t| t.name.as_str()),
             retries: self.retries,
             queue_wait: decided.since(self.arrived),
             service_time: if self.released { node_ended.since(decided) } else { Duration::ZERO },
             total: now.since(self.arrived),
-            bytes_in: self.line.bytes_in.get(),
+            bytes_in: self.conn.bytes_in.get(),
             bytes_out: self.bytes_out,
             trace_id: self.trace.as_ref().map_or("", TraceId::as_str),
             method: self.method.as_ref(),
-            host: self.subject.as_ref().map_or("", Subject::host),
-            path: self.subject.as_ref().map_or("", |s| s.target.as_str()),
+            host: self.normalized.as_ref().map_or("", NormalizedTarget::host),
+            path: self.normalized.as_ref().map_or("", |s| s.target.as_str()),
             client: self.client,
         };
         worker.shared.observe(&record);

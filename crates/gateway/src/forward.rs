@@ -19,11 +19,11 @@ use hyper::body::Incoming;
 use weirgate_config::NodeTimeouts;
 use weirgate_engine::{Outcome, Time};
 
-use crate::edition::Target;
+use crate::active_config::Endpoint;
+use crate::client_conn::ClientConn;
 use crate::exchange::Exchange;
 use crate::framing::Refusal;
 use crate::hops;
-use crate::line::Line;
 use crate::permit::Permit;
 use crate::pump::{Pump, ReplyBody};
 use crate::reply::NodeError;
@@ -57,31 +57,31 @@ pub(crate) struct Forward {
 
 impl Forward {
     /// Returns whether the request can be sent again: it is idempotent and none of it has been lost.
-    fn is_repeatable(&self, line: &Line) -> bool {
+    fn is_repeatable(&self, conn: &ClientConn) -> bool {
         self.method.is_idempotent()
             && !matches!(self.body, RequestBody::Stream(_))
             && self.progress.is_none()
             && self.upgrade.is_none()
-            && (self.headers.is_some() || line.head.borrow().is(self.number))
+            && (self.headers.is_some() || conn.head.borrow().is(self.number))
     }
 
     /// Builds the message for a node. Returns `None` if it has been sent before and its headers are no longer
     /// available.
-    fn message(&mut self, line: &Line, target: &Target) -> Option<Request<RequestBody>> {
+    fn message(&mut self, conn: &ClientConn, endpoint: &Endpoint) -> Option<Request<RequestBody>> {
         let mut headers = match self.headers.take() {
             Some(headers) => headers,
             None => {
-                let mut headers = line.head.borrow().headers(self.number)?;
+                let mut headers = conn.head.borrow().headers(self.number)?;
                 hops::drop_named(&mut headers);
-                line.worker.traces.continue_with(self.trace, &mut headers);
+                conn.worker.traces.continue_with(self.trace, &mut headers);
                 headers
             }
         };
-        let peer = line.peer.ip().to_canonical();
+        let peer = conn.peer.ip().to_canonical();
         let way = hops::Way { peer, trusted: self.trusted, authority: &self.authority, upgrade: self.upgrade.as_ref() };
-        hops::to_node(&mut headers, &way, &mut line.stamps.borrow_mut());
+        hops::to_node(&mut headers, &way, &mut conn.stamps.borrow_mut());
         let host = if self.authority.is_empty() {
-            HeaderValue::from_str(&target.address).unwrap_or(HeaderValue::from_static("node"))
+            HeaderValue::from_str(&endpoint.address).unwrap_or(HeaderValue::from_static("node"))
         } else {
             self.authority.clone()
         };
@@ -117,18 +117,18 @@ enum Missed {
 pub(crate) async fn forward(
     request: &mut Forward,
     mut permit: Permit,
-    mut target: Arc<Target>,
+    mut endpoint: Arc<Endpoint>,
     mut exchange: Box<Exchange>,
 ) -> Response<ReplyBody> {
-    let line = Rc::clone(&exchange.line);
-    line.total.set(line.now() + request.timeouts.total);
+    let conn = Rc::clone(&exchange.conn);
+    conn.total.set(conn.now() + request.timeouts.total);
     let mut fresh = false;
     loop {
-        let missed = match attempt(request, fresh, &target, &line).await {
+        let missed = match attempt(request, fresh, &endpoint, &conn).await {
             Ok((link, response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                return upgrade(link, response, permit, &target, exchange, request.timeouts);
+                return upgrade(link, response, permit, &endpoint, exchange, request.timeouts);
             }
-            Ok((link, response)) => match answer(link, response, request, permit, &target, exchange) {
+            Ok((link, response)) => match answer(link, response, request, permit, &endpoint, exchange) {
                 Ok(response) => return response,
                 Err((error, back, still)) => {
                     (permit, exchange) = (back, still);
@@ -143,13 +143,13 @@ pub(crate) async fn forward(
             Missed::Exhausted => return exchange.exhausted(),
             Missed::Stale => fresh = true,
             Missed::Node(error) => {
-                let again = request.is_repeatable(&line) && line.now() < line.total.get();
+                let again = request.is_repeatable(&conn) && conn.now() < conn.total.get();
                 let (at, next) = permit.fail(again);
                 match next {
                     Some(next) => {
                         exchange.retries = exchange.retries.saturating_add(1);
-                        exchange.target = Some(Arc::clone(&next));
-                        (target, fresh) = (next, false);
+                        exchange.endpoint = Some(Arc::clone(&next));
+                        (endpoint, fresh) = (next, false);
                     }
                     None => {
                         exchange.node_ended(Ok(at));
@@ -165,27 +165,27 @@ pub(crate) async fn forward(
 async fn attempt(
     request: &mut Forward,
     mut fresh: bool,
-    target: &Arc<Target>,
-    line: &Rc<Line>,
+    endpoint: &Arc<Endpoint>,
+    conn: &Rc<ClientConn>,
 ) -> Result<(Box<Link>, Response<Incoming>), Missed> {
     let mut unsent = None;
     loop {
-        let pooled = if fresh { None } else { line.worker.pools.take(target) };
+        let pooled = if fresh { None } else { conn.worker.pools.take(endpoint) };
         let mut link = match pooled {
             Some(link) => link,
             // Rare and large, so it is boxed to keep the future of every request small.
-            None => Box::pin(connect(target, line, request.timeouts.connect)).await?,
+            None => Box::pin(connect(endpoint, conn, request.timeouts.connect)).await?,
         };
         let (used, before) = (link.is_used(), link.received());
         if used {
-            let reused = &line.worker.shared.counters.reused;
+            let reused = &conn.worker.shared.counters.reused;
             reused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
-        let message = unsent.take().or_else(|| request.message(line, target));
+        let message = unsent.take().or_else(|| request.message(conn, endpoint));
         let Some(message) = message else { return Err(Missed::Node(NodeError::Terminated)) };
         let streamed = request.progress.is_some();
-        line.begin_phase(if streamed { request.timeouts.body_progress } else { request.timeouts.first_byte });
-        let broken = match link.exchange(message, || line.is_late()).await {
+        conn.begin_phase(if streamed { request.timeouts.body_progress } else { request.timeouts.first_byte });
+        let broken = match link.exchange(message, || conn.is_late()).await {
             Answer::Head(response) => return Ok((link, response)),
             Answer::Unsent(back) if used => {
                 (unsent, fresh) = (Some(back), true);
@@ -193,13 +193,13 @@ async fn attempt(
             }
             Answer::Unsent(_) => NodeError::Terminated,
             Answer::Broken(error) if error.is_parse() || error.is_parse_status() => NodeError::Protocol,
-            Answer::Broken(_) if used && link.received() == before && request.is_repeatable(line) => {
+            Answer::Broken(_) if used && link.received() == before && request.is_repeatable(conn) => {
                 return Err(Missed::Stale);
             }
             Answer::Broken(_) => NodeError::Terminated,
             Answer::Late => NodeError::ResponseTimeout,
         };
-        return Err(match (line.body_refusal(), &request.progress) {
+        return Err(match (conn.body_refusal(), &request.progress) {
             (Some(refusal), _) => Missed::Client(refusal),
             (None, Some(progress)) if broken == NodeError::ResponseTimeout && progress.awaits_client.get() => {
                 Missed::Client(Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request body came too slowly"))
@@ -210,20 +210,20 @@ async fn attempt(
 }
 
 /// Opens a connection. If no file descriptor is left for it, idle connections are closed first.
-async fn connect(target: &Arc<Target>, line: &Rc<Line>, limit: Duration) -> Result<Box<Link>, Missed> {
-    line.begin_phase(limit);
+async fn connect(endpoint: &Arc<Endpoint>, conn: &Rc<ClientConn>, limit: Duration) -> Result<Box<Link>, Missed> {
+    conn.begin_phase(limit);
     for last in [false, true] {
-        let mut connecting = std::pin::pin!(upstream::connect(target, &line.worker.shared.counters));
+        let mut connecting = std::pin::pin!(upstream::connect(endpoint, &conn.worker.shared.counters));
         let connected = poll_fn(|cx| match connecting.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending if line.is_late() => Poll::Ready(None),
+            Poll::Pending if conn.is_late() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         });
         return match connected.await {
             Some(Ok(link)) => Ok(link),
             None => Err(Missed::Node(NodeError::ConnectTimeout)),
             Some(Err(error)) if is_exhaustion(&error) => {
-                line.worker.make_room();
+                conn.worker.make_room();
                 if !last {
                     continue;
                 }
@@ -232,7 +232,7 @@ async fn connect(target: &Arc<Target>, line: &Rc<Line>, limit: Duration) -> Resu
             Some(Err(error)) => Err(Missed::Node(match error.kind() {
                 io::ErrorKind::ConnectionRefused => NodeError::Refused,
                 io::ErrorKind::TimedOut => NodeError::ConnectTimeout,
-                _ if target.address.parse::<std::net::SocketAddr>().is_err() => NodeError::Dns,
+                _ if endpoint.address.parse::<std::net::SocketAddr>().is_err() => NodeError::Dns,
                 _ => NodeError::Unavailable,
             })),
         };
@@ -255,7 +255,7 @@ fn answer(
     response: Response<Incoming>,
     request: &Forward,
     permit: Permit,
-    target: &Arc<Target>,
+    endpoint: &Arc<Endpoint>,
     mut exchange: Box<Exchange>,
 ) -> Result<Response<ReplyBody>, (NodeError, Permit, Box<Exchange>)> {
     let (mut head, incoming) = response.into_parts();
@@ -263,10 +263,10 @@ fn answer(
         // Dropping the link closes it, because the end of its response is ambiguous.
         return Err((NodeError::Protocol, permit, exchange));
     }
-    let line = Rc::clone(&exchange.line);
+    let conn = Rc::clone(&exchange.conn);
     let length = incoming.size_hint().exact();
-    line.begin_phase(request.timeouts.body_progress);
-    let mut pump = Pump::new(&line, Arc::clone(target), link, incoming, permit, head.status.as_u16(), request.buffer);
+    conn.begin_phase(request.timeouts.body_progress);
+    let mut pump = Pump::new(&conn, Arc::clone(endpoint), link, incoming, permit, head.status.as_u16(), request.buffer);
     // hyper or the connection's task continues to read and registers its own waker.
     pump.burst(&mut Context::from_waker(Waker::noop()));
     exchange.status = head.status.as_u16();
@@ -308,7 +308,7 @@ fn upgrade(
     link: Box<Link>,
     response: Response<Incoming>,
     mut permit: Permit,
-    target: &Arc<Target>,
+    endpoint: &Arc<Endpoint>,
     mut exchange: Box<Exchange>,
     timeouts: NodeTimeouts,
 ) -> Response<ReplyBody> {
@@ -321,14 +321,14 @@ fn upgrade(
     let at = permit.finish(Outcome::Upgraded);
     exchange.node_ended(Ok(at));
     exchange.status = 101;
-    exchange.target = Some(Arc::clone(target));
+    exchange.endpoint = Some(Arc::clone(endpoint));
     hops::to_client(&mut head.headers, true);
-    let line = Rc::clone(&exchange.line);
-    line.phase.set(Time::NEVER);
-    line.total.set(Time::NEVER);
-    let idle = exchange.edition.site.timeouts.idle.max(timeouts.body_progress);
+    let conn = Rc::clone(&exchange.conn);
+    conn.phase.set(Time::NEVER);
+    conn.total.set(Time::NEVER);
+    let idle = exchange.active_config.site.timeouts.idle.max(timeouts.body_progress);
     let (stream, received) = link.into_transport();
-    line.tunnel.replace(Some(Tunnel::new(stream, received, idle, exchange)));
+    conn.tunnel.replace(Some(Tunnel::new(stream, received, idle, exchange)));
     let mut response = Response::new(ReplyBody::none());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *response.headers_mut() = head.headers;

@@ -12,10 +12,10 @@ use std::{fmt, io};
 use tokio::sync::Notify;
 use weirgate_config::Site;
 
+use crate::active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource};
 use crate::clock::Clock;
 use crate::collector::Reports;
 use crate::control::{Control, MAX_THREADS};
-use crate::edition::{Edition, ReloadError, ReloadSource, Target};
 use crate::memory::Memory;
 use crate::pages::Pages;
 use crate::record::{AccessRecord, Observer};
@@ -47,8 +47,8 @@ pub(crate) struct Shared {
     /// Number of accepted connections that wait because that maximum is reached.
     pub(crate) unseated: AtomicUsize,
     observers: Vec<Box<dyn Observer>>,
-    mailboxes: Vec<Mutex<Vec<Command>>>,
-    bells: Vec<Arc<Notify>>,
+    command_queues: Vec<Mutex<Vec<Command>>>,
+    wakers: Vec<Arc<Notify>>,
     phase: AtomicU8,
     /// Addresses as written in the policy, and as actually bound.
     listeners: Mutex<Vec<(SocketAddr, SocketAddr)>>,
@@ -132,13 +132,16 @@ impl Shared {
 
     /// Takes the pending commands for thread `index`.
     pub(crate) fn commands(&self, index: usize) -> Vec<Command> {
-        self.mailboxes.get(index).map(|mailbox| std::mem::take(&mut *lock(mailbox))).unwrap_or_default()
+        self.command_queues
+            .get(index)
+            .map(|command_queue| std::mem::take(&mut *lock(command_queue)))
+            .unwrap_or_default()
     }
 
     fn tell(&self, index: usize, command: Command) {
-        if let (Some(mailbox), Some(bell)) = (self.mailboxes.get(index), self.bells.get(index)) {
-            lock(mailbox).push(command);
-            bell.notify_one();
+        if let (Some(command_queue), Some(waker)) = (self.command_queues.get(index), self.wakers.get(index)) {
+            lock(command_queue).push(command);
+            waker.notify_one();
         }
     }
 
@@ -154,7 +157,7 @@ impl Shared {
 }
 
 /// Returns the maximum number of open client connections under `site`.
-fn most_connections(site: &Site) -> u64 {
+fn max_connections(site: &Site) -> u64 {
     let wanted = site.limits.connections as u64;
     listener::connections_that_fit().map_or(wanted, |fit| wanted.min(fit))
 }
@@ -192,12 +195,12 @@ impl Gateway {
         let opened = site.listeners.iter().map(|l| open(l.address, count)).collect::<io::Result<Vec<_>>>()?;
         let buffer_total = AtomicU64::new(site.limits.buffer_total as u64);
         let memory = Memory::new(site.limits.memory);
-        let connections = most_connections(&site);
-        let bells: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
-        let control = Control::new(Clock::start(), site, text, weirgate_clock::seed(), bells.clone())
+        let connections = max_connections(&site);
+        let wakers: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
+        let control = Control::new(Clock::start(), site, text, weirgate_clock::seed(), wakers.clone())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
         let shared = Arc::new(Shared {
-            pages: Pages::new(&control.edition()),
+            pages: Pages::new(&control.active_config()),
             control,
             counters: Counters::default(),
             reports: Reports::default(),
@@ -207,8 +210,8 @@ impl Gateway {
             connections: AtomicU64::new(connections),
             unseated: AtomicUsize::new(0),
             observers,
-            mailboxes: (0..count).map(|_| Mutex::default()).collect(),
-            bells,
+            command_queues: (0..count).map(|_| Mutex::default()).collect(),
+            wakers,
             phase: AtomicU8::new(Phase::Starting as u8),
             listeners: Mutex::default(),
             source,
@@ -233,10 +236,10 @@ impl Gateway {
         for index in 0..count {
             let shared = Arc::clone(&self.shared);
             let ready = ready.clone();
-            let bell = self.shared.bells.get(index).cloned().unwrap_or_default();
+            let waker = self.shared.wakers.get(index).cloned().unwrap_or_default();
             let run = move || {
                 let finish = Finish(Arc::clone(&shared));
-                worker::run(index, shared, &bell, &ready);
+                worker::run(index, shared, &waker, &ready);
                 drop(finish);
             };
             let thread = std::thread::Builder::new().name(format!("weirgate-{index}")).spawn(run)?;
@@ -257,8 +260,8 @@ impl Gateway {
 
     /// Returns the configuration in force.
     #[must_use]
-    pub fn edition(&self) -> Arc<Edition> {
-        self.shared.control.edition()
+    pub fn active_config(&self) -> Arc<ActiveConfig> {
+        self.shared.control.active_config()
     }
 
     /// Returns the addresses that clients can connect to now, with the actual port where port 0 was
@@ -295,16 +298,16 @@ impl Gateway {
     /// are left out.
     #[must_use]
     pub fn collectors(&self) -> BTreeMap<(String, String), weirgate_wire::admin::Collector> {
-        let (edition, now) = (self.edition(), self.shared.control.clock().now());
-        let of = |t: &Arc<Target>| Some(((t.pool.clone(), t.name.clone()), self.shared.reports.of(t.id, now)?));
-        edition.nodes.iter().filter_map(of).collect()
+        let (active_config, now) = (self.active_config(), self.shared.control.clock().now());
+        let of = |t: &Arc<Endpoint>| Some(((t.pool.clone(), t.name.clone()), self.shared.reports.of(t.id, now)?));
+        active_config.nodes.iter().filter_map(of).collect()
     }
 
-    /// Returns the page table with at most `most` of its routes and without the fraction of unknown ones, or
+    /// Returns the page table with at most `max` of its routes and without the fraction of unknown ones, or
     /// `None` if there is no page table. Takes a few milliseconds.
     #[must_use]
-    pub fn page_table(&self, most: usize) -> Option<weirgate_wire::admin::PageTable> {
-        self.shared.pages.view(most)
+    pub fn page_table(&self, max: usize) -> Option<weirgate_wire::admin::PageTable> {
+        self.shared.pages.view(max)
     }
 
     /// Reads the policy file again, puts it in force and returns the new configuration. Blocks while the file
@@ -313,7 +316,7 @@ impl Gateway {
     ///
     /// # Errors
     /// All errors in the policy. The old policy stays in force.
-    pub fn reload(&self) -> Result<Arc<Edition>, ReloadError> {
+    pub fn reload(&self) -> Result<Arc<ActiveConfig>, ReloadError> {
         let read = || match &self.shared.source {
             ReloadSource::Nowhere => Err(ReloadError::NoSource),
             ReloadSource::File { path, .. } => std::fs::read_to_string(path)
@@ -327,7 +330,7 @@ impl Gateway {
     ///
     /// # Errors
     /// See [`Gateway::reload`].
-    pub fn reload_text(&self, text: &str) -> Result<Arc<Edition>, ReloadError> {
+    pub fn reload_text(&self, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {
         let result = self.resolve_and_replace(text);
         self.count(result)
     }
@@ -336,25 +339,25 @@ impl Gateway {
     ///
     /// # Errors
     /// See [`Gateway::reload`].
-    pub fn reload_site(&self, site: Site, text: &str) -> Result<Arc<Edition>, ReloadError> {
+    pub fn reload_site(&self, site: Site, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {
         let result = self.replace(site, text);
         self.count(result)
     }
 
-    fn count(&self, result: Result<Arc<Edition>, ReloadError>) -> Result<Arc<Edition>, ReloadError> {
+    fn count(&self, result: Result<Arc<ActiveConfig>, ReloadError>) -> Result<Arc<ActiveConfig>, ReloadError> {
         let counters = &self.shared.counters;
         let counter = if result.is_ok() { &counters.reloads } else { &counters.reload_failures };
         counter.fetch_add(1, Ordering::Relaxed);
         result
     }
 
-    fn resolve_and_replace(&self, text: &str) -> Result<Arc<Edition>, ReloadError> {
+    fn resolve_and_replace(&self, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {
         let ReloadSource::File { path, resolve } = &self.shared.source else { return Err(ReloadError::NoSource) };
         let site = resolve(&path.display().to_string(), text).map_err(ReloadError::Invalid)?;
         self.replace(site, text)
     }
 
-    fn replace(&self, site: Site, text: &str) -> Result<Arc<Edition>, ReloadError> {
+    fn replace(&self, site: Site, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {
         let shared = &self.shared;
         let _one_at_a_time = lock(&shared.reloading);
         if self.phase() != Phase::Ready {
@@ -362,7 +365,7 @@ impl Gateway {
         }
         let wanted: Vec<_> = site.listeners.iter().map(|l| l.address).collect();
         let known: Vec<_> = lock(&shared.listeners).iter().map(|(named, _)| *named).collect();
-        let count = shared.mailboxes.len();
+        let count = shared.command_queues.len();
         let opened = wanted
             .iter()
             .filter(|address| !known.contains(address))
@@ -371,9 +374,10 @@ impl Gateway {
             .map_err(|error| ReloadError::Listen(error.to_string()))?;
         let buffer_total = site.limits.buffer_total as u64;
         let memory = site.limits.memory;
-        let connections = most_connections(&site);
-        let edition = shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;
-        shared.pages.follow(&edition);
+        let connections = max_connections(&site);
+        let active_config =
+            shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;
+        shared.pages.follow(&active_config);
         shared.buffer_total.store(buffer_total, Ordering::Relaxed);
         shared.memory.set(memory);
         shared.connections.store(connections, Ordering::Relaxed);
@@ -384,7 +388,7 @@ impl Gateway {
                 shared.tell(index, Command::Close(gone));
             }
         }
-        Ok(edition)
+        Ok(active_config)
     }
 
     /// Stops accepting, finishes the requests in flight within the drain deadline, and ends the threads.
@@ -403,7 +407,7 @@ impl Gateway {
     fn end_with(&self, phase: Phase, command: impl Fn() -> Command) {
         // The phase only moves forward, so a stopped gateway stays stopped.
         self.shared.phase.fetch_max(phase as u8, Ordering::AcqRel);
-        for index in 0..self.shared.mailboxes.len() {
+        for index in 0..self.shared.command_queues.len() {
             self.shared.tell(index, command());
         }
     }

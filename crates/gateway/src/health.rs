@@ -12,31 +12,31 @@ use weirgate_config::{HealthCheck, HealthVerdict};
 use weirgate_engine::NodeEvent;
 use weirgate_http_client::{Address, Request};
 
-use crate::edition::Target;
+use crate::active_config::Endpoint;
 use crate::gateway::Shared;
 
 /// Checks one node until the task is aborted.
-pub(crate) async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<Shared>) {
+pub(crate) async fn watch(endpoint: Arc<Endpoint>, check: HealthCheck, shared: Arc<Shared>) {
     let mut verdict = HealthVerdict::default();
     let mut round = 0u64;
     loop {
         // Between 0 and 1, different for each node and round.
-        let share = (shared.hasher.hash_one((target.id, round)) >> 11) as f64 / (1u64 << 53) as f64;
+        let share = (shared.hasher.hash_one((endpoint.id, round)) >> 11) as f64 / (1u64 << 53) as f64;
         let wait = if round == 0 { check.interval.mul_f64(share) } else { check.interval.mul_f64(0.9 + 0.2 * share) };
         weirgate_clock::sleep(wait.max(Duration::from_millis(1))).await;
         round += 1;
-        let healthy = is_healthy(&target, &check).await;
+        let healthy = is_healthy(&endpoint, &check).await;
         if let Some(up) = verdict.hear(healthy, &check) {
-            shared.control.tell(target.id, if up { NodeEvent::Up } else { NodeEvent::Down });
+            shared.control.tell(endpoint.id, if up { NodeEvent::Up } else { NodeEvent::Down });
         }
     }
 }
 
 /// Makes one check. The status decides, so the body is not read.
-async fn is_healthy(target: &Target, check: &HealthCheck) -> bool {
-    let host = check.host.as_deref().unwrap_or(&target.address);
+async fn is_healthy(endpoint: &Endpoint, check: &HealthCheck) -> bool {
+    let host = check.host.as_deref().unwrap_or(&endpoint.address);
     let request = Request::get(host, &check.path).field("user-agent", "weirgate-health");
-    let status = weirgate_http_client::status(&Address::Tcp(target.address.clone()), request, check.timeout).await;
+    let status = weirgate_http_client::status(&Address::Tcp(endpoint.address.clone()), request, check.timeout).await;
     status.is_ok_and(is_good)
 }
 

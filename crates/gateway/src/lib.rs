@@ -10,8 +10,8 @@
 //!
 //! # Modules
 //! - The whole: `gateway` (threads and phases), `worker` (one thread), `control` (the engine behind its lock),
-//!   `edition` (a configuration in force), `clock`, `timer`, `memory`, `signals`.
-//! - A client connection: `listener`, `connection` (its task), `inlet` and `framing` (the strict check in front of
+//!   `active_config` (a configuration in force), `clock`, `timer`, `memory`, `signals`.
+//! - A client connection: `listener`, `connection` (its task), `checked_stream` and `framing` (the strict check in front of
 //!   hyper), `line` (its state).
 //! - A request: `exchange` (the stages in order), then `subject`, `path`, `client`, `hops`, `trace` and `classify`,
 //!   `waiting`, `permit`, `forward`, `upstream`, `pump`, `tunnel`, and `reply` for the gateway's own answers.
@@ -21,14 +21,16 @@
 //! - `admin`: the admin API on its own thread.
 
 pub mod access_log;
+mod active_config;
 pub mod admin;
+mod checked_stream;
 pub mod classify;
 mod client;
+mod client_conn;
 mod clock;
 mod collector;
 mod connection;
 mod control;
-mod edition;
 mod exchange;
 mod forward;
 mod framing;
@@ -36,11 +38,10 @@ mod gateway;
 mod health;
 mod hops;
 mod impossible;
-mod inlet;
-mod line;
 mod listener;
 mod memory;
 pub mod metrics;
+mod normalized_target;
 mod pages;
 mod path;
 mod permit;
@@ -49,7 +50,6 @@ mod pump;
 mod record;
 mod reply;
 mod signals;
-mod subject;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -59,9 +59,9 @@ mod upstream;
 mod waiting;
 mod worker;
 
+pub use active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource, Resolve};
 pub use clock::Clock;
 pub use control::{Control, Held};
-pub use edition::{Edition, ReloadError, ReloadSource, Resolve, Target};
 pub use gateway::{Counters, Gateway, Phase};
 pub use record::{AccessRecord, ClassIndex, Ending, Observer};
 pub use signals::Signalled;

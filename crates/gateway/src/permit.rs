@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use weirgate_engine::{Outcome, Ticket, Time};
 
-use crate::edition::Target;
-use crate::pages::Stay;
+use crate::active_config::Endpoint;
+use crate::pages::ServiceInterval;
 use crate::worker::Worker;
 
 /// The right to be in flight at a node. Dropping it in any way (client gone, task aborted, panic) tells the
@@ -20,17 +20,17 @@ use crate::worker::Worker;
 pub(crate) struct Permit {
     worker: Rc<Worker>,
     ticket: Option<Ticket>,
-    stay: Stay,
+    interval: ServiceInterval,
 }
 
 impl Permit {
-    pub(crate) fn new(worker: &Rc<Worker>, ticket: Ticket, stay: Stay) -> Permit {
-        Permit { worker: Rc::clone(worker), ticket: Some(ticket), stay }
+    pub(crate) fn new(worker: &Rc<Worker>, ticket: Ticket, interval: ServiceInterval) -> Permit {
+        Permit { worker: Rc::clone(worker), ticket: Some(ticket), interval }
     }
 
     /// Moves the permit out. The one left behind is empty.
     pub(crate) fn take(&mut self) -> Permit {
-        Permit { worker: Rc::clone(&self.worker), ticket: self.ticket.take(), stay: self.stay }
+        Permit { worker: Rc::clone(&self.worker), ticket: self.ticket.take(), interval: self.interval }
     }
 
     /// Ends the exchange. Returns the time at which the engine was told.
@@ -40,7 +40,7 @@ impl Permit {
                 let (at, _) = self.worker.observe(ticket, outcome);
                 let whole = matches!(outcome, Outcome::LastByte { .. });
                 if outcome != Outcome::Upgraded {
-                    self.worker.shared.pages.left(self.stay, at, whole);
+                    self.worker.shared.pages.left(self.interval, at, whole);
                 }
                 at
             }
@@ -48,17 +48,17 @@ impl Permit {
         }
     }
 
-    /// Reports a node failure before anything was sent downstream. Returns the target to retry on, if there
+    /// Reports a node failure before anything was sent downstream. Returns the endpoint to retry on, if there
     /// is one.
-    pub(crate) fn fail(&mut self, retryable: bool) -> (Time, Option<Arc<Target>>) {
+    pub(crate) fn fail(&mut self, retryable: bool) -> (Time, Option<Arc<Endpoint>>) {
         let Some(ticket) = self.ticket.take() else { return (self.worker.timers.now(), None) };
-        let (now, target) = self.worker.observe(ticket, Outcome::Failed { retryable });
-        self.worker.shared.pages.left(self.stay, now, false);
-        if let Some(target) = &target {
+        let (now, endpoint) = self.worker.observe(ticket, Outcome::Failed { retryable });
+        self.worker.shared.pages.left(self.interval, now, false);
+        if let Some(endpoint) = &endpoint {
             self.ticket = Some(ticket);
-            self.stay = self.stay.moved(target.id, now);
+            self.interval = self.interval.moved(endpoint.id, now);
         }
-        (now, target)
+        (now, endpoint)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
-use crate::edition::Edition;
+use crate::active_config::ActiveConfig;
 use crate::gateway::Shared;
 use crate::{collector, health};
 
@@ -21,27 +21,27 @@ pub(crate) struct Polls {
 }
 
 impl Polls {
-    /// Starts and stops tasks so that exactly the nodes of `edition` are polled.
-    pub(crate) fn follow(&mut self, edition: &Edition, shared: &Arc<Shared>) {
-        if std::mem::replace(&mut self.version, edition.version) == edition.version {
+    /// Starts and stops tasks so that exactly the nodes of `active_config` are polled.
+    pub(crate) fn follow(&mut self, active_config: &ActiveConfig, shared: &Arc<Shared>) {
+        if std::mem::replace(&mut self.version, active_config.version) == active_config.version {
             return;
         }
         self.tasks.retain(|id, tasks| {
-            let stays = edition.nodes.iter().any(|t| t.id == *id);
+            let stays = active_config.nodes.iter().any(|t| t.id == *id);
             if !stays {
                 tasks.iter().for_each(JoinHandle::abort);
             }
             stays
         });
-        let collected = edition.nodes.iter().filter(|t| t.settings.collector.is_some());
+        let collected = active_config.nodes.iter().filter(|t| t.settings.collector.is_some());
         shared.reports.retain(collected.map(|t| t.id).collect());
-        for target in &edition.nodes {
-            self.tasks.entry(target.id).or_insert_with(|| {
-                let check = target.settings.health.clone().map(|check| {
-                    tokio::task::spawn_local(health::watch(Arc::clone(target), check, Arc::clone(shared)))
+        for endpoint in &active_config.nodes {
+            self.tasks.entry(endpoint.id).or_insert_with(|| {
+                let check = endpoint.settings.health.clone().map(|check| {
+                    tokio::task::spawn_local(health::watch(Arc::clone(endpoint), check, Arc::clone(shared)))
                 });
-                let collector = target.settings.collector.clone().map(|collector| {
-                    tokio::task::spawn_local(collector::watch(Arc::clone(target), collector, Arc::clone(shared)))
+                let collector = endpoint.settings.collector.clone().map(|collector| {
+                    tokio::task::spawn_local(collector::watch(Arc::clone(endpoint), collector, Arc::clone(shared)))
                 });
                 check.into_iter().chain(collector).collect()
             });

@@ -19,9 +19,9 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use weirgate_engine::{Outcome, Time};
 
-use crate::edition::Target;
+use crate::active_config::Endpoint;
+use crate::client_conn::ClientConn;
 use crate::exchange::Exchange;
-use crate::line::Line;
 use crate::permit::Permit;
 use crate::reply::NodeError;
 use crate::upstream::Link;
@@ -39,8 +39,8 @@ const TURN: u32 = 16;
 /// A node's response that is being read.
 #[derive(Debug)]
 pub(crate) struct Pump {
-    line: Rc<Line>,
-    target: Arc<Target>,
+    conn: Rc<ClientConn>,
+    endpoint: Arc<Endpoint>,
     /// The source. `None` after the response has ended.
     source: Option<(Box<Link>, Incoming)>,
     permit: Permit,
@@ -94,8 +94,8 @@ impl Queue {
 
 impl Pump {
     pub(crate) fn new(
-        line: &Rc<Line>,
-        target: Arc<Target>,
+        conn: &Rc<ClientConn>,
+        endpoint: Arc<Endpoint>,
         link: Box<Link>,
         incoming: Incoming,
         permit: Permit,
@@ -103,8 +103,8 @@ impl Pump {
         bound: usize,
     ) -> Pump {
         Pump {
-            line: Rc::clone(line),
-            target,
+            conn: Rc::clone(conn),
+            endpoint,
             source: Some((link, incoming)),
             permit,
             status,
@@ -149,7 +149,7 @@ impl Pump {
         let Some((link, incoming)) = &mut self.source else { return Poll::Ready(None) };
         match link.poll_frame(incoming, cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                self.line.begin_phase(self.line.progress.get());
+                self.conn.begin_phase(self.conn.progress.get());
                 if incoming.is_end_stream() {
                     self.complete();
                 }
@@ -163,7 +163,7 @@ impl Pump {
                 self.fail(NodeError::Incomplete);
                 Poll::Ready(None)
             }
-            Poll::Pending if self.line.is_late() => {
+            Poll::Pending if self.conn.is_late() => {
                 self.fail(NodeError::ResponseTimeout);
                 Poll::Ready(None)
             }
@@ -172,9 +172,9 @@ impl Pump {
     }
 
     fn complete(&mut self) {
-        let worker = &self.line.worker;
+        let worker = &self.conn.worker;
         if let Some((link, _)) = self.source.take() {
-            worker.pools.put(&self.target, link, worker.timers.now());
+            worker.pools.put(&self.endpoint, link, worker.timers.now());
         }
         self.ended = Some(Ok(self.permit.finish(Outcome::LastByte { status: self.status })));
         self.stop_clocks();
@@ -188,16 +188,16 @@ impl Pump {
     }
 
     fn stop_clocks(&self) {
-        self.line.phase.set(Time::NEVER);
-        self.line.total.set(Time::NEVER);
+        self.conn.phase.set(Time::NEVER);
+        self.conn.total.set(Time::NEVER);
     }
 
     /// Shares the pump. From now on the head is on its way and the rest follows in turns.
     pub(crate) fn share(self) -> SharedPump {
-        let line = Rc::clone(&self.line);
+        let conn = Rc::clone(&self.conn);
         let pump = Rc::new(RefCell::new(self));
         pump.borrow_mut().count();
-        line.pump.replace(Some(Rc::clone(&pump)));
+        conn.pump.replace(Some(Rc::clone(&pump)));
         pump
     }
 
@@ -230,7 +230,7 @@ impl Pump {
     }
 
     fn has_room(&self) -> bool {
-        let shared = &self.line.worker.shared;
+        let shared = &self.conn.worker.shared;
         let all = shared.counters.buffered_bytes.load(Ordering::Relaxed);
         self.queue.bytes < self.bound && all < shared.buffer_total.load(Ordering::Relaxed)
     }
@@ -238,23 +238,23 @@ impl Pump {
     /// Suspends the node's timeouts while the client is slow.
     fn stall(&mut self) {
         if self.stalled.is_none() {
-            self.stalled = Some(self.line.now());
-            self.line.phase.set(Time::NEVER);
-            self.line.total.set(self.line.total.get() + std::time::Duration::from_secs(1 << 32));
+            self.stalled = Some(self.conn.now());
+            self.conn.phase.set(Time::NEVER);
+            self.conn.total.set(self.conn.total.get() + std::time::Duration::from_secs(1 << 32));
         }
     }
 
     fn resume(&mut self) {
         if let Some(since) = self.stalled.take() {
-            let total = self.line.total.get() - std::time::Duration::from_secs(1 << 32);
-            self.line.total.set(total + self.line.now().since(since));
-            self.line.begin_phase(self.line.progress.get());
+            let total = self.conn.total.get() - std::time::Duration::from_secs(1 << 32);
+            self.conn.total.set(total + self.conn.now().since(since));
+            self.conn.begin_phase(self.conn.progress.get());
         }
     }
 
     /// Updates the budget of the process to the present size of the queue.
     fn count(&mut self) {
-        let buffered = &self.line.worker.shared.counters.buffered_bytes;
+        let buffered = &self.conn.worker.shared.counters.buffered_bytes;
         let bytes = self.queue.bytes;
         if bytes > self.counted {
             buffered.fetch_add((bytes - self.counted) as u64, Ordering::Relaxed);
@@ -416,8 +416,8 @@ impl Body for ReplyBody {
 impl Drop for ReplyBody {
     fn drop(&mut self) {
         let Some(mut exchange) = self.exchange.take() else { return };
-        let line = Rc::clone(&exchange.line);
-        line.pump.replace(None);
+        let conn = Rc::clone(&exchange.conn);
+        conn.pump.replace(None);
         if let Source::Pump(pump) = &self.source
             && let Some(ended) = pump.borrow().ended
         {
@@ -425,7 +425,7 @@ impl Drop for ReplyBody {
         }
         if self.complete {
             exchange.complete();
-            line.finished.replace(Some(exchange));
+            conn.finished.replace(Some(exchange));
         }
     }
 }

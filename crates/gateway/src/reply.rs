@@ -10,7 +10,7 @@ use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderName, Response, StatusCode};
 use weirgate_engine::{Shed, ShedReason};
 
-use crate::edition::Prepared;
+use crate::active_config::Prepared;
 use crate::framing::Refusal;
 
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::edition::{Edition, ReloadError};
+use crate::active_config::{ActiveConfig, ReloadError};
 use crate::gateway::Gateway;
 
 /// Effect of a signal.
@@ -14,7 +14,7 @@ pub enum Signalled {
     /// No effect yet: from now on signals are handled. Reported once, first.
     Obeyed,
     /// A reload, with its result.
-    Reloaded(Result<Arc<Edition>, ReloadError>),
+    Reloaded(Result<Arc<ActiveConfig>, ReloadError>),
     /// The gateway drains.
     Draining,
     /// A second request to end during the drain. The remaining requests are aborted.

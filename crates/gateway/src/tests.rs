@@ -8,7 +8,7 @@ use std::time::Duration;
 use weirgate_config::{ClassSite, ClientTimeouts, Limits, NodeTimeouts, PoolSite, ShedReply, Site};
 use weirgate_engine as engine;
 
-use crate::edition::ReloadSource;
+use crate::active_config::ReloadSource;
 use crate::gateway::Gateway;
 
 /// Builds a policy with one class, no nodes, and trusted proxies in `nets`.
@@ -34,7 +34,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
                 utility: 1.0,
                 weight: 1.0,
                 demand: weirgate_engine::Demand::default(),
-                tag: 0,
+                priority: 0,
                 fallback: None,
                 queue: engine::QueueBounds::default(),
                 retry: engine::RetryBudget::default(),
@@ -53,7 +53,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         pools: vec![PoolSite {
             health: None,
             collector: None,
-            target: None,
+            locality_key: None,
             idle_connections: 8,
             idle_timeout: second,
         }],

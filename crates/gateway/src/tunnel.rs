@@ -14,8 +14,8 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::client_conn::ClientConn;
 use crate::exchange::Exchange;
-use crate::line::Line;
 use crate::record::Ending;
 
 /// Buffer size for one direction, in bytes. A whole socket buffer's worth would only add delay.
@@ -40,23 +40,23 @@ impl Tunnel {
         mut self,
         client: &mut T,
         first: Bytes,
-        line: &Rc<Line>,
+        conn: &Rc<ClientConn>,
     ) {
         let mut up = Way::new(first);
         let mut down = Way::new(std::mem::take(&mut self.received));
-        let mut since = line.now();
+        let mut since = conn.now();
         let mut moved = 0;
         let _ = poll_fn(|cx| {
             let upward = up.pass(client, &mut self.stream, cx);
             let downward = down.pass(&mut self.stream, client, cx);
             if up.moved + down.moved > moved {
                 moved = up.moved + down.moved;
-                since = line.now();
+                since = conn.now();
             }
             let due = since + self.idle;
-            let late = line.now() >= due;
+            let late = conn.now() >= due;
             if !late {
-                line.worker.timers.set(&line.alarm, due, cx.waker());
+                conn.worker.timers.set(&conn.alarm, due, cx.waker());
             }
             match (upward, downward) {
                 (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
@@ -66,7 +66,7 @@ impl Tunnel {
             }
         })
         .await;
-        line.bytes_in.set(up.moved);
+        conn.bytes_in.set(up.moved);
         self.exchange.bytes_out = down.moved;
         self.exchange.ending = Ending::Tunnelled;
     }

@@ -1,7 +1,7 @@
 //! Stage *queue*, on the side of the sockets: requests that wait for the engine's decision.
 //!
 //! The engine knows tickets, and this module maps them to tasks. In every case (release, shed, client gone,
-//! panic) a request's wait slot is given back exactly once, because [`Place`] does it when dropped.
+//! panic) a request's wait slot is given back exactly once, because [`WaitSlot`] does it when dropped.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -56,18 +56,18 @@ impl Waiting {
 
 /// Wait slot of a request. It is a future that resolves to the engine's decision.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct WaitSlot {
     worker: Rc<Worker>,
     slot: usize,
     ticket: Ticket,
     left: bool,
 }
 
-impl Place {
+impl WaitSlot {
     /// Takes the wait slot. This must happen before anything is delivered on this thread.
-    pub(crate) fn enter(worker: &Rc<Worker>, ticket: Ticket) -> Place {
+    pub(crate) fn enter(worker: &Rc<Worker>, ticket: Ticket) -> WaitSlot {
         let slot = worker.waiting.enter(ticket);
-        Place { worker: Rc::clone(worker), slot, ticket, left: false }
+        WaitSlot { worker: Rc::clone(worker), slot, ticket, left: false }
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-impl Future for Place {
+impl Future for WaitSlot {
     type Output = (Time, Decision);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(Time, Decision)> {
@@ -100,7 +100,7 @@ impl Future for Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WaitSlot {
     fn drop(&mut self) {
         if self.left {
             return;

@@ -15,22 +15,22 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, LocalSet};
 use weirgate_engine::{Outcome, Shed, Ticket, Time};
 
+use crate::active_config::{ConfigHandle, Endpoint};
 use crate::classify::ClassRef;
 use crate::client;
+use crate::client_conn::ClientConn;
 use crate::connection;
 use crate::control::{Arrived, Delivery, Origin};
-use crate::edition::{Hold, Target};
 use crate::gateway::{Command, Shared};
 use crate::impossible;
-use crate::line::Line;
 use crate::memory::Pressure;
-use crate::pages::{Lookup, Routed, Stay};
+use crate::pages::{Lookup, Routed, ServiceInterval};
 use crate::permit::Permit;
 use crate::polling::Polls;
 use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
 use crate::upstream::Pools;
-use crate::waiting::{Place, Waiting};
+use crate::waiting::{WaitSlot, Waiting};
 
 /// Maximum number of bytes read from a client at once.
 const SCRATCH: usize = 64 * 1024;
@@ -55,11 +55,11 @@ pub(crate) struct Worker {
     pub(crate) pools: Pools,
     pub(crate) traces: TraceIds,
     pub(crate) scratch: RefCell<Vec<u8>>,
-    edition: RefCell<Rc<Hold>>,
+    active_config: RefCell<Rc<ConfigHandle>>,
     lookup: RefCell<Lookup>,
     hasher: RandomState,
     spare: RefCell<Vec<Delivery>>,
-    lines: RefCell<Slab<Rc<Line>>>,
+    conns: RefCell<Slab<Rc<ClientConn>>>,
     /// Signals that a connection has ended.
     left: Notify,
 }
@@ -73,10 +73,10 @@ impl std::fmt::Debug for Worker {
 /// Result of an arrival, together with the object that must be given back.
 #[derive(Debug)]
 pub(crate) enum Admitted {
-    /// Forward it to this target now.
-    Release(Permit, Arc<Target>),
+    /// Forward it to this endpoint now.
+    Release(Permit, Arc<Endpoint>),
     /// Wait with this wait slot.
-    Wait(Place),
+    Wait(WaitSlot),
     /// Answer it with a refusal.
     Shed(Shed),
     /// Classify it again.
@@ -84,14 +84,14 @@ pub(crate) enum Admitted {
 }
 
 /// Keeps a connection in the thread's list for the lifetime of this guard.
-pub(crate) struct Seat {
+pub(crate) struct ConnectionGuard {
     worker: Rc<Worker>,
     key: usize,
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.worker.lines.borrow_mut().remove(self.key);
+        self.worker.conns.borrow_mut().remove(self.key);
         self.worker.shared.counters.open.fetch_sub(1, Ordering::Relaxed);
         self.worker.left.notify_one();
     }
@@ -100,7 +100,7 @@ impl Drop for Seat {
 impl Worker {
     fn new(index: usize, shared: Arc<Shared>) -> Rc<Worker> {
         let clock = shared.control.clock();
-        let edition = shared.control.edition();
+        let active_config = shared.control.active_config();
         Rc::new(Worker {
             index,
             timers: Timers::new(clock.now()),
@@ -108,23 +108,23 @@ impl Worker {
             pools: Pools::default(),
             traces: TraceIds::new(),
             scratch: RefCell::new(vec![0; SCRATCH]),
-            edition: RefCell::new(Hold::on(edition)),
+            active_config: RefCell::new(ConfigHandle::on(active_config)),
             lookup: RefCell::new(Lookup::new(&shared.pages)),
             hasher: shared.hasher.clone(),
             spare: RefCell::new(Vec::new()),
-            lines: RefCell::new(Slab::new()),
+            conns: RefCell::new(Slab::new()),
             left: Notify::new(),
             shared,
         })
     }
 
     /// Returns the configuration in force.
-    pub(crate) fn edition(&self) -> Rc<Hold> {
-        let mut edition = self.edition.borrow_mut();
-        if edition.version != self.shared.control.version() {
-            *edition = Hold::on(self.shared.control.edition());
+    pub(crate) fn active_config(&self) -> Rc<ConfigHandle> {
+        let mut active_config = self.active_config.borrow_mut();
+        if active_config.version != self.shared.control.version() {
+            *active_config = ConfigHandle::on(self.shared.control.active_config());
         }
-        Rc::clone(&edition)
+        Rc::clone(&active_config)
     }
 
     /// Returns the source of a request, as a keyed hash.
@@ -133,7 +133,7 @@ impl Worker {
     }
 
     /// Returns the requested resource, as a keyed hash.
-    pub(crate) fn target(&self, host: &str, path: &str, query: Option<&str>) -> u64 {
+    pub(crate) fn locality_key(&self, host: &str, path: &str, query: Option<&str>) -> u64 {
         self.hasher.hash_one((host, path, query))
     }
 
@@ -148,29 +148,29 @@ impl Worker {
     }
 
     /// Adds a connection to the list.
-    pub(crate) fn seat(self: &Rc<Self>, line: &Rc<Line>) -> Seat {
-        Seat { worker: Rc::clone(self), key: self.lines.borrow_mut().insert(Rc::clone(line)) }
+    pub(crate) fn guard(self: &Rc<Self>, conn: &Rc<ClientConn>) -> ConnectionGuard {
+        ConnectionGuard { worker: Rc::clone(self), key: self.conns.borrow_mut().insert(Rc::clone(conn)) }
     }
 
-    /// Stage *admit*: reports the arrival of a request of `routed` from the source `flow` for this target.
+    /// Stage *admit*: reports the arrival of a request of `routed` from the source `flow` with this locality key.
     pub(crate) fn arrive(
         self: &Rc<Self>,
         version: u64,
         class: ClassRef<'_>,
-        (flow, target): (u64, Option<u64>),
+        (flow, locality_key): (u64, Option<u64>),
         routed: Routed,
     ) -> (Time, Admitted) {
         let mut own = self.spare.take();
         let slot = self.waiting.next_slot();
-        let origin = Origin { flow, target, demand: routed.demand };
+        let origin = Origin { flow, locality_key, demand: routed.demand };
         let (at, arrived) = self.shared.control.arrive(self.index, version, class, origin, slot, &mut own);
         self.timers.saw(at);
         // The wait slot must exist before a decision about it is delivered.
         let admitted = match arrived {
-            Arrived::Release(ticket, target) => {
-                Admitted::Release(Permit::new(self, ticket, Stay::new(routed, target.id, at)), target)
+            Arrived::Release(ticket, endpoint) => {
+                Admitted::Release(Permit::new(self, ticket, ServiceInterval::new(routed, endpoint.id, at)), endpoint)
             }
-            Arrived::Wait(ticket) => Admitted::Wait(Place::enter(self, ticket)),
+            Arrived::Wait(ticket) => Admitted::Wait(WaitSlot::enter(self, ticket)),
             Arrived::Shed(shed) => Admitted::Shed(shed),
             Arrived::Stale => Admitted::Stale,
         };
@@ -187,12 +187,12 @@ impl Worker {
     }
 
     /// Reports an outcome of a released request.
-    pub(crate) fn observe(&self, ticket: Ticket, outcome: Outcome) -> (Time, Option<Arc<Target>>) {
+    pub(crate) fn observe(&self, ticket: Ticket, outcome: Outcome) -> (Time, Option<Arc<Endpoint>>) {
         let mut own = self.spare.take();
-        let (at, target) = self.shared.control.observe(self.index, ticket, outcome, &mut own);
+        let (at, endpoint) = self.shared.control.observe(self.index, ticket, outcome, &mut own);
         self.timers.saw(at);
         self.deliver(own);
-        (at, target)
+        (at, endpoint)
     }
 
     /// Closes idle connections because the process has no file descriptors left.
@@ -202,11 +202,11 @@ impl Worker {
     }
 
     /// Closes idle client connections to free capacity for others.
-    fn close_idle(&self, most: usize) {
-        let lines = self.lines.borrow();
-        let idle = lines.iter().map(|(_, line)| line).filter(|line| line.calls.get() > 0 && !line.busy.get());
-        for line in idle.take(most) {
-            line.close();
+    fn close_idle(&self, max: usize) {
+        let conns = self.conns.borrow();
+        let idle = conns.iter().map(|(_, conn)| conn).filter(|conn| conn.calls.get() > 0 && !conn.busy.get());
+        for conn in idle.take(max) {
+            conn.close();
         }
     }
 
@@ -223,7 +223,7 @@ impl Worker {
 pub(crate) fn run(
     index: usize,
     shared: Arc<Shared>,
-    bell: &Notify,
+    waker: &Notify,
     ready: &std::sync::mpsc::SyncSender<io::Result<()>>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -237,8 +237,8 @@ pub(crate) fn run(
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         let worker = Worker::new(index, shared);
-        let doors = Doors::default();
-        serve(&worker, bell, doors, ready).await;
+        let listeners = Listeners::default();
+        serve(&worker, waker, listeners, ready).await;
     });
     // Dropping the tasks gives back every remaining permit and wait slot.
     drop(local);
@@ -246,8 +246,8 @@ pub(crate) fn run(
 
 async fn serve(
     worker: &Rc<Worker>,
-    bell: &Notify,
-    mut doors: Doors,
+    waker: &Notify,
+    mut listeners: Listeners,
     ready: &std::sync::mpsc::SyncSender<io::Result<()>>,
 ) {
     let ticker = tokio::task::spawn_local(tick(Rc::clone(worker)));
@@ -257,12 +257,12 @@ async fn serve(
         let shared = Arc::clone(&worker.shared);
         keepers.push(tokio::task::spawn_local(async move { shared.control.keep_time().await }));
         keepers.push(tokio::task::spawn_local(impossible::watch(Arc::clone(&worker.shared))));
-        polls.follow(&worker.edition(), &worker.shared);
+        polls.follow(&worker.active_config(), &worker.shared);
     }
     let clock = worker.shared.control.clock();
     let mut deadline = None;
     // The command queue already has the listeners of the start.
-    if doors.obey(worker) != Order::Serve {
+    if listeners.obey(worker) != Order::Serve {
         return;
     }
     let _ = ready.send(Ok(()));
@@ -270,7 +270,7 @@ async fn serve(
         let until: Option<Time> = deadline;
         let rung = async {
             tokio::select! {
-                () = bell.notified() => {}
+                () = waker.notified() => {}
                 () = worker.left.notified(), if until.is_some() => {}
             }
         };
@@ -278,7 +278,7 @@ async fn serve(
             None => rung.await,
             Some(until) => {
                 let left = until.since(clock.now());
-                if worker.lines.borrow().is_empty() || left.is_zero() {
+                if worker.conns.borrow().is_empty() || left.is_zero() {
                     break;
                 }
                 let _ = weirgate_clock::within(left, rung).await;
@@ -287,18 +287,18 @@ async fn serve(
         let mut own = worker.spare.take();
         worker.shared.control.collect(worker.index, &mut own);
         worker.deliver(own);
-        match doors.obey(worker) {
+        match listeners.obey(worker) {
             Order::Serve => {}
             Order::Drain => {
-                deadline.get_or_insert_with(|| clock.now() + worker.edition().site.drain_deadline);
-                for (_, line) in worker.lines.borrow().iter() {
-                    line.close();
+                deadline.get_or_insert_with(|| clock.now() + worker.active_config().site.drain_deadline);
+                for (_, conn) in worker.conns.borrow().iter() {
+                    conn.close();
                 }
             }
             Order::Cut => break,
         }
         if worker.index == 0 && deadline.is_none() {
-            polls.follow(&worker.edition(), &worker.shared);
+            polls.follow(&worker.active_config(), &worker.shared);
         }
     }
     polls.stop();
@@ -323,7 +323,7 @@ async fn tick(worker: Rc<Worker>) {
         ticks += 1;
         if ticks >= SWEEP {
             ticks = 0;
-            worker.pools.sweep(&worker.edition(), now);
+            worker.pools.sweep(&worker.active_config(), now);
             if worker.index == 0 {
                 worker.shared.memory.look();
             }
@@ -341,11 +341,11 @@ enum Order {
 
 /// The listeners of one thread.
 #[derive(Default)]
-struct Doors {
+struct Listeners {
     open: Vec<(SocketAddr, JoinHandle<()>)>,
 }
 
-impl Doors {
+impl Listeners {
     /// Carries out the commands for this thread. Returns how the thread continues.
     fn obey(&mut self, worker: &Rc<Worker>) -> Order {
         let mut order = Order::Serve;
@@ -366,8 +366,8 @@ impl Doors {
                         }
                         *open != address
                     });
-                    for (_, line) in worker.lines.borrow().iter().filter(|(_, line)| line.listener == address) {
-                        line.close();
+                    for (_, conn) in worker.conns.borrow().iter().filter(|(_, conn)| conn.listener == address) {
+                        conn.close();
                     }
                 }
                 Command::Drain | Command::Cut => {
@@ -436,7 +436,7 @@ fn take_seat(worker: &Worker) -> bool {
     if worker.shared.memory.pressure() >= Pressure::Accept {
         return false;
     }
-    let most = worker.shared.connections.load(Ordering::Relaxed);
-    let one_more = |open| (open < most).then_some(open + 1);
+    let max = worker.shared.connections.load(Ordering::Relaxed);
+    let one_more = |open| (open < max).then_some(open + 1);
     worker.shared.counters.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
 }

@@ -67,7 +67,7 @@ fn play(name: &str, traffic: &str, target: SocketAddr, cpu: usize) -> io::Result
         start: clock::now() + clock::SECOND / 50,
         cpu: Some(cpu),
         connections: CONNECTIONS,
-        most_requests: load::MOST_REQUESTS,
+        max_requests: load::MAX_REQUESTS,
     };
     let sent = load::start(&plan)?.join()?;
     let nodes = nodes_time()? - nodes;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use weirgate_experiment::{Experiment, Fate, Violation};
 
-use crate::backing::Books;
 use crate::load::{Sent, histogram};
 use crate::proof::{Attempt, Found, Proof, Watch};
 use crate::report::{Evidence, Ids, Lateness, Quantiles};
+use crate::servers::Ledger;
 
 /// Time after which an attempt without an end counts as lost. It exceeds every limit of an experiment and every
 /// time-out of a gateway. An attempt that is younger when the trial ends counts as cut off, not as lost.
@@ -19,20 +19,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// Nothing can be proved, because an id was sent twice or a node's log was too short.
-pub fn evidence(sent: &Sent, books: &Books, used: Duration) -> Result<(Evidence, Proof), String> {
+pub fn evidence(sent: &Sent, ledger: &Ledger, used: Duration) -> Result<(Evidence, Proof), String> {
     let ids: Vec<String> = sent.ids.iter().map(ToString::to_string).collect();
-    let signed = !books.stats.is_empty();
+    let signed = !ledger.stats.is_empty();
     let attempts = sent.records.iter().zip(&ids).map(|(record, id)| Attempt {
         id,
         sent: Duration::from_nanos(record.arrived),
         fate: record.fate,
         from_node: signed && record.fate == Fate::Served,
     });
-    let logs: Vec<_> = books.logs.iter().collect();
+    let logs: Vec<_> = ledger.logs.iter().collect();
     let proof = Proof::of(attempts, Watch { ended: sent.elapsed, patience: PATIENCE }, &logs)?;
     let count = |fate| sent.records.iter().filter(|record| record.fate == fate).count() as u64;
     let mut node_lateness = Histogram::<u32>::new(2).map_err(|error| error.to_string())?;
-    for node in &books.stats {
+    for node in &ledger.stats {
         node_lateness.add(&node.lateness).map_err(|error| error.to_string())?;
     }
     let mut shed_after = histogram();

@@ -1,7 +1,7 @@
 //! The lab: an experiment on real sockets and real processes.
 //!
 //! A [`trial`] is one experiment under one approach (Weirgate with a discipline, or a peer) with one seed.
-//! Machines ([`backing`]: emulated [`nodes`], or real [`services`]) stand behind a gateway from
+//! Machines ([`servers`]: emulated [`nodes`], or real [`services`]) stand behind a gateway from
 //! [`gateways`], and [`load`] sends the experiment's traffic. The result is a [`weirgate_experiment::Run`],
 //! which the judge of the simulator judges. [`proof`] compares the ids that clients saw with those that
 //! nodes answered. Several trials make a [`campaign`], and [`report`] writes, prints and compares its
@@ -11,7 +11,6 @@
 //! with the trial. [`programs`] finds and installs the peers. [`mod@reserves`] plays Cluster Reserves on real control
 //! groups.
 
-pub mod backing;
 pub mod campaign;
 pub mod evidence;
 pub mod gateways;
@@ -23,5 +22,6 @@ pub mod proof;
 pub mod provision;
 pub mod report;
 pub mod reserves;
+pub mod servers;
 pub mod services;
 pub mod trial;

@@ -22,7 +22,7 @@ use crate::process::on_cpu;
 /// Maximum number of ids that a machine logs. It suffices for twelve minutes, longer than any published
 /// experiment, at more requests per second than one emulating thread can serve. [`crate::proof`] refuses a
 /// log that was too short.
-const MOST_IDS: usize = 1 << 24;
+const MAX_IDS: usize = 1 << 24;
 
 /// The machines of a running experiment, all on one thread. Dropping it stops them.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ fn node(machine: &Machine, ports: usize) -> NodeSpec {
         thrashing: machine.thrashing.map(|t| Thrashing { beyond: t.beyond, penalty: t.penalty }),
         disk: machine.disk.map(|d| Disk { access: d.access, bytes_per_s: d.bytes_per_s, cache: d.memory }),
         drops_abandoned: true,
-        log: MOST_IDS,
+        log: MAX_IDS,
         ..NodeSpec::new(&machine.name, machine.cpus)
     }
 }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_answered_was_not_served() {
+    fn an_unanswered_request_was_not_served() {
         let invented = Attempt { from_node: false, ..attempt("invented", Fate::Served) };
         let foreign = Attempt { from_node: true, ..attempt("foreign", Fate::Failed) };
         let attempts = [attempt("worked on", Fate::Served), attempt("nowhere", Fate::Served), invented, foreign];
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sent_is_a_phantom_and_the_first_few_are_named() {
+    fn a_request_that_was_not_sent_is_a_phantom_and_the_first_few_are_named() {
         let ids: Vec<String> = (0..9).map(|n| format!("ghost-{n}")).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let proof = prove(&[attempt("real", Fate::Served)], &[log(&ids, &[]), log(&["real", "ghost-0"], &["real"])]);

@@ -17,7 +17,7 @@ use crate::trial::Progress;
 
 /// Largest cluster to try, as a multiple of the present machines. Beyond it, more capacity does not help
 /// the approach.
-const MOST_TIMES: usize = 4;
+const MAX_TIMES: usize = 4;
 
 /// The needs of an approach.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,16 +85,16 @@ pub fn provision(
             (size, None) => break Some(size),
             (_, what) => (small, missed) = (large, what),
         }
-        if large >= total * MOST_TIMES {
+        if large >= total * MAX_TIMES {
             break None;
         }
-        large = (large * 3).div_ceil(2).min(total * MOST_TIMES);
+        large = (large * 3).div_ceil(2).min(total * MAX_TIMES);
     };
     let Some(mut needed) = needed else { return Ok(Provision { needed: None, missed }) };
     // Each group keeps at least one machine, so totals below the number of groups change nothing.
-    let least = present.len();
-    while large - small > 1 && large > least {
-        let middle = small.midpoint(large).max(least);
+    let min = present.len();
+    while large - small > 1 && large > min {
+        let middle = small.midpoint(large).max(min);
         match held(middle)? {
             (size, None) => (large, needed) = (middle, size),
             (_, what) => (small, missed) = (middle, what),

@@ -20,16 +20,17 @@ use hdrhistogram::Histogram;
 use rustix::process::{Resource, getrlimit};
 use weirgate_emulator::clock;
 use weirgate_experiment::{
-    Belief, Beliefs, Change, Condition, Experiment, FaultKind, IdleMeter, Run, Sample, Turn, condition, turns,
+    Change, Condition, CostEstimate, Experiment, FaultKind, IdleMeter, LearnedCosts, Run, Sample, Turn, condition,
+    turns,
 };
 use weirgate_verdict::{Verdict, judge};
 use weirgate_wire::{RESOURCE_NAMES, admin};
 
-use crate::backing::Backing;
 use crate::evidence::{evidence, quantiles, violations};
 use crate::gateways::{Approach, Gateway, Setting, Source, State};
 use crate::load::{self, Counts, Plan};
 use crate::report::{CoreUse, Evidence, Quantiles};
+use crate::servers::Servers;
 
 /// The parameters of a trial.
 #[derive(Clone, Copy, Debug)]
@@ -173,22 +174,22 @@ const CONNECTIONS: usize = 4096;
 /// Returns the number of connections that each of `streams` streams may have. Half of the descriptors that
 /// the system allows are for them, and the rest for the connections that the nodes in this process accept.
 fn connections(streams: usize) -> usize {
-    let allowed = getrlimit(Resource::Nofile).maximum.map_or(usize::MAX, |most| most as usize);
+    let allowed = getrlimit(Resource::Nofile).maximum.map_or(usize::MAX, |max| max as usize);
     CONNECTIONS.min(allowed / 2 / streams.max(1))
 }
 
-/// Plays `trial`. `watch` gets its progress every [`SAMPLE`] and may end it early. Then the verdict covers the
+/// Plays `trial`. `watch` gets its progress every half second and may end it early. Then the verdict covers the
 /// part that was played.
 ///
 /// # Errors
 /// A part could not be started, stopped early, or refused a command. The error quotes its message.
 pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress) -> ControlFlow<()>) -> Result<Outcome, String> {
     let experiment = trial.experiment;
-    let backing = Backing::start(experiment, trial.seed, trial.cpus.nodes, trial.directory)?;
+    let servers = Servers::start(experiment, trial.seed, trial.cpus.nodes, trial.directory)?;
     let mut gateway = trial.approach.start(&Setting {
         experiment,
         source: Some(trial.source),
-        addresses: backing.addresses(),
+        addresses: servers.addresses(),
         directory: trial.directory,
         cpu: trial.cpus.gateway,
         detached: trial.detached,
@@ -199,16 +200,16 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress) -> ControlFlow<(
         experiment,
         seed: trial.seed,
         target: gateway.address(),
-        templates: &backing.templates(experiment)?,
+        templates: &servers.templates(experiment)?,
         cpu: trial.cpus.load,
         connections: connections(experiment.traffic.len()),
-        most_requests: load::MOST_REQUESTS,
+        max_requests: load::MAX_REQUESTS,
         start,
     });
     let load = load.map_err(|error| format!("load generator: {error}"))?;
-    let beliefs = Beliefs::new(experiment.duration());
+    let learned_costs = LearnedCosts::new(experiment.duration());
     let mut stage =
-        Stage { experiment, backing: &backing, gateway: gateway.as_mut(), start, active: Vec::new(), beliefs };
+        Stage { experiment, servers: &servers, gateway: gateway.as_mut(), start, active: Vec::new(), learned_costs };
     let mut turns = turns(experiment).into_iter().peekable();
     let mut samples = Vec::new();
     let mut idle = IdleMeter::new(experiment);
@@ -227,7 +228,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress) -> ControlFlow<(
             continue;
         }
         if next_tick <= next_sample {
-            let occupied = stage.backing.occupied()?;
+            let occupied = stage.servers.occupied()?;
             let now = stage.now();
             idle.read(clock::nanos(now), &occupied);
             next_tick = (next_tick + tick).max(now);
@@ -254,8 +255,8 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress) -> ControlFlow<(
             break;
         }
     }
-    idle.read(clock::nanos(stage.now()), &stage.backing.occupied()?);
-    let beliefs = stage.beliefs.into_routes();
+    idle.read(clock::nanos(stage.now()), &stage.servers.occupied()?);
+    let learned_costs = stage.learned_costs.into_routes();
     let sent = load.join().map_err(|error| format!("load generator: {error}"))?;
     let used = gateway.cpu_time().saturating_sub(used_before);
     if let Some(why) = gateway.ended() {
@@ -263,7 +264,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress) -> ControlFlow<(
     }
     let version = gateway.version().to_owned();
     drop(gateway);
-    let (evidence, proof) = evidence(&sent, &backing.close()?, used)?;
+    let (evidence, proof) = evidence(&sent, &servers.close()?, used)?;
     let latency = quantiles(experiment, &sent);
     let run = Run {
         seed: trial.seed,
@@ -273,7 +274,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress) -> ControlFlow<(
         pages: sent.pages,
         samples,
         idle: idle.finish(),
-        beliefs,
+        learned_costs,
     };
     let verdict = judge(&played, &run);
     Ok(Outcome { run, played, verdict, version, evidence, latency })
@@ -287,12 +288,12 @@ fn whole_steps(at: Duration) -> Duration {
 /// The objects that faults and samples act on.
 struct Stage<'a> {
     experiment: &'a Experiment,
-    backing: &'a Backing,
+    servers: &'a Servers,
     gateway: &'a mut dyn Gateway,
     /// Instant 0 on [`clock::now`], in nanoseconds.
     start: u64,
     active: Vec<usize>,
-    beliefs: Beliefs,
+    learned_costs: LearnedCosts,
 }
 
 impl Stage<'_> {
@@ -300,7 +301,7 @@ impl Stage<'_> {
     fn turn(&mut self, turn: Turn) -> Result<(), String> {
         let experiment = self.experiment;
         let fault = match turn.what {
-            Change::Drifts(machine) => return self.backing.set_condition(machine, self.condition(machine, turn.at)),
+            Change::Drifts(machine) => return self.servers.set_condition(machine, self.condition(machine, turn.at)),
             Change::Begins(fault) | Change::Ends(fault) => &experiment.faults[fault],
         };
         let before: Vec<Condition> = fault.machines.iter().map(|&machine| self.condition(machine, turn.at)).collect();
@@ -326,7 +327,7 @@ impl Stage<'_> {
             let of_machine = |condition| Condition { removed: false, ..condition };
             let now = of_machine(now);
             if now != of_machine(before) {
-                self.backing.set_condition(machine, now)?;
+                self.servers.set_condition(machine, now)?;
             }
         }
         Ok(())
@@ -350,11 +351,11 @@ impl Stage<'_> {
     }
 
     fn sample(&mut self, state: &State) -> Result<Sample, String> {
-        let done = self.backing.done()?;
+        let done = self.servers.done()?;
         let of = |resource: usize| done.iter().map(|machine| machine[resource]).collect();
         let at = clock::nanos(self.now());
-        if !state.learned.is_empty() && self.beliefs.is_due(at) {
-            state.learned.iter().for_each(|route| self.beliefs.note(&route.pattern, belief(at, route)));
+        if !state.learned.is_empty() && self.learned_costs.is_due(at) {
+            state.learned.iter().for_each(|route| self.learned_costs.note(&route.pattern, estimate(at, route)));
         }
         Ok(Sample {
             at,
@@ -370,9 +371,9 @@ impl Stage<'_> {
 }
 
 /// Returns the gateway's estimate at `at`, in nanoseconds, of the cost of a request of a route.
-fn belief(at: u64, route: &admin::Route) -> Belief {
+fn estimate(at: u64, route: &admin::Route) -> CostEstimate {
     let of = |figures: &BTreeMap<String, f64>| RESOURCE_NAMES.map(|name| figures.get(name).copied());
-    Belief { at, cost: of(&route.cost).map(Option::unwrap_or_default), error: of(&route.error) }
+    CostEstimate { at, cost: of(&route.cost).map(Option::unwrap_or_default), error: of(&route.error) }
 }
 
 #[cfg(test)]

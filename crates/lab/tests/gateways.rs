@@ -266,7 +266,7 @@ fn overload(approach: &Approach) -> (Tally, Tally) {
         start: clock::now() + clock::SECOND / 50,
         cpu: None,
         connections: 1000,
-        most_requests: 1_000_000,
+        max_requests: 1_000_000,
     };
     let sent = load::start(&plan).expect("it starts").join().expect("it ends");
     if let Some(state) = gateway.state() {

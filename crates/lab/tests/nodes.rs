@@ -94,14 +94,14 @@ fn a_machine_reports_what_is_inside_it_by_content() {
     let [left, pair, right] = *nodes.addresses() else { panic!("three nodes") };
     let mut held = vec![send(left, "/?demand=600s&content=static"), send(right, "/?demand=600s")];
     held.push(send(right, "/?demand=600s&content=dynamic"));
-    wait_for(|| nodes.stats().unwrap()[0].inside == 3);
+    wait_for(|| nodes.stats().unwrap()[0].in_flight == 3);
     let busy = Active { static_content: 1, dynamic_content: 2 };
     assert_eq!((report(left), report(right)), (busy, busy), "both are on one machine");
     assert_eq!(report(pair), Active::default());
     // A reply in transmission counts as well. This one is larger than any socket's buffer.
     held.push(send(pair, "/?bytes=100000000&content=static"));
     wait_for(|| report(pair) == Active { static_content: 1, dynamic_content: 0 });
-    assert_eq!(nodes.stats().unwrap()[1].inside, 0);
+    assert_eq!(nodes.stats().unwrap()[1].in_flight, 0);
     drop(held);
     wait_for(|| [left, pair].map(report) == [Active::default(); 2]);
 }
@@ -119,10 +119,10 @@ fn servers_behind_a_node_are_full_one_by_one() {
         .collect();
     assert_eq!(reply(&mut send(pair, "/")).0, 503);
     let stats = &nodes.stats().unwrap()[1];
-    assert_eq!((stats.inside, stats.waiting, stats.refused), (2, 2, 1));
+    assert_eq!((stats.in_flight, stats.waiting, stats.refused), (2, 2, 1));
     // The gateway closes the connections, and the machine drops the abandoned requests.
     drop(held);
-    wait_for(|| nodes.stats().unwrap()[1].inside == 0);
+    wait_for(|| nodes.stats().unwrap()[1].in_flight == 0);
     assert_eq!(reply(&mut send(pair, "/")).0, 200);
 }
 
@@ -145,7 +145,7 @@ fn conditions_come_together_and_go() {
 
     set(Condition { stalled: true, fails: 1.0, ..Condition::WELL });
     let mut held = [left, right].map(|address| send(address, "/?demand=1000us"));
-    wait_for(|| nodes.stats().unwrap()[0].inside == 2);
+    wait_for(|| nodes.stats().unwrap()[0].in_flight == 2);
     held[0].get_ref().set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let silence = held[0].read(&mut [0]).unwrap_err();
     assert!(matches!(silence.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{silence}");
@@ -154,7 +154,7 @@ fn conditions_come_together_and_go() {
     assert!(held.iter_mut().all(|stream| reply(stream).0 == 200), "a stall loses nothing");
 
     let mut lost = send(right, "/?demand=600s");
-    wait_for(|| nodes.stats().unwrap()[0].inside == 1);
+    wait_for(|| nodes.stats().unwrap()[0].in_flight == 1);
     set(Condition { crashed: true, stalled: true, ..Condition::WELL });
     assert_eq!(lost.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     for address in [left, right] {

@@ -137,7 +137,7 @@ fn the_cpu_time_that_is_asked_for_is_used(kind: Kind) {
     let Some(bench) = Bench::new(kind) else { return };
     let cpu = process::cpus().expect("they can be read")[0];
     let instances = Instances::start(kind, 1, 4, Some(cpu), &bench.directory).expect("it starts");
-    let [cheap, dear] = [20, 80].map(|ms| {
+    let [cheap, expensive] = [20, 80].map(|ms| {
         let asked = Duration::from_millis(ms);
         let used = instances.measure(REQUESTS, asked).expect("all are answered");
         assert_eq!(used.requests, REQUESTS);
@@ -147,8 +147,8 @@ fn the_cpu_time_that_is_asked_for_is_used(kind: Kind) {
         assert!(used.mean >= asked && used.p95 >= used.p50, "{kind}: {used:?} for {asked:?}");
         used.cpu.as_secs_f64()
     });
-    let ratio = dear / cheap;
-    assert!((3.0..4.6).contains(&ratio), "{kind}: {cheap} s and {dear} s");
+    let ratio = expensive / cheap;
+    assert!((3.0..4.6).contains(&ratio), "{kind}: {cheap} s and {expensive} s");
     for id in descendants() {
         let file = Path::new("/proc").join(id.to_string()).join("status");
         let text = std::fs::read_to_string(file).expect("it lives");

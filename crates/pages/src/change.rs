@@ -10,7 +10,7 @@ use crate::equations::CLIP;
 
 /// Maximum weight of a suspicion. It decides among a dozen routes that errors cannot tell apart, and an error
 /// that is four deviations larger overrides it.
-const MOST_SUSPICION: f64 = 8.0;
+const MAX_SUSPICION: f64 = 8.0;
 
 /// The windows of a stretch. Errors are in deviations of the noise.
 #[derive(Clone, Debug)]
@@ -95,8 +95,8 @@ impl Test {
         let best = squared.iter().copied().fold(0.0, f64::max);
         // The noise may have grown with the cost. It is at least the error that the best explanation leaves.
         let left = ((self.squares - best) / self.windows.max(1.0)).max(1.0);
-        let most = self.suspicion.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let odds = squared.iter().zip(self.suspicion.iter().map(|told| (told - most).max(-MOST_SUSPICION)));
+        let max = self.suspicion.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let odds = squared.iter().zip(self.suspicion.iter().map(|told| (told - max).max(-MAX_SUSPICION)));
         let odds: Vec<f64> = odds.map(|(squared, told)| ((squared - best) / (2.0 * left) + told).exp()).collect();
         let sum: f64 = odds.iter().sum();
         odds.into_iter().map(|odds| odds / sum).collect()

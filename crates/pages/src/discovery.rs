@@ -6,23 +6,23 @@
 //! such as titles of articles, become one route together if there are [`MANY`] of them. Queries are ignored.
 //! A query that affects the cost has to be written into the policy.
 //!
-//! At most [`MOST_FOUND`] routes are found. After that, a frequent path replaces an idle route, so that
+//! At most [`MAX_FOUND`] routes are found. After that, a frequent path replaces an idle route, so that
 //! strange paths that came first do not stay for ever. A path that matches a joint route is still counted,
 //! and becomes a route of its own after [`APART`] sightings. Other paths have no route, and their requests
-//! have the cost of their class. The counts are bounded too. When [`MOST_SEEN`] paths are counted, all counts
+//! have the cost of their class. The counts are bounded too. When [`MAX_SEEN`] paths are counted, all counts
 //! are halved and paths with a count of zero are dropped (after Manku and Motwani, "Approximate frequency
 //! counts over data streams", VLDB 2002), so that many strange paths do not hide the busy ones.
 
 use std::collections::BTreeMap;
 
-use crate::learner::MOST_APART;
+use crate::learner::MAX_APART;
 use crate::pattern::Pattern;
 
 /// Maximum number of routes found: as many as are learned separately.
-pub const MOST_FOUND: usize = MOST_APART;
+pub const MAX_FOUND: usize = MAX_APART;
 
 /// Maximum number of paths counted at a time. Each takes a few hundred bytes at most.
-const MOST_SEEN: usize = 1024;
+const MAX_SEEN: usize = 1024;
 
 /// Sightings that make a path a route. Fewer requests are not enough to learn from.
 pub const OFTEN: u32 = 8;
@@ -32,7 +32,7 @@ const APART: u32 = 64;
 
 /// Maximum number of segments of a path that is counted. Sites have fewer than ten, and each one is searched
 /// for neighbours.
-const MOST_SEGMENTS: usize = 12;
+const MAX_SEGMENTS: usize = 12;
 
 /// Number of neighbours that become one joint route. A folder of scripts has fewer.
 const MANY: usize = 32;
@@ -73,7 +73,7 @@ impl Discovery {
     /// Returns whether a new route can only replace an old one.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.found.len() >= MOST_FOUND
+        self.found.len() >= MAX_FOUND
     }
 
     /// Counts a request for a canonical path that matched no route, or a joint one. Returns whether this made
@@ -87,7 +87,7 @@ impl Discovery {
             }
             within = true;
         }
-        if self.seen.len() >= MOST_SEEN {
+        if self.seen.len() >= MAX_SEEN {
             self.seen.retain(|_, count| {
                 *count /= 2;
                 *count > 0
@@ -137,15 +137,15 @@ impl Discovery {
 /// Returns the path with `*` for segments that look like keys, or `None` for a text that is no path or is too
 /// long.
 fn fold(path: &str) -> Option<Pattern> {
-    let inside = path.strip_prefix('/').filter(|_| path.len() <= LONGEST)?;
+    let in_flight = path.strip_prefix('/').filter(|_| path.len() <= LONGEST)?;
     let open = |segment: &str| {
         let stem = segment.split_once('.').map_or(segment, |(stem, _)| stem);
         let number = !stem.is_empty() && stem.bytes().all(|b| b.is_ascii_digit());
         let key = segment.len() >= KEY && segment.bytes().filter(u8::is_ascii_digit).count() >= DIGITS;
         number || key || segment.len() >= LONG || segment == "*"
     };
-    let segments: Vec<_> = inside.split('/').map(|s| if open(s) { None } else { Some(s.to_owned()) }).collect();
-    (segments.len() <= MOST_SEGMENTS).then_some(Pattern { segments, parameters: Vec::new() })
+    let segments: Vec<_> = in_flight.split('/').map(|s| if open(s) { None } else { Some(s.to_owned()) }).collect();
+    (segments.len() <= MAX_SEGMENTS).then_some(Pattern { segments, parameters: Vec::new() })
 }
 
 /// Returns whether `wide` matches everything that `narrow` matches.
@@ -180,7 +180,7 @@ mod tests {
             assert_eq!(fold(path).map(|p| p.to_string()).as_deref(), Some(form), "{path}");
         }
         assert_eq!(fold("*"), None);
-        assert_eq!(fold(&format!("/{}", "a/".repeat(MOST_SEGMENTS))), None);
+        assert_eq!(fold(&format!("/{}", "a/".repeat(MAX_SEGMENTS))), None);
         assert_eq!(fold(&"/a".repeat(LONGEST)), None);
     }
 
@@ -210,7 +210,7 @@ mod tests {
             if i % 50 == 0 {
                 discovery.saw("/busy", None);
             }
-            assert!(discovery.seen.len() <= MOST_SEEN && discovery.found.len() <= MOST_FOUND);
+            assert!(discovery.seen.len() <= MAX_SEEN && discovery.found.len() <= MAX_FOUND);
         }
         assert!(discovery.found().iter().any(|p| p.to_string() == "/busy"));
     }
@@ -218,14 +218,14 @@ mod tests {
     #[test]
     fn what_comes_often_takes_the_place_of_what_is_idle() {
         let mut discovery = Discovery::default();
-        for strange in 0..MOST_FOUND as u8 {
+        for strange in 0..MAX_FOUND as u8 {
             let path = format!("/{}/{}/x", char::from(b'a' + strange / 8), char::from(b'a' + strange % 8));
             (0..OFTEN).for_each(|_| _ = discovery.saw(&path, None));
         }
         assert!(discovery.is_full());
         assert!((0..100).all(|_| !discovery.saw("/checkout", None)), "none is idle");
         assert!(discovery.saw("/checkout", Some(3)));
-        assert_eq!((discovery.found()[3].to_string().as_str(), discovery.found().len()), ("/checkout", MOST_FOUND));
+        assert_eq!((discovery.found()[3].to_string().as_str(), discovery.found().len()), ("/checkout", MAX_FOUND));
     }
 
     #[test]
@@ -245,6 +245,6 @@ mod tests {
     #[test]
     fn deep_paths_are_not_looked_at() {
         let deep = |segments: usize| "/a".repeat(segments);
-        assert!(fold(&deep(MOST_SEGMENTS)).is_some() && fold(&deep(MOST_SEGMENTS + 1)).is_none());
+        assert!(fold(&deep(MAX_SEGMENTS)).is_some() && fold(&deep(MAX_SEGMENTS + 1)).is_none());
     }
 }

@@ -38,7 +38,7 @@ use crate::sums::{Sums, product};
 pub(crate) const MEMORY: f64 = 300.0;
 
 /// Maximum cost of a request, in node-seconds: the largest demand that the engine can represent.
-pub(crate) const MOST: f64 = 4.29;
+pub(crate) const MAX: f64 = 4.29;
 
 /// Number of deviations at which a window's influence is bounded. One in 370 normal errors is larger.
 pub(crate) const CLIP: f64 = 3.0;
@@ -51,7 +51,7 @@ const BELIEVED: f64 = 10.0;
 const ASSUMED: f64 = 0.05;
 
 /// Minimum noise, in node-seconds per second. Counters of the kernel advance in steps of 1 to 10 ms.
-const LEAST: f64 = 0.001;
+const MIN: f64 = 0.001;
 
 /// Minimum noise as a part of the use. Requests of a route differ, and the time at which they were processed
 /// is unknown. A full node shows no such noise, because it uses its whole capacity and requests wait.
@@ -113,8 +113,8 @@ pub(crate) struct Prior {
     pub(crate) cost: f64,
     /// Standard deviation of that value.
     pub(crate) deviation: f64,
-    /// Upper bound: [`MOST`] for a request's cost, unbounded for a factor.
-    pub(crate) most: f64,
+    /// Upper bound: [`MAX`] for a request's cost, unbounded for a factor.
+    pub(crate) max: f64,
 }
 
 /// The costs of one resource.
@@ -149,7 +149,7 @@ struct Noise {
 
 impl Noise {
     fn variance(self) -> f64 {
-        if self.is_believed() { (self.squares / self.free).max(LEAST * LEAST) } else { ASSUMED * ASSUMED }
+        if self.is_believed() { (self.squares / self.free).max(MIN * MIN) } else { ASSUMED * ASSUMED }
     }
 
     fn is_believed(self) -> bool {
@@ -294,7 +294,7 @@ impl Equations {
                 let hold = self.hold(place);
                 let steep = self.all.gram[place * size + place] + hold;
                 let pull = self.all.slope(place, &self.cost) + hold * (self.prior[place].cost - self.cost[place]);
-                let next = (self.cost[place] + pull / steep).clamp(0.0, self.prior[place].most);
+                let next = (self.cost[place] + pull / steep).clamp(0.0, self.prior[place].max);
                 moved = moved.max((next - self.cost[place]).abs());
                 self.cost[place] = next;
             }

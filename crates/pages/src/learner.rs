@@ -2,12 +2,12 @@
 //!
 //! Source: none of the papers that Weirgate implements. mQoS, Sec. 3.1, measures pages one by one on an idle
 //! server. Here every window of a node in production is one equation per resource (`equations.rs`). The
-//! [`MOST_APART`] busiest routes are learned separately. The other routes, and requests of no route, share
+//! [`MAX_APART`] busiest routes are learned separately. The other routes, and requests of no route, share
 //! one factor: the ratio of their cost to the table's. A table of thousands of routes therefore still follows
 //! a node that becomes slower, and the work per window stays bounded.
 
-use crate::equations::{Equations, MOST, Prior};
-use crate::slowdown::{Stay, Stays, Usual};
+use crate::equations::{Equations, MAX, Prior};
+use crate::slowdown::{ServiceInterval, ServiceIntervals, Usual};
 use crate::sums::product;
 use crate::windows::Mute;
 
@@ -16,7 +16,7 @@ pub const RESOURCES: usize = 3;
 
 /// Maximum number of routes that are learned separately. With this many, a window takes some 20 µs, and a
 /// window of a full node takes less than a millisecond. Few sites have more routes that matter.
-pub const MOST_APART: usize = 64;
+pub const MAX_APART: usize = 64;
 
 /// Per resource, a part of a node's capacity in a second. 1 is the whole capacity.
 pub type Shares = [f64; RESOURCES];
@@ -32,18 +32,18 @@ const ASSUMED_DEVIATION: f64 = 0.05;
 const TABLE_DEVIATION: f64 = 2.0;
 
 /// Minimum standard deviation of a cost in a table, because tables are rounded to percents.
-const LEAST_DEVIATION: f64 = 0.005;
+const MIN_DEVIATION: f64 = 0.005;
 
 /// Prior of the use of an idle node. It is small, and it shows when the node is idle. At an even request rate
 /// it cannot be told from the cost of requests.
-const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01, most: MOST };
+const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01, max: MAX };
 
 /// Prior of the factor of the other routes. With an upper bound, the rest of their cost would go to routes
 /// that come at the same time.
-const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION, most: f64::INFINITY };
+const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION, max: f64::INFINITY };
 
 /// Minimum cost to which the factor applies, a thousandth of a percent. A multiple of zero is always zero.
-const LEAST_BASE: f64 = 1e-5;
+const MIN_BASE: f64 = 1e-5;
 
 /// Indices in the equations: the background, the factor of the other routes, then the routes that are learned
 /// separately.
@@ -83,7 +83,7 @@ pub struct Window {
     /// Number of requests per route, including parts of requests. `None` stands for requests of no route.
     pub requests: Vec<(Option<u32>, f64)>,
     /// For each of `requests`, the seconds in flight.
-    pub inside: Vec<f64>,
+    pub in_flight: Vec<f64>,
     /// Requests per second and route in the windows before this one.
     pub before: Vec<(Option<u32>, f64)>,
 }
@@ -128,16 +128,16 @@ impl Route {
         match self.table {
             Some(table) => {
                 let cost = table[resource];
-                Prior { cost, deviation: (TABLE_DEVIATION * cost).max(LEAST_DEVIATION), most: MOST }
+                Prior { cost, deviation: (TABLE_DEVIATION * cost).max(MIN_DEVIATION), max: MAX }
             }
-            None => Prior { cost: ASSUMED, deviation: ASSUMED_DEVIATION, most: MOST },
+            None => Prior { cost: ASSUMED, deviation: ASSUMED_DEVIATION, max: MAX },
         }
     }
 }
 
 /// Returns the contribution of one request of a route, or of none, to the factor of the others.
 fn base(table: Option<Shares>, resource: usize) -> f64 {
-    table.map_or(ASSUMED, |table| table[resource].max(LEAST_BASE))
+    table.map_or(ASSUMED, |table| table[resource].max(MIN_BASE))
 }
 
 /// Learns the costs of a table's routes.
@@ -231,7 +231,7 @@ impl Learner {
         if let Some(factor) = factor {
             return self.resources[resource].scale(factor);
         }
-        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION, most: MOST };
+        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION, max: MAX };
         let place = |route: &Option<u32>| route.map_or(nothing, |route| self.routes[route as usize].prior(resource));
         let priors: Vec<Prior> = [BACKGROUND, FACTOR].into_iter().chain(self.apart.iter().map(place)).collect();
         self.resources[resource] = Equations::new(priors);
@@ -253,7 +253,7 @@ impl Learner {
                 self.find_place(number, window.until);
             }
         }
-        let stays = self.stays(window);
+        let intervals = self.intervals(window);
         let rates: Vec<(Option<u32>, f64)> =
             window.requests.iter().map(|(route, count)| (*route, count / window.seconds)).collect();
         for (resource, used) in window.used.iter().enumerate() {
@@ -269,7 +269,7 @@ impl Learner {
             }
             let used = (used - equations.costs()[BEHIND]).max(0.0);
             let missing = used - product(&row, equations.settled());
-            let told = self.usual.suspicion(&stays, resource, &row, equations.settled(), missing);
+            let told = self.usual.suspicion(&intervals, resource, &row, equations.settled(), missing);
             let firm: Vec<bool> = (0..row.len()).map(|place| row[place] == 0.0 || self.is_firm(place)).collect();
             let row = match firm.iter().all(|firm| *firm) {
                 true => level(row, self.row(&window.before, resource), equations.costs()),
@@ -302,35 +302,40 @@ impl Learner {
     }
 
     /// Returns the service times in a window.
-    fn stays(&mut self, window: &Window) -> Stays {
+    fn intervals(&mut self, window: &Window) -> ServiceIntervals {
         let utilisation = window.used.map(|used| used.map_or(0.0, |used| used / window.seconds / window.weight));
-        let stay = |((route, requests), inside): (&(Option<u32>, f64), &f64)| {
+        let interval = |((route, requests), in_flight): (&(Option<u32>, f64), &f64)| {
             let place = self.routes.get((*route)? as usize)?.place?;
             let costs = std::array::from_fn(|resource| self.resources[resource].costs()[place]);
-            let seconds = inside / requests;
-            (seconds > 0.0 && seconds.is_finite()).then_some(Stay { place, requests: *requests, seconds, costs })
+            let seconds = in_flight / requests;
+            (seconds > 0.0 && seconds.is_finite()).then_some(ServiceInterval {
+                place,
+                requests: *requests,
+                seconds,
+                costs,
+            })
         };
-        let routes = window.requests.iter().zip(&window.inside).filter_map(stay).collect();
-        let stays = Stays { utilisation, full: FULL, routes };
+        let routes = window.requests.iter().zip(&window.in_flight).filter_map(interval).collect();
+        let intervals = ServiceIntervals { utilisation, full: FULL, routes };
         if utilisation.iter().any(|used| *used >= FULL) {
-            self.usual.watch(window.seconds, &stays);
+            self.usual.watch(window.seconds, &intervals);
         }
-        stays
+        intervals
     }
 
     /// Assigns a free index to a route, or the index of a much less active one.
     fn find_place(&mut self, number: u32, at: f64) {
         let route = &self.routes[number as usize];
         let priors: [Prior; RESOURCES] = std::array::from_fn(|resource| route.prior(resource));
-        let least = self
+        let min = self
             .apart
             .iter()
             .enumerate()
             .map(|(place, route)| (place, route.map_or(-1.0, |route| self.routes[route as usize].busy(at))));
-        let least = least.min_by(|a, b| a.1.total_cmp(&b.1));
-        let place = match least {
+        let min = min.min_by(|a, b| a.1.total_cmp(&b.1));
+        let place = match min {
             Some((place, busy)) if busy < 0.0 => FIRST + place,
-            _ if self.apart.len() < MOST_APART => {
+            _ if self.apart.len() < MAX_APART => {
                 self.apart.push(None);
                 self.resources.iter_mut().zip(priors).for_each(|(equations, prior)| equations.push(prior));
                 FIRST + self.apart.len() - 1
@@ -353,7 +358,7 @@ impl Learner {
 
     fn free(&mut self, place: usize) {
         self.apart[place - FIRST] = None;
-        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION, most: MOST };
+        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION, max: MAX };
         self.resources.iter_mut().for_each(|equations| equations.reset(place, nothing));
     }
 
@@ -414,9 +419,9 @@ mod tests {
         let requests: Vec<_> =
             (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
         let used = [Ok(used), Err(Mute::NoCounter), Err(Mute::NoCounter)];
-        let inside = vec![0.0; requests.len()];
+        let in_flight = vec![0.0; requests.len()];
         // The node is never full, so its use is taken literally.
-        Window { until: at, seconds: 1.0, weight: 100.0, used, requests, inside, before: Vec::new() }
+        Window { until: at, seconds: 1.0, weight: 100.0, used, requests, in_flight, before: Vec::new() }
     }
 
     /// Returns pseudo-random counts from zero to twice the mean.
@@ -435,17 +440,17 @@ mod tests {
         // All requests cost twice as much as in the table, and those of the first three routes three times as
         // much.
         let table: Vec<f64> = (0..200).map(|route| 0.0002 + 0.000_01 * f64::from(route % 7)).collect();
-        let truth: Vec<f64> = table.iter().enumerate().map(|(r, c)| c * if r < 3 { 3.0 } else { 2.0 }).collect();
+        let actual: Vec<f64> = table.iter().enumerate().map(|(r, c)| c * if r < 3 { 3.0 } else { 2.0 }).collect();
         let mut learner = Learner::new(table.iter().map(|cost| Some([*cost, 0.02, 0.0])));
         for at in 0..400 {
             let counts: Vec<f64> = (0..200).map(|r| mix(at, r, if r < 10 { 30.0 } else { 3.0 })).collect();
-            learner.learn(&second(at as f64, &counts, &truth));
+            learner.learn(&second(at as f64, &counts, &actual));
         }
         let estimates = learner.estimates();
-        assert_eq!(estimates.iter().filter(|estimate| estimate.apart).count(), MOST_APART);
+        assert_eq!(estimates.iter().filter(|estimate| estimate.apart).count(), MAX_APART);
         assert!(estimates[..10].iter().all(|estimate| estimate.apart), "the busy ones are");
-        for (route, truth) in truth.iter().enumerate().filter(|(route, _)| *route < 3 || !estimates[*route].apart) {
-            assert!((cpu(&learner, route) / truth - 1.0).abs() < 0.2, "{route}: {:?} {truth}", estimates[route]);
+        for (route, actual) in actual.iter().enumerate().filter(|(route, _)| *route < 3 || !estimates[*route].apart) {
+            assert!((cpu(&learner, route) / actual - 1.0).abs() < 0.2, "{route}: {:?} {actual}", estimates[route]);
         }
         let first = &estimates[0];
         assert_eq!((first.cost[1], first.cost[2], first.error[1]), (0.02, 0.0, None), "nobody said anything of these");
@@ -455,9 +460,9 @@ mod tests {
 
     #[test]
     fn a_route_that_gets_busy_takes_the_place_of_one_that_is_not() {
-        let mut learner = Learner::new((0..=MOST_APART).map(|_| Some([0.001; RESOURCES])));
-        let costs = vec![0.001; MOST_APART + 1];
-        let late = MOST_APART;
+        let mut learner = Learner::new((0..=MAX_APART).map(|_| Some([0.001; RESOURCES])));
+        let costs = vec![0.001; MAX_APART + 1];
+        let late = MAX_APART;
         for at in 0..600 {
             let counts: Vec<f64> = (0..=late)
                 .map(|route| match (route, at) {
@@ -482,7 +487,7 @@ mod tests {
             let (searches, pages) = (mix(at, 2, 2.0), mix(at, 0, 10.0));
             let mut window = second(at as f64, &[pages, 6.0 * pages], &[0.002, 0.000_1]);
             window.requests.push((None, searches));
-            window.inside.push(0.0);
+            window.in_flight.push(0.0);
             window.used[0] = window.used[0].map(|used| used + 0.1 * searches);
             learner.learn(&window);
         }

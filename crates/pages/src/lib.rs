@@ -26,9 +26,9 @@ mod study;
 mod sums;
 mod windows;
 
-pub use discovery::{Discovery, MOST_FOUND, OFTEN};
+pub use discovery::{Discovery, MAX_FOUND, OFTEN};
 pub use index::Index;
-pub use learner::{Estimate, Learner, MOST_APART, RESOURCES, Shares, Window};
-pub use pattern::{MOST_PARAMETERS, MOST_SEGMENTS, Pattern};
+pub use learner::{Estimate, Learner, MAX_APART, RESOURCES, Shares, Window};
+pub use pattern::{MAX_PARAMETERS, MAX_SEGMENTS, Pattern};
 pub use study::Study;
-pub use windows::{Counters, KEPT, LONGEST, MOST_USED, Mute, Outcomes, SHORTEST, Windows};
+pub use windows::{Counters, KEPT, LONGEST, MAX_USED, Mute, Outcomes, SHORTEST, Windows};

@@ -14,10 +14,10 @@ use std::fmt;
 
 /// Maximum number of segments of a path in a pattern. Paths of sites have fewer than ten, and a lookup
 /// recurses once per segment.
-pub const MOST_SEGMENTS: usize = 64;
+pub const MAX_SEGMENTS: usize = 64;
 
 /// Maximum number of parameters in a pattern. Only few parameters affect the cost of a page.
-pub const MOST_PARAMETERS: usize = 16;
+pub const MAX_PARAMETERS: usize = 16;
 
 /// Maximum length of a pattern, in bytes. Longer addresses are rare, and errors repeat the pattern.
 const LONGEST: usize = 1024;
@@ -48,12 +48,12 @@ impl Pattern {
             Some((path, query)) => (path, Some(query)),
             None => (text, None),
         };
-        let Some(inside) = path.strip_prefix('/') else {
+        let Some(in_flight) = path.strip_prefix('/') else {
             return Err(format!("`{text}` does not start with a slash: write it as in `/index.php`"));
         };
-        let segments = inside.split('/').map(|segment| piece(text, segment)).collect::<Result<Vec<_>, _>>()?;
-        if segments.len() > MOST_SEGMENTS {
-            return Err(format!("`{text}` has more than {MOST_SEGMENTS} segments: shorten it"));
+        let segments = in_flight.split('/').map(|segment| piece(text, segment)).collect::<Result<Vec<_>, _>>()?;
+        if segments.len() > MAX_SEGMENTS {
+            return Err(format!("`{text}` has more than {MAX_SEGMENTS} segments: shorten it"));
         }
         let last = segments.len() - 1;
         let odd = |segment: &str| matches!(segment, "." | "..");
@@ -72,8 +72,8 @@ impl Pattern {
     /// Returns whether a request with this canonical path and raw query matches the route.
     #[must_use]
     pub fn matches(&self, path: &str, query: Option<&str>) -> bool {
-        let Some(inside) = path.strip_prefix('/') else { return false };
-        let mut sent = inside.split('/');
+        let Some(in_flight) = path.strip_prefix('/') else { return false };
+        let mut sent = in_flight.split('/');
         let same = self.segments.iter().all(|segment| match (segment, sent.next()) {
             (Some(literal), Some(sent)) => literal == sent,
             (None, Some(sent)) => !sent.is_empty(),
@@ -146,9 +146,9 @@ fn parameters(whole: &str, query: &str) -> Result<Vec<(String, Option<String>)>,
         parameters.push((name.to_owned(), value));
     }
     parameters.sort();
-    if parameters.len() > MOST_PARAMETERS {
+    if parameters.len() > MAX_PARAMETERS {
         return Err(format!(
-            "`{whole}` names more than {MOST_PARAMETERS} parameters: leave out those that do not decide the cost"
+            "`{whole}` names more than {MAX_PARAMETERS} parameters: leave out those that do not decide the cost"
         ));
     }
     if let Some([twice, _]) = parameters.array_windows().find(|[a, b]| a.0 == b.0) {
@@ -199,10 +199,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_says_how_to_mend_it() {
+    fn an_invalid_pattern_comes_with_a_hint() {
         let huge = "/a".repeat(600);
-        let long = "/a".repeat(MOST_SEGMENTS + 1);
-        let wide = format!("/?{}", (0..=MOST_PARAMETERS).map(|i| format!("p{i}=1")).collect::<Vec<_>>().join("&"));
+        let long = "/a".repeat(MAX_SEGMENTS + 1);
+        let wide = format!("/?{}", (0..=MAX_PARAMETERS).map(|i| format!("p{i}=1")).collect::<Vec<_>>().join("&"));
         for (text, problem) in [
             ("", "does not start with a slash"),
             ("index.php", "does not start with a slash"),

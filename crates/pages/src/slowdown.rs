@@ -25,17 +25,17 @@ const USUAL: f64 = 60.0;
 const CLIP: f64 = 5.0;
 
 /// Minimum slowdown of a full resource. With only a few requests the resource would sometimes be idle.
-const LEAST: f64 = 5.0;
+const MIN: f64 = 5.0;
 
 /// Maximum factor by which a route's cost is assumed to rise or fall.
-const MOST_FACTOR: f64 = 20.0;
+const MAX_FACTOR: f64 = 20.0;
 
 /// Sweeps of coordinate descent over at most three slowdowns.
 const SWEEPS: usize = 30;
 
 /// Service times of a route's requests.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stay {
+pub(crate) struct ServiceInterval {
     /// Index of the route's costs.
     pub(crate) place: usize,
     /// Number of requests.
@@ -48,13 +48,13 @@ pub(crate) struct Stay {
 
 /// The service times of a window.
 #[derive(Clone, Debug)]
-pub(crate) struct Stays {
+pub(crate) struct ServiceIntervals {
     /// Utilisation of each resource, from 0 to 1. It is 0 if unknown.
     pub(crate) utilisation: [f64; RESOURCES],
     /// Utilisation from which a resource counts as full.
     pub(crate) full: f64,
     /// Routes that are learned separately.
-    pub(crate) routes: Vec<Stay>,
+    pub(crate) routes: Vec<ServiceInterval>,
 }
 
 /// Usual ratio of a route's service time to the fitted one, as a logarithm.
@@ -69,12 +69,13 @@ impl Usual {
     }
 
     /// Learns from a window of `seconds`.
-    pub(crate) fn watch(&mut self, seconds: f64, stays: &Stays) {
+    pub(crate) fn watch(&mut self, seconds: f64, intervals: &ServiceIntervals) {
         let follow = -(-seconds / USUAL).exp_m1();
-        let slowdowns = fit(&stays.routes, stays, &self.0);
-        for stay in &stays.routes {
-            let fitted = (1.0 - row(stay, stays, &self.0).error(&slowdowns)).clamp(1.0 / MOST_FACTOR, MOST_FACTOR);
-            self.0[stay.place] -= follow * fitted.ln();
+        let slowdowns = fit(&intervals.routes, intervals, &self.0);
+        for interval in &intervals.routes {
+            let fitted =
+                (1.0 - row(interval, intervals, &self.0).error(&slowdowns)).clamp(1.0 / MAX_FACTOR, MAX_FACTOR);
+            self.0[interval.place] -= follow * fitted.ln();
         }
     }
 
@@ -82,17 +83,17 @@ impl Usual {
     /// per second differs by `missing` from the use expected for `rates`, and `costs` were right before.
     pub(crate) fn suspicion(
         &self,
-        stays: &Stays,
+        intervals: &ServiceIntervals,
         resource: usize,
         rates: &[f64],
         costs: &[f64],
         missing: f64,
     ) -> Vec<f64> {
-        let mut routes = stays.routes.clone();
-        routes.iter_mut().for_each(|stay| stay.costs[resource] = costs[stay.place]);
-        let off = |routes: &[Stay]| {
-            let slowdowns = fit(routes, stays, &self.0);
-            let off = routes.iter().map(|stay| row(stay, stays, &self.0)).map(|row| row.off(&slowdowns));
+        let mut routes = intervals.routes.clone();
+        routes.iter_mut().for_each(|interval| interval.costs[resource] = costs[interval.place]);
+        let off = |routes: &[ServiceInterval]| {
+            let slowdowns = fit(routes, intervals, &self.0);
+            let off = routes.iter().map(|interval| row(interval, intervals, &self.0)).map(|row| row.off(&slowdowns));
             off.sum::<f64>() / 2.0
         };
         let unchanged = off(&routes);
@@ -101,7 +102,7 @@ impl Usual {
             let (place, before) = (routes[at].place, routes[at].costs[resource]);
             let taken = rates[place] * before;
             if taken > 0.0 {
-                routes[at].costs[resource] *= (1.0 + missing / taken).clamp(1.0 / MOST_FACTOR, MOST_FACTOR);
+                routes[at].costs[resource] *= (1.0 + missing / taken).clamp(1.0 / MAX_FACTOR, MAX_FACTOR);
                 told[place] = -off(&routes);
                 routes[at].costs[resource] = before;
             }
@@ -133,13 +134,13 @@ impl Row {
 }
 
 /// Returns the equation of a service time. A resource that is not full has the slowdown of processor sharing.
-fn row(stay: &Stay, stays: &Stays, usual: &[f64]) -> Row {
-    let inside = stay.seconds * (-usual[stay.place]).exp();
+fn row(interval: &ServiceInterval, intervals: &ServiceIntervals, usual: &[f64]) -> Row {
+    let in_flight = interval.seconds * (-usual[interval.place]).exp();
     let mut row = Row { weight: 0.0, full: [0.0; RESOURCES], left: 1.0 };
-    row.weight = 1.0 / (SCATTER * SCATTER + 1.0 / stay.requests.max(f64::MIN_POSITIVE));
-    for (resource, used) in stays.utilisation.into_iter().enumerate() {
-        let part = stay.costs[resource] / inside;
-        if used >= stays.full {
+    row.weight = 1.0 / (SCATTER * SCATTER + 1.0 / interval.requests.max(f64::MIN_POSITIVE));
+    for (resource, used) in intervals.utilisation.into_iter().enumerate() {
+        let part = interval.costs[resource] / in_flight;
+        if used >= intervals.full {
             row.full[resource] = part;
         } else {
             row.left -= part / (1.0 - used);
@@ -149,21 +150,21 @@ fn row(stay: &Stay, stays: &Stays, usual: &[f64]) -> Row {
 }
 
 /// Returns the slowdowns of full resources that explain the service times best.
-fn fit(routes: &[Stay], stays: &Stays, usual: &[f64]) -> [f64; RESOURCES] {
+fn fit(routes: &[ServiceInterval], intervals: &ServiceIntervals, usual: &[f64]) -> [f64; RESOURCES] {
     let mut gram = [[0.0; RESOURCES]; RESOURCES];
     let mut moment = [0.0; RESOURCES];
-    for row in routes.iter().map(|stay| row(stay, stays, usual)) {
+    for row in routes.iter().map(|interval| row(interval, intervals, usual)) {
         for k in 0..RESOURCES {
             let weighted = row.weight * row.full[k];
             (0..RESOURCES).for_each(|l| gram[k][l] += weighted * row.full[l]);
             moment[k] += weighted * row.left;
         }
     }
-    let mut slowdowns = [LEAST; RESOURCES];
+    let mut slowdowns = [MIN; RESOURCES];
     for _ in 0..SWEEPS {
         for k in (0..RESOURCES).filter(|k| gram[*k][*k] > 0.0) {
             let others: f64 = (0..RESOURCES).filter(|l| *l != k).map(|l| gram[k][l] * slowdowns[l]).sum();
-            slowdowns[k] = f64::max((moment[k] - others) / gram[k][k], LEAST);
+            slowdowns[k] = f64::max((moment[k] - others) / gram[k][k], MIN);
         }
     }
     slowdowns

@@ -23,7 +23,7 @@ pub struct Study {
     pub outcomes: Outcomes,
     nodes: BTreeMap<u64, Node>,
     /// Mean service time per route in seconds, exponentially weighted.
-    stays: BTreeMap<Option<u32>, f64>,
+    intervals: BTreeMap<Option<u32>, f64>,
 }
 
 /// Weight of a new service time in the mean. Some dozens of requests renew the mean.
@@ -41,7 +41,7 @@ impl Study {
     /// Creates a study without nodes.
     #[must_use]
     pub fn new(learner: Learner, capacity: [Option<f64>; RESOURCES]) -> Study {
-        Study { learner, capacity, outcomes: Outcomes::default(), nodes: BTreeMap::new(), stays: BTreeMap::new() }
+        Study { learner, capacity, outcomes: Outcomes::default(), nodes: BTreeMap::new(), intervals: BTreeMap::new() }
     }
 
     /// Sets the nodes to learn from, each with its weight. Windows of nodes that stay continue.
@@ -59,16 +59,16 @@ impl Study {
     /// Records that a request of a route, or of none, was in flight on a node from `from` to `until`, in
     /// seconds. `whole` is false if it was cut off.
     pub fn finished(&mut self, node: u64, route: Option<u32>, (from, until): (f64, f64), whole: bool) {
-        let stay = (until - from).max(0.0);
-        let done = match self.stays.get_mut(&route) {
+        let interval = (until - from).max(0.0);
+        let done = match self.intervals.get_mut(&route) {
             Some(mean) if whole => {
-                *mean += RENEWED * (stay - *mean);
+                *mean += RENEWED * (interval - *mean);
                 1.0
             }
-            Some(mean) if stay < *mean => stay / *mean,
+            Some(mean) if interval < *mean => interval / *mean,
             Some(_) => 1.0,
             None => {
-                self.stays.insert(route, stay);
+                self.intervals.insert(route, interval);
                 1.0
             }
         };
@@ -98,7 +98,7 @@ impl Study {
         let same = routes.len() == self.learner.routes() && routes.iter().enumerate().all(|(at, r)| r.0 == Some(at));
         self.learner.replace(routes);
         if !same {
-            self.stays.clear();
+            self.intervals.clear();
             self.spoil();
         }
     }

@@ -41,13 +41,13 @@ const NEXT_TO_NOTHING: f64 = 1e-6;
 const ROUNDING: f64 = 1e-9;
 
 /// Maximum number of routes in one window. Requests of further routes count as requests of no route.
-const MOST_ROUTES: usize = 4096;
+const MAX_ROUTES: usize = 4096;
 
 /// Maximum use of a node as a multiple of its capacity. A counter may exceed the capacity by a half, for
 /// example on a disk that was measured with larger reads, and is then learned as it is. More than twice the
 /// capacity indicates a different counter, for example an agent that restarted with other groups or another
 /// unit. One such window would hide the information of all others for minutes.
-pub const MOST_USED: f64 = 2.0;
+pub const MAX_USED: f64 = 2.0;
 
 /// Reason why a window gives no information about a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum Mute {
     NoCapacity,
     /// The counter fell because the agent restarted.
     CounterFell,
-    /// The use exceeds [`MOST_USED`]: counter and capacity are not in the same unit.
+    /// The use exceeds [`MAX_USED`]: counter and capacity are not in the same unit.
     BeyondCapacity,
 }
 
@@ -147,7 +147,7 @@ struct Open {
 struct Share {
     requests: f64,
     /// Seconds in flight, summed over the requests.
-    inside: f64,
+    in_flight: f64,
 }
 
 impl Open {
@@ -155,11 +155,11 @@ impl Open {
         Open { from, closed: None, requests: BTreeMap::new(), spoilt: false }
     }
 
-    fn count(&mut self, route: Option<u32>, requests: f64, inside: f64) {
-        let full = self.requests.len() >= MOST_ROUTES && !self.requests.contains_key(&route);
+    fn count(&mut self, route: Option<u32>, requests: f64, in_flight: f64) {
+        let full = self.requests.len() >= MAX_ROUTES && !self.requests.contains_key(&route);
         let share = self.requests.entry(if full { None } else { route }).or_default();
         share.requests += requests;
-        share.inside += inside;
+        share.in_flight += in_flight;
     }
 }
 
@@ -167,21 +167,21 @@ impl Windows {
     /// Records a request that was in flight from `from` to `until`, in seconds, and did the part `done` of
     /// its work.
     pub fn finished(&mut self, route: Option<u32>, from: f64, until: f64, done: f64) {
-        let stay = (until - from).max(MOMENT);
-        let from = until - stay;
+        let interval = (until - from).max(MOMENT);
+        let from = until - interval;
         let mut left = 1.0;
         for open in self.open.iter_mut().rev() {
             let end = open.closed.map_or(until, |(end, _)| end.min(until));
-            let part = ((end - open.from.max(from)) / stay).min(left);
+            let part = ((end - open.from.max(from)) / interval).min(left);
             if part > 0.0 {
-                open.count(route, part * done, part * stay);
+                open.count(route, part * done, part * interval);
                 left -= part;
             }
         }
         if left > ROUNDING
             && let Some(oldest) = self.open.front_mut()
         {
-            oldest.count(route, left * done, left * stay);
+            oldest.count(route, left * done, left * interval);
         }
     }
 
@@ -224,8 +224,8 @@ impl Windows {
         let requests: Vec<_> = done.requests.iter().map(|(route, share)| (*route, share.requests)).collect();
         let before = self.mix.iter().map(|(route, rate)| (*route, *rate)).collect();
         self.remember(&requests, seconds);
-        let inside = done.requests.values().map(|share| share.inside).collect();
-        Some(Window { until, seconds, weight: counters.weight, used, requests, inside, before })
+        let in_flight = done.requests.values().map(|share| share.in_flight).collect();
+        Some(Window { until, seconds, weight: counters.weight, used, requests, in_flight, before })
     }
 
     /// Adds a complete window to the request mix.
@@ -249,7 +249,7 @@ fn used(resource: usize, last: &Counters, now: &Counters, seconds: f64) -> Resul
     match (after - before) / capacity {
         used if used < 0.0 => Err(Mute::CounterFell),
         // The comparison is also false for NaN.
-        used if used <= MOST_USED * now.weight * seconds => Ok(used),
+        used if used <= MAX_USED * now.weight * seconds => Ok(used),
         _ => Err(Mute::BeyondCapacity),
     }
 }
@@ -355,8 +355,8 @@ mod tests {
             for (wait, request) in events {
                 now += wait;
                 let done = match request {
-                    Some((route, stay)) => {
-                        windows.finished(Some(route), now - stay, now, 1.0);
+                    Some((route, interval)) => {
+                        windows.finished(Some(route), now - interval, now, 1.0);
                         sent += 1.0;
                         None
                     }

@@ -43,7 +43,7 @@ struct Request {
 
 #[derive(Default)]
 struct Node {
-    inside: Vec<Request>,
+    in_flight: Vec<Request>,
     charged: Shares,
     used: Shares,
 }
@@ -59,10 +59,10 @@ impl Node {
     /// Returns for each request its part of its resource.
     fn speeds(&self, server: Server) -> Vec<f64> {
         let mut at = [0.0; RESOURCES];
-        let mut speeds = vec![0.0; self.inside.len()];
-        self.inside.iter().for_each(|request| at[STAGES[request.stage]] += 1.0);
+        let mut speeds = vec![0.0; self.in_flight.len()];
+        self.in_flight.iter().for_each(|request| at[STAGES[request.stage]] += 1.0);
         let mut taken = [false; RESOURCES];
-        for (speed, request) in speeds.iter_mut().zip(&self.inside) {
+        for (speed, request) in speeds.iter_mut().zip(&self.in_flight) {
             let resource = STAGES[request.stage];
             *speed = match server {
                 Server::Shared => 1.0 / at[resource],
@@ -100,8 +100,8 @@ impl Cluster {
     }
 
     /// Admits requests that fit, one route after the other.
-    fn admit(&mut self, truth: &[Shares]) {
-        let routes = truth.len();
+    fn admit(&mut self, actual: &[Shares]) {
+        let routes = actual.len();
         let mut refused = 0;
         while refused < routes {
             let route = self.next % routes;
@@ -117,32 +117,32 @@ impl Cluster {
             refused = 0;
             self.waiting[route] -= 1;
             (0..RESOURCES).for_each(|k| best.charged[k] += cost[k]);
-            let left = truth[route].map(|cost| cost * self.dice.size());
-            best.inside.push(Request { route, from: self.now, stage: 0, left, charged: cost });
+            let left = actual[route].map(|cost| cost * self.dice.size());
+            best.in_flight.push(Request { route, from: self.now, stage: 0, left, charged: cost });
         }
     }
 
-    /// Runs until `until` with the costs `truth`.
-    fn go(&mut self, until: f64, truth: &[Shares]) {
+    /// Runs until `until` with the costs `actual`.
+    fn go(&mut self, until: f64, actual: &[Shares]) {
         while self.now < until {
-            self.admit(truth);
+            self.admit(actual);
             let second = self.now.floor() + 1.0;
             let speeds: Vec<Vec<f64>> = self.nodes.iter().map(|node| node.speeds(self.server)).collect();
             let next = self.nodes.iter().zip(&speeds).flat_map(|(node, speeds)| {
-                node.inside.iter().zip(speeds).map(|(request, speed)| request.left[STAGES[request.stage]] / speed)
+                node.in_flight.iter().zip(speeds).map(|(request, speed)| request.left[STAGES[request.stage]] / speed)
             });
             let step = next.fold(f64::INFINITY, f64::min).min(second - self.now);
             self.now = if step < second - self.now { self.now + step } else { second };
             for (number, (node, speeds)) in self.nodes.iter_mut().zip(speeds).enumerate() {
                 let mut busy = [0.0; RESOURCES];
-                for (request, speed) in node.inside.iter_mut().zip(speeds) {
+                for (request, speed) in node.in_flight.iter_mut().zip(speeds) {
                     let resource = STAGES[request.stage];
                     busy[resource] = step;
                     request.left[resource] -= step * speed;
                     request.stage += usize::from(request.left[resource] <= 1e-12);
                 }
                 (0..RESOURCES).for_each(|k| node.used[k] += busy[k]);
-                for request in node.inside.extract_if(.., |request| request.stage == STAGES.len()) {
+                for request in node.in_flight.extract_if(.., |request| request.stage == STAGES.len()) {
                     (0..RESOURCES).for_each(|k| node.charged[k] -= request.charged[k]);
                     self.waiting[request.route] += 1;
                     let route = u32::try_from(request.route).ok();
@@ -158,9 +158,9 @@ impl Cluster {
     }
 
     /// Returns the learned cost per route and resource, as a part of the truth.
-    fn found(&self, truth: &[Shares]) -> Vec<Shares> {
+    fn found(&self, actual: &[Shares]) -> Vec<Shares> {
         let cost = |route| self.study.learner.cost(route).expect("it is in the table");
-        truth.iter().enumerate().map(|(route, truth)| std::array::from_fn(|k| cost(route)[k] / truth[k])).collect()
+        actual.iter().enumerate().map(|(route, actual)| std::array::from_fn(|k| cost(route)[k] / actual[k])).collect()
     }
 }
 
@@ -174,10 +174,10 @@ const CLIENTS: [usize; 3] = [330, 135, 135];
 fn changed(nodes: usize, server: Server, (route, resource): (usize, usize), factor: f64) -> Vec<Shares> {
     let mut cluster = Cluster::new(nodes, &CLIENTS, &PAGES, server);
     cluster.go(120.0, &PAGES);
-    let mut truth = PAGES;
-    truth[route][resource] *= factor;
-    cluster.go(180.0, &truth);
-    cluster.found(&truth)
+    let mut actual = PAGES;
+    actual[route][resource] *= factor;
+    cluster.go(180.0, &actual);
+    cluster.found(&actual)
 }
 
 #[test]
@@ -211,12 +211,12 @@ fn where_stays_say_nothing_the_level_is_right() {
     for change in [(0, 0), (2, 2), (2, 0)] {
         for nodes in [1, 4] {
             let found = changed(nodes, Server::InTurn, change, 3.0);
-            let mut truth = PAGES;
-            truth[change.0][change.1] *= 3.0;
+            let mut actual = PAGES;
+            actual[change.0][change.1] *= 3.0;
             for resource in 0..RESOURCES {
                 let sum = |costs: &dyn Fn(usize) -> f64| (0..PAGES.len()).map(costs).sum::<f64>();
-                let all = sum(&|route| truth[route][resource]);
-                let level = sum(&|route| truth[route][resource] * found[route][resource]) / all;
+                let all = sum(&|route| actual[route][resource]);
+                let level = sum(&|route| actual[route][resource] * found[route][resource]) / all;
                 assert!((level - 1.0).abs() < 0.3, "{change:?}, {nodes} nodes: {found:.2?}");
             }
         }

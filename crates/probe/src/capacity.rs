@@ -73,29 +73,29 @@ impl Capacity {
 #[derive(Clone, Debug)]
 pub struct Ramp {
     peak: Peak,
-    most: u32,
+    max: u32,
     step: usize,
     grows: bool,
 }
 
 impl Ramp {
-    /// Starts to saturate a resource with a page, with at most `most` concurrent requests.
+    /// Starts to saturate a resource with a page, with at most `max` concurrent requests.
     #[must_use]
-    pub fn new(target: &str, resource: usize, most: u32) -> Ramp {
+    pub fn new(target: &str, resource: usize, max: u32) -> Ramp {
         let peak = Peak { target: target.to_owned(), resource, rate: [0.0; 3], concurrency: 0, own: 0.0 };
-        Ramp { peak, most, step: 0, grows: true }
+        Ramp { peak, max, step: 0, grows: true }
     }
 
     /// Returns the concurrency of the next step, or `None` if the use no longer grows or the maximum is
     /// reached.
     #[must_use]
     pub fn next(&self) -> Option<u32> {
-        let next = STEPS.get(self.step).copied()?.min(self.most);
+        let next = STEPS.get(self.step).copied()?.min(self.max);
         (self.grows && next > 0 && next > self.peak_step()).then_some(next)
     }
 
     fn peak_step(&self) -> u32 {
-        self.step.checked_sub(1).and_then(|before| STEPS.get(before)).map_or(0, |before| (*before).min(self.most))
+        self.step.checked_sub(1).and_then(|before| STEPS.get(before)).map_or(0, |before| (*before).min(self.max))
     }
 
     /// Adds the result of a step: the use per second, and the number of CPUs used by the prober itself.
@@ -110,7 +110,7 @@ impl Ramp {
     }
 
     fn next_step(&self) -> u32 {
-        STEPS.get(self.step).copied().unwrap_or(self.most).min(self.most)
+        STEPS.get(self.step).copied().unwrap_or(self.max).min(self.max)
     }
 
     /// Returns the peak.
@@ -124,15 +124,15 @@ impl Ramp {
 /// page was chosen to saturate, or if every page had another bottleneck.
 #[must_use]
 pub fn capacities(peaks: &[Peak], told: [Option<f64>; 3]) -> [Option<Capacity>; 3] {
-    let most = [0, 1, 2].map(|at| match peaks.iter().any(|peak| peak.resource == at) {
+    let max = [0, 1, 2].map(|at| match peaks.iter().any(|peak| peak.resource == at) {
         true => peaks.iter().map(|peak| peak.rate[at]).fold(0.0, f64::max),
         false => 0.0,
     });
-    let is_full = |peak: &Peak, at: usize| most[at] > 0.0 && peak.rate[at] >= FULL * most[at];
+    let is_full = |peak: &Peak, at: usize| max[at] > 0.0 && peak.rate[at] >= FULL * max[at];
     [0, 1, 2].map(|at| {
         let told = told[at];
         let says = told.map(|amount| Capacity { amount, is_reached: true, is_told: true, missed: None });
-        let amount = most[at];
+        let amount = max[at];
         if amount <= 0.0 {
             return says;
         }

@@ -12,10 +12,10 @@ use weirgate_http_client::{Address, Error, Limits, Request};
 pub const AGENT: &str = "weirgate-probe";
 
 /// Maximum size of a page that is parsed for links. The largest pages on the web have a few MiB of HTML.
-const MOST_HTML: usize = 8 << 20;
+const MAX_HTML: usize = 8 << 20;
 
 /// Maximum size of a body. A larger one is a download and needs a separate route.
-const MOST_BODY: u64 = 256 << 20;
+const MAX_BODY: u64 = 256 << 20;
 
 /// Timeout of a request. A page that takes longer has a problem.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -66,7 +66,7 @@ impl Connection {
             .field("user-agent", AGENT)
             .field("accept", "*/*")
             .field("accept-encoding", if keep { "identity" } else { "gzip" });
-        let limits = Limits { time: PATIENCE, body: MOST_BODY, kept: if keep { MOST_HTML } else { 0 } };
+        let limits = Limits { time: PATIENCE, body: MAX_BODY, kept: if keep { MAX_HTML } else { 0 } };
         let answer = self.connection.send(&request, &limits).await.map_err(|error| match error {
             Error::Late(_) => error.to_string(),
             Error::TooLong(limit) => format!("{address}: the body is longer than {} MiB", limit >> 20),

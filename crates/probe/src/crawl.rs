@@ -8,7 +8,7 @@ use crate::load::Load;
 use crate::robots::Robots;
 
 /// Maximum number of redirects followed to `robots.txt`, as required by RFC 9309, Sec. 2.3.1.2.
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// Result of a visit of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) enum Visit {
 pub(crate) async fn robots(load: &mut Load, home: &Url) -> Result<Robots, String> {
     let closed = |why: String| Err(format!("/robots.txt {why}: nobody knows what is open, so nothing is probed"));
     let mut url = home.join("/robots.txt").map_err(|error| error.to_string())?;
-    for _ in 0..=MOST_REDIRECTS {
+    for _ in 0..=MAX_REDIRECTS {
         let answer = match get(load, &target(&url)).await {
             Ok(answer) => answer,
             Err(why) => return closed(format!("cannot be had ({why})")),

@@ -55,7 +55,7 @@ impl Route {
     /// Returns the resource with the largest share, or the first of several equal ones.
     #[must_use]
     pub fn tendency(&self) -> usize {
-        (1..3).fold(0, |most, at| if self.share[at] > self.share[most] { at } else { most })
+        (1..3).fold(0, |max, at| if self.share[at] > self.share[max] { at } else { max })
     }
 
     fn dominant(&self) -> f64 {

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 /// Minimum fit of a page with a cost per request. At this fit, a tenth of the variance of the use is not
 /// explained by the number of requests.
-pub const LEAST_FIT: f64 = 0.9;
+pub const MIN_FIT: f64 = 0.9;
 
 /// Maximum deviation of the use per request at some concurrency, as a fraction of the cost. Concurrent
 /// requests save a server some wake-ups, so that the costs of cheap pages differ by a fifth. Pages with costs
 /// that differ by more than a quarter are not folded into one route either.
-pub const MOST_OFF: f64 = 0.25;
+pub const MAX_OFF: f64 = 0.25;
 
 /// Use per request at one concurrency.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,14 +83,14 @@ mod tests {
         let exact = line(&points([2.0; 4])).expect("a line");
         assert!((exact.slope - 2.0).abs() < 1e-12 && (exact.fit - 1.0).abs() < 1e-12 && exact.off < 1e-12, "{exact:?}");
         let noisy = line(&points([2.1, 1.9, 2.07, 1.96])).expect("a line");
-        assert!((noisy.slope - 2.0).abs() < 0.05 && noisy.fit > 0.99 && noisy.off < MOST_OFF, "{noisy:?}");
+        assert!((noisy.slope - 2.0).abs() < 0.05 && noisy.fit > 0.99 && noisy.off < MAX_OFF, "{noisy:?}");
     }
 
     #[test]
     fn what_does_not_grow_with_the_requests_does_not_fit() {
         for used in [[5.0, 2.5, 1.25, 0.625], [5.0, 0.5, 1.5, 0.25], [8.0, 2.0, 0.5, 0.125], [0.0; 4]] {
             let line = line(&points(used)).expect("a line");
-            assert!(line.fit < LEAST_FIT, "{used:?}: {line:?}");
+            assert!(line.fit < MIN_FIT, "{used:?}: {line:?}");
         }
     }
 
@@ -98,12 +98,12 @@ mod tests {
     fn what_grows_but_in_no_proportion_is_off() {
         for used in [[1.0, 1.3, 1.6, 2.0], [1.75, 1.4, 1.15, 1.0]] {
             let line = line(&points(used)).expect("a line");
-            assert!(line.fit >= LEAST_FIT && line.off > MOST_OFF, "{used:?}: {line:?}");
+            assert!(line.fit >= MIN_FIT && line.off > MAX_OFF, "{used:?}: {line:?}");
         }
         let unsure: Vec<Point> =
             points([1.5, 1.0, 1.0, 1.0]).into_iter().map(|point| Point { error: 0.1, ..point }).collect();
         let line = line(&unsure).expect("a line");
-        assert!(line.off < MOST_OFF, "what is not known is not held against it: {line:?}");
+        assert!(line.off < MAX_OFF, "what is not known is not held against it: {line:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use html5gum::{Token, Tokenizer};
 use url::Url;
 
 /// Maximum number of addresses taken from a page. A site map with 5,000 lines is long.
-const MOST_LINKS: usize = 5000;
+const MAX_LINKS: usize = 5000;
 
 /// Maximum length of an address, and of the base of relative ones. Servers refuse longer ones. A page could
 /// also have thousands of links that each take as much memory as the base.
@@ -68,16 +68,16 @@ pub fn links(html: &str, page: &Url) -> Vec<Url> {
         if LISTS.iter().any(|element| element.as_bytes() == name) {
             let list = attribute(&tag, "srcset").unwrap_or_default();
             let candidates = list.split(", ").filter_map(|candidate| candidate.split_ascii_whitespace().next());
-            texts.extend(candidates.take(MOST_LINKS).map(|candidate| candidate.trim_matches(',').to_owned()));
+            texts.extend(candidates.take(MAX_LINKS).map(|candidate| candidate.trim_matches(',').to_owned()));
         }
-        if texts.len() >= MOST_LINKS {
+        if texts.len() >= MAX_LINKS {
             break;
         }
     }
     // The first `base` applies to the whole page, including the part before it.
     let base = base.unwrap_or_else(|| page.clone());
     let mut seen = BTreeSet::new();
-    let found = texts.into_iter().take(MOST_LINKS).filter_map(|text| {
+    let found = texts.into_iter().take(MAX_LINKS).filter_map(|text| {
         let mut url = base.join(text.trim()).ok().filter(is_short)?;
         url.set_fragment(None);
         seen.insert(url.clone()).then_some(url)
@@ -170,6 +170,6 @@ mod tests {
         }
         assert_eq!(of(&"<a href=x>".repeat(100_000)), ["http://a.test/shop/x"]);
         let many: String = (0..10_000).map(|n| format!("<a href={n}>")).collect();
-        assert_eq!(of(&many).len(), MOST_LINKS);
+        assert_eq!(of(&many).len(), MAX_LINKS);
     }
 }

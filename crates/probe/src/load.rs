@@ -23,7 +23,7 @@ const WINDOW: Duration = Duration::from_secs(3);
 const MOMENT: Duration = Duration::from_millis(250);
 
 /// Fraction of failed requests from which a server counts as overloaded and not only saturated.
-const MOST_FAILED: f64 = 0.1;
+const MAX_FAILED: f64 = 0.1;
 
 /// Minimum status of a failed request.
 const FAILED: u16 = 400;
@@ -143,7 +143,7 @@ impl Load {
         stop.store(true, Ordering::Relaxed);
         let (requests, failed, why) = self.finish(&mut workers).await?;
         match why {
-            Some(why) if f64::from(failed) > MOST_FAILED * f64::from(requests) => {
+            Some(why) if f64::from(failed) > MAX_FAILED * f64::from(requests) => {
                 Err(format!("{failed} of {requests} requests failed with {at_once} at once: {why}"))
             }
             _ => measured,

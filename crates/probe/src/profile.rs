@@ -17,7 +17,7 @@ use crate::sample::{Batch, Series};
 const BATCH_SECONDS: f64 = 0.25;
 
 /// Maximum number of requests by one worker in a batch. A hundred are enough for the cheapest pages.
-const MOST_IN_A_BATCH: u32 = 100;
+const MAX_IN_A_BATCH: u32 = 100;
 
 /// Minimum number of rounds of a look. With only one it would be unknown whether the two looks differ.
 const FEWEST_ROUNDS: usize = 2;
@@ -48,7 +48,7 @@ impl Effort {
 
     /// Returns the maximum number of requests for a page.
     #[must_use]
-    pub fn most(self) -> u32 {
+    pub fn max(self) -> u32 {
         // The first request of a look is not part of the samples.
         2 * (self.look() + 1)
     }
@@ -122,7 +122,7 @@ pub(crate) async fn look(
 
 /// Returns the number of consecutive requests that fit into a batch.
 fn fitting(seconds: f64) -> u32 {
-    ((BATCH_SECONDS / seconds.max(1e-6)) as u32).clamp(1, MOST_IN_A_BATCH)
+    ((BATCH_SECONDS / seconds.max(1e-6)) as u32).clamp(1, MAX_IN_A_BATCH)
 }
 
 #[cfg(test)]
@@ -133,8 +133,8 @@ mod tests {
     fn a_page_is_requested_no_more_than_is_said() {
         let effort = |at_once, requests| Effort { at_once, requests, time: Duration::from_secs(3) };
         let usual = effort(8, 200);
-        assert_eq!((usual.steps(), usual.most()), (vec![1, 2, 4, 8], 802));
+        assert_eq!((usual.steps(), usual.max()), (vec![1, 2, 4, 8], 802));
         assert_eq!(usual.longest(), Duration::from_secs(18));
-        assert_eq!(effort(64, 8).most(), 256, "one round of 127 in each look");
+        assert_eq!(effort(64, 8).max(), 256, "one round of 127 in each look");
     }
 }

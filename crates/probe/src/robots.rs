@@ -6,7 +6,7 @@
 //! requires.
 
 /// Number of bytes of the file that are read: the minimum that RFC 9309, Sec. 2.5, requires.
-pub const MOST_BYTES: usize = 500 * 1024;
+pub const MAX_BYTES: usize = 500 * 1024;
 
 /// Rules of the file for one agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Robots {
     /// Returns the rules of `text` for `agent`.
     #[must_use]
     pub fn parse(text: &str, agent: &str) -> Robots {
-        let text = text.get(..text.floor_char_boundary(MOST_BYTES)).unwrap_or_default();
+        let text = text.get(..text.floor_char_boundary(MAX_BYTES)).unwrap_or_default();
         let (mut own, mut others) = (Vec::new(), Vec::new());
         let (mut is_own, mut is_others, mut named) = (false, false, false);
         // Whether the last lines named agents. A group may begin with several such lines.

@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::linear::{LEAST_FIT, Line, MOST_OFF, Point, line};
+use crate::linear::{Line, MAX_OFF, MIN_FIT, Point, line};
 use crate::monitor::Used;
 
 /// Sufficient standard error, relative to the use. The remaining error is small compared with the variation
@@ -102,7 +102,7 @@ impl Series {
         let (used, error) = (self.used(), self.error());
         let known = |at: usize| error[at] <= GOOD * used[at].abs() || used[at].abs() + 2.0 * error[at] < NOTHING[at];
         let lines = self.lines();
-        let linear = |at: usize| lines[at].is_none_or(|line| line.fit >= LEAST_FIT && line.off <= MOST_OFF);
+        let linear = |at: usize| lines[at].is_none_or(|line| line.fit >= MIN_FIT && line.off <= MAX_OFF);
         self.rounds.len() >= FEWEST_ROUNDS && (0..3).all(|at| !matters[at] || (known(at) && linear(at)))
     }
 

@@ -14,7 +14,7 @@ use crate::sample::Series;
 const VERSION: u32 = 2;
 
 /// Maximum size of the file, in bytes. Thousands of pages take a megabyte.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Results of a probe so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -61,8 +61,8 @@ impl State {
     pub fn load(path: &Path, home: &str, node: &str) -> Result<State, String> {
         let shown = path.display();
         let length = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.len();
-        if length > MOST_BYTES {
-            return Err(format!("{shown} is longer than {} MiB: it is no state of a probe", MOST_BYTES >> 20));
+        if length > MAX_BYTES {
+            return Err(format!("{shown} is longer than {} MiB: it is no state of a probe", MAX_BYTES >> 20));
         }
         let text = fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
         let state: State = serde_json::from_str(&text)

@@ -93,12 +93,12 @@ fn line(route: &Route) -> String {
 }
 
 /// Maximum share in a page table: four seconds of the whole server. A longer request cannot be scheduled.
-const MOST: f64 = 4.0;
+const MAX: f64 = 4.0;
 
 /// Formats a share with three significant digits.
 #[must_use]
 pub fn percent(share: f64) -> String {
-    format!("{}%", digits(share.clamp(0.0, MOST) * 100.0))
+    format!("{}%", digits(share.clamp(0.0, MAX) * 100.0))
 }
 
 /// Formats an amount of a resource in its unit: CPUs, or bytes.

@@ -6,7 +6,7 @@ use weirgate_wire::RESOURCE_NAMES;
 use crate::capacity::Capacity;
 use crate::fold::Route;
 use crate::frontier::route;
-use crate::linear::{LEAST_FIT, Line, MOST_OFF};
+use crate::linear::{Line, MAX_OFF, MIN_FIT};
 use crate::monitor::Used;
 use crate::state::Profile;
 use crate::table::{amount, percent};
@@ -44,7 +44,7 @@ impl<'a> Cost<'a> {
     /// Whether its use of some resource is proportional to the requests. Other pages are not used to saturate
     /// a resource.
     pub(crate) fn is_sound(&self) -> bool {
-        self.lines.iter().flatten().any(|line| line.fit >= LEAST_FIT)
+        self.lines.iter().flatten().any(|line| line.fit >= MIN_FIT)
     }
 
     fn shares(&self, capacity: &[Option<Capacity>; 3]) -> [f64; 3] {
@@ -75,17 +75,17 @@ impl<'a> Cost<'a> {
         for (at, line) in self.lines.iter().enumerate() {
             let Some(line) = line.filter(|_| share[at] >= MATTERS * largest) else { continue };
             let what = format!("its use of {} ({} a request)", RESOURCE_NAMES[at], percent(share[at]));
-            if line.fit < LEAST_FIT {
+            if line.fit < MIN_FIT {
                 return Err(format!(
-                    "{what} does not grow with the number of requests (fit {:.2}, at least {LEAST_FIT} is asked for)",
+                    "{what} does not grow with the number of requests (fit {:.2}, at least {MIN_FIT} is asked for)",
                     line.fit
                 ));
             }
-            if line.off > MOST_OFF {
+            if line.off > MAX_OFF {
                 return Err(format!(
                     "{what} is not the same with each number of requests at once (off by {}, at most {} is accepted)",
                     percent(line.off),
-                    percent(MOST_OFF)
+                    percent(MAX_OFF)
                 ));
             }
             // Two standard errors: one cost in twenty deviates by more.

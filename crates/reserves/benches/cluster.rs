@@ -74,7 +74,7 @@ fn main() {
         group.bench_function(BenchmarkId::from_parameter(format!("{nodes}x{classes}")), |bencher| {
             bencher.iter(|| (0..4).for_each(|_| cluster.window()));
         });
-        assert!(cluster.coordinator.books().runs.done() > 0, "nobody ran");
+        assert!(cluster.coordinator.ledger().runs.done() > 0, "nobody ran");
     }
     group.finish();
     criterion.final_summary();

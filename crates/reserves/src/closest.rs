@@ -52,7 +52,7 @@ const EASED: f64 = 16.0;
 const TIGHTENED: f64 = 8.0;
 
 /// Minimum damping. It keeps the equations solvable where the curvature is flat.
-const LEAST_DAMPING: f64 = 1e-9;
+const MIN_DAMPING: f64 = 1e-9;
 
 /// Maximum offset that step 2 adds to the use, in percentage points (the paper's figure).
 const OFFSET: f64 = 5.0;
@@ -171,7 +171,7 @@ impl Block {
             // Near the end, rounding in the value hides the ascent, but the sums still show the progress.
             let hidden = promised <= ROUNDING * point.value.abs() && self.missed(&next) < missed;
             if next.value >= point.value + KEPT * promised || hidden {
-                damping = (damping / EASED).max(LEAST_DAMPING);
+                damping = (damping / EASED).max(MIN_DAMPING);
                 point = next;
             } else {
                 damping *= TIGHTENED;
@@ -318,7 +318,7 @@ fn solve_symmetric(matrix: &mut [f64], vector: &mut [f64]) {
             let rest = matrix[row * n + column] - known;
             matrix[row * n + column] = if row == column {
                 // Rounding may take a flat direction below 0.
-                rest.max(LEAST_DAMPING).sqrt()
+                rest.max(MIN_DAMPING).sqrt()
             } else {
                 rest / matrix[column * n + column]
             };

@@ -22,7 +22,7 @@
 //! [`Coordinator::poll_run`] returns a problem, [`Coordinator::solved`] takes the shares, and
 //! [`Coordinator::poll_shares`] hands them out.
 
-mod books;
+mod ledger;
 mod node;
 
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ use node::{on_node, percentages, row};
 use crate::problem::{Error, Problem, Solution};
 use crate::tracker::{Measured, Trigger};
 
-pub use books::{Books, Finished, MOST_FINISHED, Runs};
+pub use ledger::{Finished, Ledger, MAX_FINISHED, Runs};
 pub use node::{MEMORY, Node};
 
 /// A node that sends nothing for this long is down. It is the time of four reports.
@@ -133,7 +133,7 @@ pub struct Coordinator {
     /// No run starts before this time.
     rest_until: Duration,
     out: VecDeque<Shares>,
-    books: Books,
+    ledger: Ledger,
 }
 
 impl Coordinator {
@@ -151,7 +151,7 @@ impl Coordinator {
             due: settings.every.map(|_| now),
             rest_until: now,
             out: VecDeque::new(),
-            books: Books::default(),
+            ledger: Ledger::default(),
             settings,
         }
     }
@@ -178,7 +178,7 @@ impl Coordinator {
         let Some(state) = self.nodes.get_mut(node).filter(|state| state.connected) else { return };
         self.last_run = self.last_run.max(measured.run);
         if let Some(trigger) = measured.wants {
-            self.books.runs.asked += 1;
+            self.ledger.runs.asked += 1;
             if self.settings.on_demand && state.is_news(now, &measured, trigger) {
                 self.asked.get_or_insert((node, trigger));
             }
@@ -228,7 +228,7 @@ impl Coordinator {
                     self.asked.get_or_insert((node, trigger));
                 }
                 self.rest_until = now + REST;
-                self.books.failed(error, took);
+                self.ledger.failed(error, took);
                 return;
             }
         };
@@ -246,7 +246,7 @@ impl Coordinator {
                 self.out.push_back(Shares { node, run: run.number, shares });
             }
         }
-        self.books.finished(Finished {
+        self.ledger.finished(Finished {
             number: run.number,
             began: run.began,
             cause: run.cause,
@@ -293,8 +293,8 @@ impl Coordinator {
 
     /// Returns the record of past runs.
     #[must_use]
-    pub fn books(&self) -> &Books {
-        &self.books
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Returns the reason for a run at `now`, if there is one.

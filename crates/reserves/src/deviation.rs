@@ -16,13 +16,13 @@ const UNITS: f64 = 1e9;
 
 /// Minimum share of a class on a node, in percent. It is the paper's figure and lets a class with a first
 /// request begin.
-const LEAST: f64 = 1.0;
+const MIN: f64 = 1.0;
 
 /// Result of step 1.
 pub(crate) struct Deviation {
     /// V, in percent of a node.
     pub deviation: f64,
-    /// Minimum share of every class on every node, in percent: [`LEAST`], or an equal part of a node with
+    /// Minimum share of every class on every node, in percent: [`MIN`], or an equal part of a node with
     /// more than a hundred classes.
     pub floor: f64,
     /// Maximum share per node and class, in percent of the node.
@@ -42,7 +42,7 @@ pub(crate) fn deviation(problem: &Problem) -> Deviation {
     let whole = |percent: f64| (percent * UNITS).round() as u64;
     let percent = |units: u64| units as f64 / UNITS;
     let hundred = whole(100.0);
-    let floor = whole(LEAST).min(hundred / classes as u64);
+    let floor = whole(MIN).min(hundred / classes as u64);
     let upper = |node: usize, class: usize| match problem.sink[node][class] {
         true => hundred,
         false => whole(problem.usage[node][class].min(100.0)).max(floor),

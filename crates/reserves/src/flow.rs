@@ -112,16 +112,16 @@ impl Network {
         (level[sink] != u32::MAX).then_some(level)
     }
 
-    /// Sends up to `most` along one path. `next` holds the first usable edge of each node. The recursion is
+    /// Sends up to `max` along one path. `next` holds the first usable edge of each node. The recursion is
     /// as deep as the path is long, at most the number of nodes.
-    fn send(&mut self, node: usize, sink: usize, most: u64, level: &[u32], next: &mut [usize]) -> u64 {
+    fn send(&mut self, node: usize, sink: usize, max: u64, level: &[u32], next: &mut [usize]) -> u64 {
         if node == sink {
-            return most;
+            return max;
         }
         while let Some(&id) = self.outgoing[node].get(next[node]) {
             let Edge { to, rest } = self.edges[id];
             if rest > 0 && level[to] == level[node] + 1 {
-                let sent = self.send(to, sink, most.min(rest), level, next);
+                let sent = self.send(to, sink, max.min(rest), level, next);
                 if sent > 0 {
                     self.edges[id].rest -= sent;
                     self.edges[id ^ 1].rest += sent;

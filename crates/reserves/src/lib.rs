@@ -25,8 +25,8 @@ mod tracker;
 
 pub use cluster::{Cluster, ClusterClass, ClusterNode};
 pub use coordinator::{
-    Books, Cause, Coordinator, Finished, GATHERING, MEMORY, MOST_FINISHED, Node, Runs, SILENCE, Settings, Shares,
+    Cause, Coordinator, Finished, GATHERING, Ledger, MAX_FINISHED, MEMORY, Node, Runs, SILENCE, Settings, Shares,
 };
-pub use problem::{Error, MOST_CLASSES, MOST_NODES, Problem, Solution, is_sink};
+pub use problem::{Error, MAX_CLASSES, MAX_NODES, Problem, Solution, is_sink};
 pub use solve::solve;
 pub use tracker::{Measured, Tracker, Trigger, WINDOW, spent};

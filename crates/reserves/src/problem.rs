@@ -36,7 +36,7 @@ pub enum Error {
     NoClass,
     /// There is no node.
     NoNode,
-    /// There are more than [`MOST_NODES`] nodes or [`MOST_CLASSES`] classes.
+    /// There are more than [`MAX_NODES`] nodes or [`MAX_CLASSES`] classes.
     TooLarge {
         /// Number of nodes.
         nodes: usize,
@@ -88,11 +88,11 @@ pub enum Error {
 
 /// Maximum number of nodes. It is ten times the size that a coordinator is built for, and the sums of step 1 stay
 /// exact.
-pub const MOST_NODES: usize = 10_000;
+pub const MAX_NODES: usize = 10_000;
 
 /// Maximum number of classes. The minimum share of 1 % is impossible beyond a hundred, and no real policy has
 /// ten times as many.
-pub const MOST_CLASSES: usize = 1000;
+pub const MAX_CLASSES: usize = 1000;
 
 /// Amount by which promises may exceed 100 % through rounding: a third of 100, three times, is valid.
 const ROUNDING: f64 = 1e-6;
@@ -130,7 +130,7 @@ impl Problem {
             return Err(Error::NoClass);
         } else if nodes == 0 {
             return Err(Error::NoNode);
-        } else if nodes > MOST_NODES || classes > MOST_CLASSES {
+        } else if nodes > MAX_NODES || classes > MAX_CLASSES {
             return Err(Error::TooLarge { nodes, classes });
         } else if self.sink.len() != nodes {
             return Err(Error::Rows { matrix: "sink", found: self.sink.len(), wanted: nodes });
@@ -162,7 +162,7 @@ impl fmt::Display for Error {
             Error::NoClass => write!(f, "there is no class; give each a share of the cluster"),
             Error::NoNode => write!(f, "no node is up"),
             Error::TooLarge { nodes, classes } => {
-                write!(f, "{nodes} nodes and {classes} classes; at most {MOST_NODES} and {MOST_CLASSES} are possible")
+                write!(f, "{nodes} nodes and {classes} classes; at most {MAX_NODES} and {MAX_CLASSES} are possible")
             }
             Error::Rows { matrix, found, wanted } => {
                 write!(f, "{matrix} has {found} rows; give it one for each of the {wanted} nodes")

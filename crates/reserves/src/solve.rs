@@ -34,11 +34,11 @@ fn give_rest(problem: &Problem, mut shares: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
         (nodes * problem.desired[class] - has).max(0.0)
     };
     let owed: Vec<f64> = (0..problem.classes()).map(owed).collect();
-    let most = rest.iter().sum::<f64>().max(owed.iter().sum());
-    if most > 0.0 {
+    let max = rest.iter().sum::<f64>().max(owed.iter().sum());
+    if max > 0.0 {
         for (row, rest) in shares.iter_mut().zip(&rest) {
             for (share, owed) in row.iter_mut().zip(&owed) {
-                *share += rest * owed / most;
+                *share += rest * owed / max;
             }
         }
     }

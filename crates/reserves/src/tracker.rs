@@ -27,11 +27,11 @@ const FALLEN: f64 = 0.8;
 
 /// Minimum part of a node that counts as available to its classes, however much CPU time went elsewhere. A
 /// window in which the classes hardly ran says nothing about them.
-const LEAST_NODE: f64 = 0.1;
+const MIN_NODE: f64 = 0.1;
 
 /// Uses below this cannot fall, in percent of the node. It is the minimum share, and 20 % of less is shorter
 /// than a time slice in a window.
-const LEAST_USE: f64 = 1.0;
+const MIN_USE: f64 = 1.0;
 
 /// Reason of a node to ask for new shares. Classes are indices in the policy's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Tracker {
             wants: None,
         };
         let whole = self.cpus * span.as_nanos() as f64;
-        let node = (whole - self.elsewhere as f64).max(whole * LEAST_NODE);
+        let node = (whole - self.elsewhere as f64).max(whole * MIN_NODE);
         let counters_or_same = counters.iter().copied().map(Some).chain(std::iter::repeat(None));
         for (index, (class, counter)) in self.classes.iter_mut().zip(counters_or_same).enumerate() {
             let used = spent(class.counter, counter.unwrap_or(class.counter));
@@ -194,7 +194,7 @@ impl Class {
         let trigger = match (last.sink, seen.sink) {
             (false, true) => Trigger::SinkBegan { class },
             (true, false) => Trigger::SinkEnded { class },
-            _ if last.usage >= LEAST_USE && seen.usage < FALLEN * last.usage => Trigger::Fell { class },
+            _ if last.usage >= MIN_USE && seen.usage < FALLEN * last.usage => Trigger::Fell { class },
             _ => return None,
         };
         self.asked = Some(seen);

@@ -90,7 +90,7 @@ fn a_fall_is_more_than_a_fifth() {
 }
 
 #[test]
-fn who_asked_must_first_become_different() {
+fn a_node_that_asked_must_first_change() {
     // 12 is within a fifth of the use at the last question, so the fall from 12 to 9 is not new.
     assert_eq!(Node::asks(90.0, &[50.0, 10.0, 12.0, 9.0]), [None, FELL, None, None]);
     assert_eq!(Node::asks(90.0, &[50.0, 10.0, 40.0, 10.0]), [None, FELL, None, FELL]);
@@ -170,7 +170,7 @@ proptest! {
     #[test]
     fn a_class_that_stops_asks_once(share in 1.0..100.0f64, part in 0.02..1.0f64, busy in 1..10, idle in 1..10) {
         let usage = share * part;
-        prop_assume!(usage >= LEAST_USE);
+        prop_assume!(usage >= MIN_USE);
         let windows: Vec<f64> = (0..busy).map(|_| usage).chain((0..idle).map(|_| 0.0)).collect();
         let asks = Node::asks(share, &windows);
         prop_assert_eq!(asks.iter().flatten().count(), 1);

@@ -94,7 +94,7 @@ fn variants() -> Vec<Variant> {
             ("a floor's hundredth", Rules { enough: missing(same.enough), ..same }),
             ("a window's tenth", Rules { enough_in_a_window: missing(same.enough_in_a_window), ..same }),
             ("burst, 1 s", Rules { burst: times(same.burst), ..same }),
-            ("avoidable, 0.1 %", Rules { most_avoidable: same.most_avoidable * factor, ..same }),
+            ("avoidable, 0.1 %", Rules { max_avoidable: same.max_avoidable * factor, ..same }),
             ("windows, 2 s", Rules { window: times(same.window), ..same }),
             ("the beginning, 1 s", Rules { beginning: times(same.beginning), ..same }),
         ];

@@ -53,20 +53,20 @@ impl Theory {
     }
 
     /// Returns the lengths, in seconds, of the low and the high half in which completions count, with
-    /// `inside` requests in flight.
-    fn halves(&self, inside: f64) -> [f64; 2] {
-        let low = self.figures.shortest.as_secs_f64().max(self.figures.computes * inside / self.rate);
+    /// `in_flight` requests in flight.
+    fn halves(&self, in_flight: f64) -> [f64; 2] {
+        let low = self.figures.shortest.as_secs_f64().max(self.figures.computes * in_flight / self.rate);
         [low, self.figures.high * low]
     }
 
     /// Returns the length of a whole cycle. Each half begins with a compute time that does not count.
-    fn cycle(&self, inside: f64) -> f64 {
-        let [low, high] = self.halves(inside);
-        low + high + 2.0 * inside / self.rate
+    fn cycle(&self, in_flight: f64) -> f64 {
+        let [low, high] = self.halves(in_flight);
+        low + high + 2.0 * in_flight / self.rate
     }
 
-    fn trust(&self, inside: f64) -> f64 {
-        (self.halves(inside)[0] * self.rate / self.figures.trusted).min(1.0)
+    fn trust(&self, in_flight: f64) -> f64 {
+        (self.halves(in_flight)[0] * self.rate / self.figures.trusted).min(1.0)
     }
 
     /// Returns the base at which the elasticity equals the target: the low half falls short of the knee by
@@ -91,14 +91,14 @@ impl Theory {
         (noise + 1.0 / (12.0 * self.base().powi(2))).sqrt()
     }
 
-    /// Returns the change of ln B per second far above the knee, with `inside` requests in flight.
-    fn falls(&self, inside: f64) -> f64 {
-        -self.figures.gain * self.trust(inside) * self.x * (1.0 - self.figures.target) / self.cycle(inside)
+    /// Returns the change of ln B per second far above the knee, with `in_flight` requests in flight.
+    fn falls(&self, in_flight: f64) -> f64 {
+        -self.figures.gain * self.trust(in_flight) * self.x * (1.0 - self.figures.target) / self.cycle(in_flight)
     }
 
-    /// Returns the change of ln B per second far below the knee, with `inside` requests in flight.
-    fn rises(&self, inside: f64) -> f64 {
-        self.figures.gain * self.trust(inside) * self.x * self.figures.target / self.cycle(inside)
+    /// Returns the change of ln B per second far below the knee, with `in_flight` requests in flight.
+    fn rises(&self, in_flight: f64) -> f64 {
+        self.figures.gain * self.trust(in_flight) * self.x * self.figures.target / self.cycle(in_flight)
     }
 
     /// Returns the seconds for the first half of the way from one base to another, in logarithms, at
@@ -243,10 +243,12 @@ fn steps() -> Result<(), Box<dyn Error>> {
         &format!("{:.1}, {:.1}, {:.1}", bases[0], bases[1], bases[2]),
     );
     // Below the knee the window determines the rate, above it the CPUs do.
-    let below =
-        |inside: f64| Theory { rate: inside / (STEP * DEMAND + NETWORK), ..Theory::new(Adaptive::default(), 1.0) };
-    let up = theory.way(theory.base(), far, |inside| below(inside).rises(inside));
-    let down = theory.way(far, theory.base(), |inside| theory.falls(inside));
+    let below = |in_flight: f64| Theory {
+        rate: in_flight / (STEP * DEMAND + NETWORK),
+        ..Theory::new(Adaptive::default(), 1.0)
+    };
+    let up = theory.way(theory.base(), far, |in_flight| below(in_flight).rises(in_flight));
+    let down = theory.way(far, theory.base(), |in_flight| theory.falls(in_flight));
     let half = STEP.sqrt() * theory.base();
     let found =
         |from, rises| crossing(&runs, from, half, rises, &theory).map_or("never".into(), |at| format!("{at:.0} s"));
@@ -271,8 +273,8 @@ fn thrashing() -> Result<(), Box<dyn Error>> {
     let more = ", thrashing: { beyond: 20, penalty: 0.02 }";
     let runs = play(&experiment(1, "{ exponential: 10.8ms }", 2800.0, 300, more)?);
     let rate = |window: f64| {
-        let inside = window * DEMAND / (DEMAND + NETWORK);
-        inside.min(CPUS) / (1.0 + 0.02 * (inside - CPUS).max(0.0))
+        let in_flight = window * DEMAND / (DEMAND + NETWORK);
+        in_flight.min(CPUS) / (1.0 + 0.02 * (in_flight - CPUS).max(0.0))
     };
     let gained = |base: f64| (rate(base * (1.0 + theory.figures.swing)) / rate(base)).ln();
     let (mut low, mut high) = (10.0, 30.0);

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_hears_of_a_lost_answer() {
+    fn a_lost_answer_is_not_noticed() {
         let mut watch = watch();
         assert_eq!([false; 5].map(|healthy| watch.end(healthy, true)), [None; 5]);
         assert_eq!([false; 3].map(|healthy| watch.end(healthy, false)), [None, None, Some(false)]);

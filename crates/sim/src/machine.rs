@@ -28,7 +28,7 @@ struct Host {
     /// Index of the server that receives the next request.
     turn: usize,
     /// Maximum number of requests in a server, its queue included.
-    most: usize,
+    max: usize,
     nominal: f64,
     condition: Condition,
     random: Random,
@@ -86,11 +86,11 @@ impl Machines {
                 }
                 servers.push(place);
             }
-            let most = machine.concurrency.zip(machine.backlog).map_or(usize::MAX, |(c, b)| c as usize + b as usize);
+            let max = machine.concurrency.zip(machine.backlog).map_or(usize::MAX, |(c, b)| c as usize + b as usize);
             let random = generator(seed, Purpose::FailFast, index);
             let (nominal, condition) = (machine.speed, Condition::WELL);
             let shares = !machine.shared.is_empty();
-            machines.hosts.push(Host { servers, shares, turn: 0, most, nominal, condition, random });
+            machines.hosts.push(Host { servers, shares, turn: 0, max, nominal, condition, random });
         }
         machines
     }
@@ -131,7 +131,7 @@ impl Machines {
         let computer = &mut self.servers[server as usize];
         move_on(computer, now, &mut self.finished, &mut self.begun);
         // A stalled server answers nothing, and connections pile up in its kernel.
-        if !host.condition.stalled && computer.inside() + computer.waiting() >= host.most {
+        if !host.condition.stalled && computer.in_flight() + computer.waiting() >= host.max {
             return Reception::Full;
         }
         computer.arrive(id, work);

@@ -26,7 +26,7 @@ use crate::run;
 
 /// Maximum multiple of the present number of machines, or of the present guarantees, that the search tries.
 /// A larger need means a mistake in the file.
-pub const MOST_TIMES: usize = 16;
+pub const MAX_TIMES: usize = 16;
 
 /// The headroom is found to one percent. Two seeds differ by about as much.
 const PRECISION: f64 = 1.01;
@@ -106,13 +106,13 @@ pub fn plan(question: &Question<'_>, mut watch: impl FnMut(&Step)) -> Result<Pla
         Ok(broken)
     };
     let present = at_size(sizes.present)?;
-    let (mut small, mut large) = (sizes.least - 1, sizes.present);
+    let (mut small, mut large) = (sizes.min - 1, sizes.present);
     let mut one_fewer = None;
     let mut found = present.is_none();
     if let Some(broken) = &present {
         (small, one_fewer) = (sizes.present, Some(broken.clone()));
-        while !found && large < sizes.present * MOST_TIMES {
-            large = (large * 2).min(sizes.present * MOST_TIMES);
+        while !found && large < sizes.present * MAX_TIMES {
+            large = (large * 2).min(sizes.present * MAX_TIMES);
             match at_size(large)? {
                 None => found = true,
                 Some(broken) => (small, one_fewer) = (large, Some(broken)),
@@ -149,22 +149,22 @@ fn headroom(
     present: Option<Broken>,
     at_factor: &mut impl FnMut(f64) -> Result<Option<Broken>, String>,
 ) -> Result<(f64, Option<Broken>), String> {
-    let most = MOST_TIMES as f64;
+    let max = MAX_TIMES as f64;
     let (mut holds, mut breaks) = (1.0, 1.0);
     let mut beyond = present;
     if beyond.is_none() {
-        while beyond.is_none() && breaks < most {
+        while beyond.is_none() && breaks < max {
             holds = breaks;
             breaks *= 2.0;
             beyond = at_factor(breaks)?;
         }
         if beyond.is_none() {
-            return Ok((most, None));
+            return Ok((max, None));
         }
     } else {
         loop {
             holds /= 2.0;
-            if holds < 1.0 / most {
+            if holds < 1.0 / max {
                 return Ok((0.0, beyond));
             }
             match at_factor(holds)? {
@@ -190,7 +190,7 @@ struct Sizes {
     /// The group that is scaled. `None` is all.
     only: Option<usize>,
     /// The smallest total of the scaled groups: one machine per group.
-    least: usize,
+    min: usize,
     /// The present total of the scaled groups.
     present: usize,
 }
@@ -199,11 +199,11 @@ impl Sizes {
     fn new(groups: &[Group], machine: Option<usize>) -> Sizes {
         let counts: Vec<usize> = groups.iter().map(|group| group.machines.len()).collect();
         let only = machine.and_then(|machine| groups.iter().position(|group| group.machines.contains(&machine)));
-        let (least, present) = match only {
+        let (min, present) = match only {
             Some(group) => (1, counts[group]),
             None => (counts.len(), counts.iter().sum()),
         };
-        Sizes { counts, only, least, present }
+        Sizes { counts, only, min, present }
     }
 
     /// Returns counts that add up to `size`, in the present proportion by largest remainders, and at least
@@ -218,14 +218,14 @@ impl Sizes {
         let mut counts: Vec<usize> = exact.iter().map(|share| (*share as usize).max(1)).collect();
         while counts.iter().sum::<usize>() < size {
             let short = |i: &usize| exact[*i] - counts[*i] as f64;
-            let most = (0..counts.len()).rev().max_by(|a, b| short(a).total_cmp(&short(b)));
-            counts[most.unwrap_or(0)] += 1;
+            let max = (0..counts.len()).rev().max_by(|a, b| short(a).total_cmp(&short(b)));
+            counts[max.unwrap_or(0)] += 1;
         }
         // A group rounded up to one machine takes it from the group that is furthest above its share.
         while counts.iter().sum::<usize>() > size.max(counts.len()) {
             let over = |i: &usize| counts[*i] as f64 - exact[*i];
-            let most = (0..counts.len()).filter(|i| counts[*i] > 1).max_by(|a, b| over(a).total_cmp(&over(b)));
-            counts[most.unwrap_or(0)] -= 1;
+            let max = (0..counts.len()).filter(|i| counts[*i] > 1).max_by(|a, b| over(a).total_cmp(&over(b)));
+            counts[max.unwrap_or(0)] -= 1;
         }
         counts
     }
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn groups_grow_and_shrink_in_proportion_and_never_vanish() {
         let sizes = sizes(&[8, 4, 1]);
-        assert_eq!((sizes.least, sizes.present), (3, 13));
+        assert_eq!((sizes.min, sizes.present), (3, 13));
         assert_eq!(sizes.counts(13), [8, 4, 1]);
         assert_eq!(sizes.counts(26), [16, 8, 2]);
         assert_eq!(sizes.counts(3), [1, 1, 1]);

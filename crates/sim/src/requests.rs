@@ -28,7 +28,7 @@ pub(crate) enum Place {
 
 impl Place {
     /// Returns whether the request holds a slot.
-    pub(crate) fn is_inside(self) -> bool {
+    pub(crate) fn is_in_flight(self) -> bool {
         matches!(self, Place::Going | Place::Serving(_) | Place::Returning)
     }
 }
@@ -40,7 +40,7 @@ pub(crate) struct Request {
     pub(crate) traffic: u32,
     /// Index of its class or template at the gateway, in the checkers' tallies.
     pub(crate) spec: u32,
-    /// Its user, or [`weirgate_experiment::traffic::NOBODY`].
+    /// Its user, or [`weirgate_experiment::traffic::NO_USER`].
     pub(crate) user: u32,
     /// The visit of its page, if it belongs to one.
     pub(crate) visit: Option<VisitId>,

@@ -40,7 +40,7 @@ use weirgate_spanned_yaml::overrides::Override;
 
 pub use family::{Family, Rotation};
 pub use outcome::{Lapse, Missed, Outcome, assess, play};
-pub use rule::{MOST_OWED, Reading, owed_share};
+pub use rule::{MAX_OWED, Reading, owed_share};
 pub use tally::{Row, Tally};
 
 use draw::Draw;

@@ -27,7 +27,7 @@ fn used(changes: &[&str]) -> Vec<ResourceUse> {
 #[test]
 fn a_table_that_follows_its_pages_serves_more_and_splits_better_than_one_that_does_not() {
     let learned = used(&[]);
-    let fixed = used(&["policy.page_table.learned=no"]);
+    let fixed = used(&["policy.page_table.learned=false"]);
     // Nothing is lost while the table is right.
     let served = |phase: &ResourceUse| phase.all.served_per_s;
     assert!(served(&learned[0]) > 0.98 * served(&fixed[0]), "{} {}", served(&learned[0]), served(&fixed[0]));

@@ -79,7 +79,7 @@ fn three_objects_over_two_connections_take_as_long_as_they_must() {
 }
 
 #[test]
-fn who_gets_no_page_asks_for_no_objects_and_a_missing_object_breaks_the_page() {
+fn a_user_without_a_page_asks_for_no_objects_and_a_missing_object_breaks_the_page() {
     let traffic = "  - { class: page, rate: 10/s, arrivals: even, demand: 5ms, objects: { class: object, count: 4, demand: 1ms } }";
     let crash = |machine: &str| format!("faults: [{{ at: 10s, fault: crash, machines: {machine} }}]\n");
     let of = |machine: &str| {
@@ -130,9 +130,9 @@ fn a_user_thinks_after_the_page() {
 #[test]
 fn what_pages_are_like_is_the_same_under_every_discipline() {
     let traffic = "  - { class: page, rate: 700/s, patience: 300ms, demand: { exponential: 8ms }, \
-                   objects: { class: object, count: { pareto: { shape: 1.5, least: 1, most: 20 } }, \
+                   objects: { class: object, count: { pareto: { shape: 1.5, min: 1, max: 20 } }, \
                    demand: { lognormal: { median: 1ms, sigma: 1, tail: { share: 5%, shape: 1.5, from: 5ms }, \
-                   most: 100ms } }, connections: 3 } }\n  - { class: page, rate: 5/s, demand: 1ms }";
+                   max: 100ms } }, connections: 3 } }\n  - { class: page, rate: 5/s, demand: 1ms }";
     for seed in 0..3 {
         let under = |discipline: &str| {
             let experiment = experiment(traffic, "", &[under_discipline(discipline)]);

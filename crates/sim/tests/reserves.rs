@@ -44,7 +44,7 @@ fn the_synthetic_logs_have_the_printed_shape() {
 }
 
 #[test]
-fn without_reserves_nobody_counts_shares() {
+fn without_reserves_shares_are_not_counted() {
     let run = run(&load("reserves-lard3", &["reserves=null", "phases.warm.until=130s"]), 1, |_| ());
     assert_eq!(run.violations, []);
     assert!(run.samples.iter().all(|sample| sample.usage.is_empty()));

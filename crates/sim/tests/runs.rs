@@ -165,7 +165,7 @@ fn a_crash_fails_at_once_and_checks_find_it() {
 #[test]
 fn a_stall_ends_in_time_outs() {
     let limits = "classes: [{ name: A, timeouts: { first_byte: 3s, total: 10s } }]";
-    let turns = format!("{CHECKED}, dispatch: turns");
+    let turns = format!("{CHECKED}, dispatch: weighted_round_robin");
     let mut experiment = experiment(&policy(2, "none", &turns, limits), 2, 30);
     experiment.traffic = vec![open(0, 100.0, exponential(ms(10)))];
     experiment.faults = vec![fault(FaultKind::Stall, 10, 20, &[0])];
@@ -178,7 +178,7 @@ fn a_stall_ends_in_time_outs() {
 }
 
 #[test]
-fn nobody_hears_of_a_crash_while_reports_are_lost() {
+fn a_crash_is_not_noticed_while_reports_are_lost() {
     let plain = "classes: [{ name: A, retry: off }]";
     let mut experiment = experiment(&policy(4, "none", CHECKED, plain), 1, 30);
     experiment.traffic = vec![open(0, 200.0, exponential(ms(10)))];
@@ -227,8 +227,8 @@ fn clients_that_leave_take_their_work_with_them() {
         traffic.patience = Some(exponential(ms(200)));
     }
     let alone = sound(&experiment, 2);
-    let left = |run: &Run, inside: bool| {
-        run.records.iter().filter(|r| r.fate == Fate::Left && (r.released > 0) == inside).count()
+    let left = |run: &Run, in_flight: bool| {
+        run.records.iter().filter(|r| r.fate == Fate::Left && (r.released > 0) == in_flight).count()
     };
     assert!(left(&alone, true) > 100 && left(&alone, false) > 100, "{} {}", left(&alone, true), left(&alone, false));
     for traffic in &mut experiment.traffic {
@@ -359,7 +359,7 @@ fn another_policy_takes_over_and_is_judged() {
     let second = weirgate_config::load("test", &policy(2, "weirgate", "", &of(30, 150)), false);
     let second = second.unwrap_or_else(|errors| panic!("{errors}")).site.policy;
     experiment.reloads =
-        vec![weirgate_experiment::Reload { at: s(30), policy: second, place: weirgate_config::Place::new(1, 1) }];
+        vec![weirgate_experiment::Reload { at: s(30), policy: second, position: weirgate_config::Position::new(1, 1) }];
     let verdict = weirgate_verdict::judge(&experiment, &sound(&experiment, 1));
     let figures = |phase: usize, class: usize| {
         let part = &verdict.phases[phase].classes[class].part;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weirgate_experiment::{Arrivals, Experiment, FaultKind, Knot, RESOURCES, Source, TrafficClass, under_discipline};
 use weirgate_sim::run;
 use weirgate_sim::swarm::{
-    Family, Lapse, MOST_OWED, Reading, Rotation, Swarm, assess, owed_share, scenario, scenario_of,
+    Family, Lapse, MAX_OWED, Reading, Rotation, Swarm, assess, owed_share, scenario, scenario_of,
 };
 use weirgate_verdict::oracle::Cluster;
 use weirgate_verdict::{Miss, judge};
@@ -32,24 +32,24 @@ fn scenarios_load_and_their_guarantees_fit() {
         for (phase, it) in experiment.phases.iter().enumerate().filter(|(_, phase)| phase.judged) {
             let owed = owed_share(experiment, phase, reading(scenario.family));
             // The file's figures have three digits.
-            assert!(owed <= MOST_OWED * 1.005, "seed {seed}: {owed} of the capacity is owed in {}", it.name);
+            assert!(owed <= MAX_OWED * 1.005, "seed {seed}: {owed} of the capacity is owed in {}", it.name);
             assert!(owed > 0.1, "seed {seed}: only {owed} of the capacity is owed in {}", it.name);
         }
-        let offered: f64 = experiment.traffic.iter().map(|traffic| most(&traffic.source)).sum();
-        let least = match scenario.family {
+        let offered: f64 = experiment.traffic.iter().map(|traffic| max(&traffic.source)).sum();
+        let min = match scenario.family {
             // Requests of seconds to minutes, or only a worker or two.
             Family::LongServices => 0.5,
             Family::SmallClusters => 5.0,
             _ => 50.0,
         };
-        assert!((least..=20_000.0).contains(&offered), "seed {seed}: {offered} requests/s");
+        assert!((min..=20_000.0).contains(&offered), "seed {seed}: {offered} requests/s");
         let guaranteed = |class: &TrafficClass| match class {
             TrafficClass::Class(class) => experiment.site.policy.classes[*class].guarantee.throughput,
             TrafficClass::Template { template, .. } => {
                 experiment.site.policy.templates[*template].class.guarantee.throughput
             }
         };
-        let exceeds = experiment.traffic.iter().any(|t| guaranteed(&t.class).is_none_or(|rate| most(&t.source) > rate));
+        let exceeds = experiment.traffic.iter().any(|t| guaranteed(&t.class).is_none_or(|rate| max(&t.source) > rate));
         beyond += usize::from(exceeds);
     }
     assert_eq!(families.len(), Rotation::All.families().len());
@@ -62,7 +62,7 @@ fn reading(family: Family) -> Reading {
 }
 
 /// Returns the maximum requests per second of a source. Users count as if each thought for a second.
-fn most(source: &Source) -> f64 {
+fn max(source: &Source) -> f64 {
     match source {
         Source::Open { rate: figure, .. } | Source::Users { users: figure, .. } => {
             figure.0.iter().map(|knot| knot.value).fold(0.0, f64::max)
@@ -152,8 +152,8 @@ fn guarantees_of_the_family_resources_fit_every_resource() {
                 let demand = &traffic.demand[0];
                 [demand.cpu.mean(), demand.disk.mean(), demand.link.mean()]
             });
-            let least = takes.reduce(|a, b| std::array::from_fn(|resource| a[resource].min(b[resource])));
-            *work = least.unwrap_or_default().map(|seconds| seconds * guaranteed);
+            let min = takes.reduce(|a, b| std::array::from_fn(|resource| a[resource].min(b[resource])));
+            *work = min.unwrap_or_default().map(|seconds| seconds * guaranteed);
         }
         let cluster = Cluster::live(experiment, Duration::ZERO, Duration::from_secs(1));
         assert!(cluster.carries(&work), "seed {seed}");

@@ -22,7 +22,7 @@ fn mean(run: &Run) -> f64 {
 /// M/G/1 with processor sharing: E[T] = E[S] / (1 − ρ), for any distribution of demands.
 #[test]
 fn processor_sharing_is_insensitive_to_the_distribution() {
-    let hyper = Distribution::HyperExponential { p: 0.9, first: ms(5), second: ms(55), most: Duration::from_secs(60) };
+    let hyper = Distribution::HyperExponential { p: 0.9, first: ms(5), second: ms(55), max: Duration::from_secs(60) };
     for cpu in [Distribution::Fixed(ms(10)), exponential(ms(10)), hyper] {
         for rho in [0.3, 0.7] {
             let mut experiment = experiment(&policy(1, "none", "", PLAIN), 1, 3000);
@@ -88,8 +88,8 @@ fn a_closed_loop_keeps_its_bounds() {
         assert!((rate / expected - 1.0).abs() < 0.04, "{n} users: {rate}/s of {expected}");
         let response = late.iter().map(|r| (r.ended - r.arrived) as f64 / 1e9).sum::<f64>() / late.len() as f64;
         assert!((rate * (response + 1.0) / n - 1.0).abs() < 0.05, "Little's law: {} of {n}", rate * (response + 1.0));
-        let most = run.samples.iter().map(|sample| sample.outstanding).max();
-        assert!(most <= Some(n as u32), "no user has two requests");
+        let max = run.samples.iter().map(|sample| sample.outstanding).max();
+        assert!(max <= Some(n as u32), "no user has two requests");
     }
 }
 

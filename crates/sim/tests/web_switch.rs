@@ -50,8 +50,8 @@ fn top_users_keep_their_limits_under_every_policy_and_not_without() {
     assert!(p95(&served(&plain, 1)) > 1.0);
     for discipline in ["switch_adm", "static_part", "dynamic_part"] {
         let run = sound(&overloaded(discipline, 60));
-        let (cheap, dear) = (p95(&served(&run, 0)), p95(&served(&run, 1)));
-        assert!(cheap < 0.6 && dear < 1.0, "{discipline}: {cheap} {dear}");
+        let (cheap, expensive) = (p95(&served(&run, 0)), p95(&served(&run, 1)));
+        assert!(cheap < 0.6 && expensive < 1.0, "{discipline}: {cheap} {expensive}");
         let shed = |class| run.records.iter().filter(|r| r.traffic == class && r.fate == Fate::Shed).count();
         assert_eq!((shed(0), shed(1)), (0, 0), "{discipline}");
         assert!(shed(3) > 5_000, "{discipline}: {}", shed(3));

@@ -6,13 +6,13 @@ use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
 
-use crate::errors::{Complaint, Place, Problem, Problems, Source, listed, nearest, quoted};
+use crate::errors::{Complaint, Position, Problem, Problems, Source, listed, nearest, quoted};
 use crate::tree::{self, Entry, Kind, Node, Value};
 
 /// The value of `--set`.
 const VALUE: Kind = Kind {
     name: "a value",
-    least: "write `path=value`",
+    min: "write `path=value`",
     too_long: "write it into the file",
     too_deep: "write it into the file",
 };
@@ -34,9 +34,9 @@ pub struct Override {
 pub struct InvalidOverride(Complaint);
 
 impl fmt::Display for InvalidOverride {
-    /// Formats as `what; mend`.
+    /// Formats as `what; hint`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.0.what, self.0.mend)
+        write!(f, "{}; {}", self.0.what, self.0.hint)
     }
 }
 
@@ -46,10 +46,10 @@ impl FromStr for Override {
     type Err = InvalidOverride;
 
     fn from_str(text: &str) -> Result<Self, InvalidOverride> {
-        let fail = |what: String, mend: &str| Err(InvalidOverride(Complaint::new(what, mend)));
-        let mend = "write `path=value`, such as `traffic.A.rate=800/s`";
+        let fail = |what: String, hint: &str| Err(InvalidOverride(Complaint::new(what, hint)));
+        let hint = "write `path=value`, such as `traffic.A.rate=800/s`";
         let Some((path, value)) = split_at_sign(text) else {
-            return fail(format!("{} has no `=`", quoted(text)), mend);
+            return fail(format!("{} has no `=`", quoted(text)), hint);
         };
         let (path, value) = (path.trim(), value.trim());
         if value.is_empty() {
@@ -57,7 +57,7 @@ impl FromStr for Override {
         }
         match steps(path) {
             Some(steps) => Ok(Override { path: path.to_owned(), steps, value: value.to_owned() }),
-            None => fail(format!("{} is not a path", quoted(path)), mend),
+            None => fail(format!("{} is not a path", quoted(path)), hint),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Override {
     /// then `None`. `nodes` grows by the nodes of the value.
     pub fn apply(&self, root: &Rc<Node>, nodes: &mut usize, problems: &mut Problems) -> Option<Rc<Node>> {
         let source = problems.add_source(Source::Override(format!("--set {}", self.path)));
-        let place = Place { source, line: 1, column: 1 };
+        let position = Position { source, line: 1, column: 1 };
         let value = match self.value.as_str() {
             "null" | "~" => None,
             text => {
@@ -100,14 +100,14 @@ impl Override {
                 Some(tree.root)
             }
         };
-        let applied = set(root, &self.steps, value.as_ref(), place).and_then(|root| match root.too_deep() {
+        let applied = set(root, &self.steps, value.as_ref(), position).and_then(|root| match root.too_deep() {
             true => Err(Complaint::new("this is nested deeper than 64 levels", "write it into the experiment")),
             false => Ok(root),
         });
         match applied {
             Ok(root) => Some(root),
-            Err(Complaint { what, mend }) => {
-                problems.add(Problem { source: None, place: Some(place), path: String::new(), what, mend });
+            Err(Complaint { what, hint }) => {
+                problems.add(Problem { source: None, position: Some(position), path: String::new(), what, hint });
                 None
             }
         }
@@ -160,9 +160,9 @@ fn steps(path: &str) -> Option<Vec<String>> {
 const NAMING: &[&str] = &["name", "class", "machine", "address"];
 
 /// Returns `node` with `value` at `steps` below it. Without a value, the part there is removed.
-fn set(node: &Rc<Node>, steps: &[String], value: Option<&Rc<Node>>, place: Place) -> Result<Rc<Node>, Complaint> {
+fn set(node: &Rc<Node>, steps: &[String], value: Option<&Rc<Node>>, position: Position) -> Result<Rc<Node>, Complaint> {
     let Some((step, rest)) = steps.split_first() else {
-        return Ok(value.map_or_else(|| Rc::new(Node::new(place, Value::Null)), Rc::clone));
+        return Ok(value.map_or_else(|| Rc::new(Node::new(position, Value::Null)), Rc::clone));
     };
     let removes = rest.is_empty() && value.is_none();
     let changed = match &node.value {
@@ -172,7 +172,7 @@ fn set(node: &Rc<Node>, steps: &[String], value: Option<&Rc<Node>>, place: Place
                 Some(at) if removes => {
                     entries.remove(at);
                 }
-                Some(at) => entries[at].node = set(&entries[at].node, rest, value, place)?,
+                Some(at) => entries[at].node = set(&entries[at].node, rest, value, position)?,
                 None if value.is_none() => {
                     let known = listed(entries.iter().map(|entry| &*entry.key));
                     return Err(Complaint::new(
@@ -182,8 +182,8 @@ fn set(node: &Rc<Node>, steps: &[String], value: Option<&Rc<Node>>, place: Place
                 }
                 None => entries.push(Entry {
                     key: step.as_str().into(),
-                    key_place: place,
-                    node: created(rest, value, place)?,
+                    key_position: position,
+                    node: created(rest, value, position)?,
                 }),
             }
             Value::Map(entries)
@@ -194,30 +194,30 @@ fn set(node: &Rc<Node>, steps: &[String], value: Option<&Rc<Node>>, place: Place
             for &at in chosen.iter().rev() {
                 match removes {
                     true => drop(items.remove(at)),
-                    false => items[at] = set(&items[at], rest, value, place)?,
+                    false => items[at] = set(&items[at], rest, value, position)?,
                 }
             }
             Value::List(items)
         }
-        Value::Null => return created(steps, value, place),
+        Value::Null => return created(steps, value, position),
         Value::Wrong => return Ok(Rc::clone(node)),
         Value::Text(text) => {
             let what = format!("{} is a single value here: it has no {}", quoted(text), quoted(step));
-            let mend = format!("replace the whole by a map: `={{ {}: … }}`", steps.join(": { "));
-            return Err(Complaint::new(what, mend));
+            let hint = format!("replace the whole by a map: `={{ {}: … }}`", steps.join(": { "));
+            return Err(Complaint::new(what, hint));
         }
     };
-    Ok(Rc::new(Node::new(node.place, changed)))
+    Ok(Rc::new(Node::new(node.position, changed)))
 }
 
 /// Returns nested maps down to `value`.
-fn created(steps: &[String], value: Option<&Rc<Node>>, place: Place) -> Result<Rc<Node>, Complaint> {
+fn created(steps: &[String], value: Option<&Rc<Node>>, position: Position) -> Result<Rc<Node>, Complaint> {
     let Some(value) = value else {
         return Err(Complaint::new("there is nothing to remove", "check the path"));
     };
     Ok(steps.iter().rev().fold(Rc::clone(value), |node, step| {
-        let entry = Entry { key: step.as_str().into(), key_place: place, node };
-        Rc::new(Node::new(place, Value::Map(vec![entry])))
+        let entry = Entry { key: step.as_str().into(), key_position: position, node };
+        Rc::new(Node::new(position, Value::Map(vec![entry])))
     }))
 }
 
@@ -241,12 +241,12 @@ fn chosen(items: &[Rc<Node>], step: &str) -> Result<Vec<usize>, Complaint> {
     match found.as_slice() {
         [] => {
             let known = || names.iter().copied().flatten();
-            let mend = match nearest(step, known()) {
+            let hint = match nearest(step, known()) {
                 Some(near) => format!("did you mean {}?", quoted(near)),
                 None if known().next().is_none() => format!("number its {count} items from 0"),
                 None => format!("there is {}", listed(known())),
             };
-            Err(Complaint::new(format!("no item of the list is {}", quoted(step)), mend))
+            Err(Complaint::new(format!("no item of the list is {}", quoted(step)), hint))
         }
         [_] => Ok(found),
         several => {

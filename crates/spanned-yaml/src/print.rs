@@ -11,7 +11,7 @@ use crate::tree::{Entry, Node, Value};
 /// use weirgate_spanned_yaml::errors::{Problems, SourceId};
 /// use weirgate_spanned_yaml::{print, tree};
 ///
-/// let kind = tree::Kind { name: "a list", least: "", too_long: "", too_deep: "" };
+/// let kind = tree::Kind { name: "a list", min: "", too_long: "", too_deep: "" };
 /// let tree = tree::parse("- {a: 1}\n- b", kind, SourceId::FILE, &mut Problems::default()).unwrap();
 /// assert_eq!(print::yaml(&tree.root), "- { a: 1 }\n- b\n");
 /// ```
@@ -23,7 +23,7 @@ pub fn yaml(node: &Node) -> String {
 }
 
 /// Maximum number of scalars of a list or map that is printed in one line. An upstream's node fits.
-const MOST_IN_LINE: usize = 6;
+const MAX_IN_LINE: usize = 6;
 
 /// Prints `node` as YAML on lines of its own, indented by `indent` spaces.
 fn print(node: &Node, indent: usize, text: &mut String) {
@@ -50,8 +50,8 @@ fn print(node: &Node, indent: usize, text: &mut String) {
 fn below(node: &Node, indent: usize, text: &mut String) {
     let flat = |node: &Node| matches!(node.value, Value::Null | Value::Wrong | Value::Text(_));
     let short = match &node.value {
-        Value::Map(entries) => entries.len() <= MOST_IN_LINE && entries.iter().all(|entry| flat(&entry.node)),
-        Value::List(items) => items.len() <= MOST_IN_LINE && items.iter().all(|item| flat(item)),
+        Value::Map(entries) => entries.len() <= MAX_IN_LINE && entries.iter().all(|entry| flat(&entry.node)),
+        Value::List(items) => items.len() <= MAX_IN_LINE && items.iter().all(|item| flat(item)),
         Value::Null | Value::Wrong | Value::Text(_) => true,
     };
     if short {

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use crate::errors::{Errors, Place, Problem, Problems, Source, quoted};
+use crate::errors::{Errors, Position, Problem, Problems, Source, quoted};
 use crate::tree::{self, Kind, MAX_BYTES, Node, Value};
 
 /// Returns `bytes` as text.
@@ -30,10 +30,10 @@ pub fn sound_text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, Errors> {
             let clip = |n: usize| u32::try_from(n + 1).unwrap_or(u32::MAX);
             let problem = Problem {
                 source: None,
-                place: Some(Place::new(clip(lines), clip(column))),
+                position: Some(Position::new(clip(lines), clip(column))),
                 path: String::new(),
                 what: "this byte is not UTF-8".to_owned(),
-                mend: "save the file as UTF-8".to_owned(),
+                hint: "save the file as UTF-8".to_owned(),
             };
             Err(Errors { file: name.to_owned(), problems: vec![problem], more: 0 })
         }
@@ -52,16 +52,16 @@ pub fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Returns an error about the file as a whole.
-pub fn unreadable(name: &str, what: String, mend: &str) -> Errors {
-    let problem = Problem { source: None, place: None, path: String::new(), what, mend: mend.to_owned() };
+pub fn unreadable(name: &str, what: String, hint: &str) -> Errors {
+    let problem = Problem { source: None, position: None, path: String::new(), what, hint: hint.to_owned() };
     Errors { file: name.to_owned(), problems: vec![problem], more: 0 }
 }
 
 /// Reads the file at `path`, relative to `folder`. `what` names the kind of file in messages, and in the path
-/// of the field at `place`. Errors are reported.
+/// of the field at `position`. Errors are reported.
 pub fn included(
     path: &str,
-    place: Place,
+    position: Position,
     folder: &Path,
     (kind, what): (Kind, &str),
     nodes: &mut usize,
@@ -69,24 +69,24 @@ pub fn included(
 ) -> Rc<Node> {
     let file = folder.join(path);
     let field = what.replace(' ', "_");
-    let wrong = |problems: &mut Problems, what: String, mend: &str| {
-        let (path, mend) = (field.clone(), mend.to_owned());
-        problems.add(Problem { source: None, place: Some(place), path, what, mend });
-        Rc::new(Node::new(place, Value::Wrong))
+    let wrong = |problems: &mut Problems, what: String, hint: &str| {
+        let (path, hint) = (field.clone(), hint.to_owned());
+        problems.add(Problem { source: None, position: Some(position), path, what, hint });
+        Rc::new(Node::new(position, Value::Wrong))
     };
     let shown = quoted(&file.display().to_string());
     let bytes = match read_bounded(&file) {
         Ok(bytes) => bytes,
         Err(error) => {
-            let mend = format!("the path of a {what} file counts from the folder of the file that names it");
-            return wrong(problems, format!("the {what} {shown} cannot be read: {error}"), &mend);
+            let hint = format!("the path of a {what} file counts from the folder of the file that names it");
+            return wrong(problems, format!("the {what} {shown} cannot be read: {error}"), &hint);
         }
     };
     let text = match sound_text(path, &bytes) {
         Ok(text) => text,
         Err(errors) => {
-            let Some(problem) = errors.problems.first() else { return Rc::new(Node::new(place, Value::Wrong)) };
-            return wrong(problems, format!("the {what} {shown} is no text: {}", problem.what), &problem.mend);
+            let Some(problem) = errors.problems.first() else { return Rc::new(Node::new(position, Value::Wrong)) };
+            return wrong(problems, format!("the {what} {shown} is no text: {}", problem.what), &problem.hint);
         }
     };
     let source = problems.add_source(Source::File(file.display().to_string()));
@@ -95,6 +95,6 @@ pub fn included(
             *nodes += tree.nodes;
             tree.root
         }
-        None => Rc::new(Node::new(place, Value::Wrong)),
+        None => Rc::new(Node::new(position, Value::Wrong)),
     }
 }

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 
-use crate::errors::{Place, Problem, Problems, SourceId, key_name, quoted};
+use crate::errors::{Position, Problem, Problems, SourceId, key_name, quoted};
 
 /// Maximum size of a file in bytes: room for 100,000 classes of 160 bytes each.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -31,7 +31,7 @@ const MAX_MERGED: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Node {
     /// Its position.
-    pub place: Place,
+    pub position: Position,
     /// Number of levels from this node down, itself included.
     height: usize,
     /// Its content.
@@ -59,20 +59,20 @@ pub struct Entry {
     /// The key.
     pub key: Rc<str>,
     /// The position of the key.
-    pub key_place: Place,
+    pub key_position: Position,
     /// The value.
     pub node: Rc<Node>,
 }
 
 impl Node {
     /// Creates a node from its parts.
-    pub fn new(place: Place, value: Value) -> Node {
+    pub fn new(position: Position, value: Value) -> Node {
         let below = match &value {
             Value::List(items) => items.iter().map(|item| item.height).max(),
             Value::Map(entries) => entries.iter().map(|entry| entry.node.height).max(),
             Value::Null | Value::Wrong | Value::Text(_) => None,
         };
-        Node { place, height: 1 + below.unwrap_or(0), value }
+        Node { position, height: 1 + below.unwrap_or(0), value }
     }
 
     /// Returns the value of the field `key`, if this is a map that has it.
@@ -87,13 +87,13 @@ impl Node {
     }
 
     /// Creates a node that is not in the file: a default, written in JSON (a text, a number or `{}`).
-    pub fn assumed(json: &str, place: Place) -> Node {
+    pub fn assumed(json: &str, position: Position) -> Node {
         let value = match json.strip_prefix('"').and_then(|j| j.strip_suffix('"')) {
             None if json == "{}" => Value::Map(Vec::new()),
             None => Value::Text(json.into()),
             Some(text) => Value::Text(text.replace("\\n", "\n").into()),
         };
-        Node { place, height: 1, value }
+        Node { position, height: 1, value }
     }
 }
 
@@ -112,7 +112,7 @@ pub struct Kind {
     /// Its name, with the article.
     pub name: &'static str,
     /// The hint about its minimum content, for an empty file.
-    pub least: &'static str,
+    pub min: &'static str,
     /// The hint for a file that is too long.
     pub too_long: &'static str,
     /// The hint for a file that is nested too deep.
@@ -122,7 +122,7 @@ pub struct Kind {
 /// Parses `text`, which is of `kind` and known as `source`. Parts that can be skipped are reported and
 /// skipped. Returns `None` if nothing is left to decode.
 pub fn parse(text: &str, kind: Kind, source: SourceId, problems: &mut Problems) -> Option<Tree> {
-    let start = Place { source, line: 1, column: 1 };
+    let start = Position { source, line: 1, column: 1 };
     if text.len() > MAX_BYTES {
         problems.add(at(Some(start), "the file is longer than 16 MiB", kind.too_long));
         return None;
@@ -139,16 +139,16 @@ pub fn parse(text: &str, kind: Kind, source: SourceId, problems: &mut Problems) 
         match event {
             Ok((event, span)) => builder.event(event, &span)?,
             Err(error) => {
-                let place = builder.place(error.marker().line(), error.marker().col());
-                let (what, mend) = explain(&error, kind);
-                builder.problems.add(at(Some(place), &what, mend));
+                let position = builder.position(error.marker().line(), error.marker().col());
+                let (what, hint) = explain(&error, kind);
+                builder.problems.add(at(Some(position), &what, hint));
                 return None;
             }
         }
     }
     let (root, nodes) = (builder.root.take(), builder.nodes);
     if root.is_none() || root.as_ref().is_some_and(|r| matches!(r.value, Value::Null)) {
-        problems.add(at(Some(start), "the file is empty", kind.least));
+        problems.add(at(Some(start), "the file is empty", kind.min));
         return None;
     }
     root.map(|root| Tree { root, nodes })
@@ -157,13 +157,13 @@ pub fn parse(text: &str, kind: Kind, source: SourceId, problems: &mut Problems) 
 /// A collection that is not complete.
 enum Open {
     List(Vec<Rc<Node>>),
-    Map { entries: Vec<Entry>, places: BTreeMap<Rc<str>, Place>, key: Option<Key>, merged: Vec<Rc<Node>> },
+    Map { entries: Vec<Entry>, positions: BTreeMap<Rc<str>, Position>, key: Option<Key>, merged: Vec<Rc<Node>> },
 }
 
 /// A key that waits for its value.
 struct Key {
     text: Rc<str>,
-    place: Place,
+    position: Position,
     role: Role,
 }
 
@@ -177,7 +177,7 @@ enum Role {
 }
 
 struct Frame {
-    place: Place,
+    position: Position,
     anchor: usize,
     height: usize,
     open: Open,
@@ -201,22 +201,22 @@ impl<'p> Builder<'p> {
         Builder { kind, source, problems, frames: Vec::new(), anchors, merged: 0, root: None, documents: 0, nodes: 0 }
     }
 
-    fn place_of(&self, span: &Span) -> Place {
-        self.place(span.start.line(), span.start.col())
+    fn position_of(&self, span: &Span) -> Position {
+        self.position(span.start.line(), span.start.col())
     }
 
     /// Converts a position. `granit-parser` counts lines from 1 and columns from 0.
-    fn place(&self, line: usize, column: usize) -> Place {
+    fn position(&self, line: usize, column: usize) -> Position {
         let clip = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).max(1);
-        Place { source: self.source, line: clip(line), column: clip(column + 1) }
+        Position { source: self.source, line: clip(line), column: clip(column + 1) }
     }
 
     /// Processes one event. `None` ends the reading after a report.
     fn event(&mut self, event: Event<'_>, span: &Span) -> Option<()> {
         self.nodes += usize::from(event.is_node());
-        let place = self.place_of(span);
+        let position = self.position_of(span);
         if event.tag().is_some() {
-            let tag = span.tag_start().map_or(place, |mark| self.place(mark.line(), mark.col()));
+            let tag = span.tag_start().map_or(position, |mark| self.position(mark.line(), mark.col()));
             self.report(tag, "a tag (`!…`) has no meaning here", "remove it; a text that starts with `!` needs quotes");
         }
         match event {
@@ -224,7 +224,7 @@ impl<'p> Builder<'p> {
                 self.documents += 1;
                 if self.documents > 1 {
                     let what = format!("{} is one document", self.kind.name);
-                    self.report(place, &what, "remove the `---` and what belongs to another file");
+                    self.report(position, &what, "remove the `---` and what belongs to another file");
                     return None;
                 }
             }
@@ -232,45 +232,45 @@ impl<'p> Builder<'p> {
                 let null = style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
                 if self.takes_key() {
                     let merge = style == ScalarStyle::Plain && text == "<<";
-                    return self.key(Rc::from(&*text), place, null, merge);
+                    return self.key(Rc::from(&*text), position, null, merge);
                 }
                 let value = if null { Value::Null } else { Value::Text(Rc::from(&*text)) };
-                self.node(Rc::new(Node { place, height: 1, value }), anchor);
+                self.node(Rc::new(Node { position, height: 1, value }), anchor);
             }
-            Event::SequenceStart(_, anchor, _) => return self.open(place, anchor, Open::List(Vec::new())),
+            Event::SequenceStart(_, anchor, _) => return self.open(position, anchor, Open::List(Vec::new())),
             Event::MappingStart(_, anchor, _) => {
-                let open = Open::Map { entries: Vec::new(), places: BTreeMap::new(), key: None, merged: Vec::new() };
-                return self.open(place, anchor, open);
+                let open = Open::Map { entries: Vec::new(), positions: BTreeMap::new(), key: None, merged: Vec::new() };
+                return self.open(position, anchor, open);
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(),
             Event::Alias(anchor) => {
                 let known = self.anchors.get(&anchor).cloned();
                 let Some(node) = known else {
-                    self.report(place, "this alias lies inside what it names", "name something that ends before it");
-                    self.stand_in(place);
+                    self.report(position, "this alias lies inside what it names", "name something that ends before it");
+                    self.stand_in(position);
                     return Some(());
                 };
                 if self.frames.len() + node.height > MAX_DEPTH {
-                    return self.too_deep(place);
+                    return self.too_deep(position);
                 }
                 match (self.takes_key(), &node.value) {
-                    (true, Value::Text(text)) => return self.key(Rc::clone(text), place, false, false),
+                    (true, Value::Text(text)) => return self.key(Rc::clone(text), position, false, false),
                     _ => self.node(node, 0),
                 }
             }
             Event::UnresolvedAlias(name) => {
                 let what = format!("nothing above is named `&{name}`");
-                self.report(place, &what, "define it before, or quote a text that starts with `*`");
-                self.stand_in(place);
+                self.report(position, &what, "define it before, or quote a text that starts with `*`");
+                self.stand_in(position);
             }
             _ => {}
         }
         Some(())
     }
 
-    fn report(&mut self, place: Place, what: &str, mend: &str) {
+    fn report(&mut self, position: Position, what: &str, hint: &str) {
         let path = self.path();
-        self.problems.add(Problem { path, ..at(Some(place), what, mend) });
+        self.problems.add(Problem { path, ..at(Some(position), what, hint) });
     }
 
     /// Returns the path of the part being read.
@@ -289,20 +289,20 @@ impl<'p> Builder<'p> {
         path
     }
 
-    fn too_deep(&mut self, place: Place) -> Option<()> {
-        self.report(place, "this is nested deeper than 64 levels", self.kind.too_deep);
+    fn too_deep(&mut self, position: Position) -> Option<()> {
+        self.report(position, "this is nested deeper than 64 levels", self.kind.too_deep);
         None
     }
 
     /// Inserts an empty value in place of an alias without an anchor, without a second report about it.
-    fn stand_in(&mut self, place: Place) {
+    fn stand_in(&mut self, position: Position) {
         if self.takes_key() {
-            let _ = self.key(Rc::from(""), place, false, false);
+            let _ = self.key(Rc::from(""), position, false, false);
             if let Some(Open::Map { key: Some(key), .. }) = self.frames.last_mut().map(|f| &mut f.open) {
                 key.role = Role::Dropped;
             }
         } else {
-            self.node(Rc::new(Node { place, height: 1, value: Value::Wrong }), 0);
+            self.node(Rc::new(Node { position, height: 1, value: Value::Wrong }), 0);
         }
     }
 
@@ -311,41 +311,47 @@ impl<'p> Builder<'p> {
         matches!(self.frames.last(), Some(Frame { open: Open::Map { key: None, .. }, .. }))
     }
 
-    fn open(&mut self, place: Place, anchor: usize, open: Open) -> Option<()> {
+    fn open(&mut self, position: Position, anchor: usize, open: Open) -> Option<()> {
         if self.frames.len() >= MAX_DEPTH {
-            return self.too_deep(place);
+            return self.too_deep(position);
         }
         if self.takes_key() {
-            self.bad_key(place);
+            self.bad_key(position);
         }
-        self.frames.push(Frame { place, anchor, height: 0, open });
+        self.frames.push(Frame { position, anchor, height: 0, open });
         Some(())
     }
 
     /// Reads and drops a list or map in place of a key, and its value.
-    fn bad_key(&mut self, place: Place) {
-        self.report(place, "a key must be a word", "write `word: value`; a `{` or `[` that opens a text needs quotes");
+    fn bad_key(&mut self, position: Position) {
+        self.report(
+            position,
+            "a key must be a word",
+            "write `word: value`; a `{` or `[` that opens a text needs quotes",
+        );
     }
 
-    fn key(&mut self, text: Rc<str>, place: Place, null: bool, merge: bool) -> Option<()> {
+    fn key(&mut self, text: Rc<str>, position: Position, null: bool, merge: bool) -> Option<()> {
         let mut role = if merge { Role::Merge } else { Role::Field };
-        let Some(Frame { open: Open::Map { places, key, .. }, .. }) = self.frames.last_mut() else { return Some(()) };
+        let Some(Frame { open: Open::Map { positions, key, .. }, .. }) = self.frames.last_mut() else {
+            return Some(());
+        };
         let mut complaint = None;
         if null {
             complaint = Some(("a key is missing".to_owned(), "write `word: value`".to_owned()));
-        } else if let Some(first) = places.get(&text) {
+        } else if let Some(first) = positions.get(&text) {
             let what =
                 format!("{} is given twice, first in line {} column {}", quoted(&text), first.line, first.column);
             complaint = Some((what, "keep one of them".to_owned()));
         } else {
-            places.insert(Rc::clone(&text), place);
+            positions.insert(Rc::clone(&text), position);
         }
         if complaint.is_some() {
             role = Role::Dropped;
         }
-        *key = Some(Key { text, place, role });
-        if let Some((what, mend)) = complaint {
-            self.report(place, &what, &mend);
+        *key = Some(Key { text, position, role });
+        if let Some((what, hint)) = complaint {
+            self.report(position, &what, &hint);
         }
         Some(())
     }
@@ -354,29 +360,29 @@ impl<'p> Builder<'p> {
         let Some(frame) = self.frames.pop() else { return };
         let value = match frame.open {
             Open::List(items) => Value::List(items),
-            Open::Map { mut entries, mut places, merged, .. } => {
+            Open::Map { mut entries, mut positions, merged, .. } => {
                 for source in merged {
-                    self.merge(&source, &mut entries, &mut places);
+                    self.merge(&source, &mut entries, &mut positions);
                 }
                 Value::Map(entries)
             }
         };
         let height = frame.height + 1;
-        self.node(Rc::new(Node { place: frame.place, height, value }), frame.anchor);
+        self.node(Rc::new(Node { position: frame.position, height, value }), frame.anchor);
     }
 
     /// Adds the fields of `source`, a map or a list of maps, that do not exist yet.
-    fn merge(&mut self, source: &Rc<Node>, entries: &mut Vec<Entry>, places: &mut BTreeMap<Rc<str>, Place>) {
+    fn merge(&mut self, source: &Rc<Node>, entries: &mut Vec<Entry>, positions: &mut BTreeMap<Rc<str>, Position>) {
         match &source.value {
             Value::Map(fields) => {
                 for field in fields {
                     self.merged += 1;
                     if self.merged > MAX_MERGED {
-                        self.report(source.place, "merge keys add more than a million fields", "merge fewer");
+                        self.report(source.position, "merge keys add more than a million fields", "merge fewer");
                         return;
                     }
-                    if !places.contains_key(&field.key) {
-                        places.insert(Rc::clone(&field.key), field.key_place);
+                    if !positions.contains_key(&field.key) {
+                        positions.insert(Rc::clone(&field.key), field.key_position);
                         entries.push(field.clone());
                     }
                 }
@@ -384,10 +390,10 @@ impl<'p> Builder<'p> {
             // A list in a list is refused below, so this recurses only once.
             Value::List(sources) if !sources.iter().any(|s| matches!(s.value, Value::List(_))) => {
                 for one in sources {
-                    self.merge(one, entries, places);
+                    self.merge(one, entries, positions);
                 }
             }
-            _ => self.report(source.place, "`<<` merges a map or a list of maps", "write `<<: *name`"),
+            _ => self.report(source.position, "`<<` merges a map or a list of maps", "write `<<: *name`"),
         }
     }
 
@@ -404,19 +410,19 @@ impl<'p> Builder<'p> {
         match &mut frame.open {
             Open::List(items) => items.push(node),
             Open::Map { entries, key, merged, .. } => match key.take() {
-                Some(Key { text, place, role: Role::Field }) => {
-                    entries.push(Entry { key: text, key_place: place, node });
+                Some(Key { text, position, role: Role::Field }) => {
+                    entries.push(Entry { key: text, key_position: position, node });
                 }
                 Some(Key { role: Role::Merge, .. }) => merged.push(node),
                 Some(Key { role: Role::Dropped, .. }) => {}
-                None => *key = Some(Key { text: Rc::from(""), place: node.place, role: Role::Dropped }),
+                None => *key = Some(Key { text: Rc::from(""), position: node.position, role: Role::Dropped }),
             },
         }
     }
 }
 
-fn at(place: Option<Place>, what: &str, mend: &str) -> Problem {
-    Problem { source: None, place, path: String::new(), what: what.to_owned(), mend: mend.to_owned() }
+fn at(position: Option<Position>, what: &str, hint: &str) -> Problem {
+    Problem { source: None, position, path: String::new(), what: what.to_owned(), hint: hint.to_owned() }
 }
 
 /// Describes a syntax error, with a hint.
@@ -437,8 +443,8 @@ fn explain(error: &ScanError, kind: Kind) -> (String, &'static str) {
             ("a text in quotation marks goes on here".to_owned(), "close the quotation mark above")
         }
         ErrorKind::MappingValueNotAllowed => {
-            let mend = "this line may be indented too far, the one above may lack its `:`, or a text with `: ` in it its quotes";
-            ("a `:` is not expected here".to_owned(), mend)
+            let hint = "this line may be indented too far, the one above may lack its `:`, or a text with `: ` in it its quotes";
+            ("a `:` is not expected here".to_owned(), hint)
         }
         ErrorKind::InvalidIndentation | ErrorKind::ExpectedBlockMappingKey | ErrorKind::ExpectedBlockSequenceEntry => (
             "this line is not indented like its neighbours".to_owned(),

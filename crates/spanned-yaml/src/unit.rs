@@ -109,12 +109,12 @@ impl FromText for Moment {
             "min" => 60.0,
             "h" => 3600.0,
             "" => {
-                let mend = format!("write `{text}ms` or `{text}s`");
-                return Err(Complaint::new(format!("{} has no unit", quoted(text)), mend));
+                let hint = format!("write `{text}ms` or `{text}s`");
+                return Err(Complaint::new(format!("{} has no unit", quoted(text)), hint));
             }
             "m" => {
-                let mend = format!("write `{number}min` for minutes or `{number}ms` for milliseconds");
-                return Err(Complaint::new(format!("{} may mean two things", quoted(text)), mend));
+                let hint = format!("write `{number}min` for minutes or `{number}ms` for milliseconds");
+                return Err(Complaint::new(format!("{} may mean two things", quoted(text)), hint));
             }
             _ => {
                 let what = format!("{} is no unit of time", quoted(unit));
@@ -152,8 +152,8 @@ impl FromText for Frequency {
             Some("min") => 60.0,
             Some("h") => 3600.0,
             _ if unit.is_empty() => {
-                let mend = format!("write `{text}/s` or `{text}/min`");
-                return Err(Complaint::new(format!("{} has no unit", quoted(text)), mend));
+                let hint = format!("write `{text}/s` or `{text}/min`");
+                return Err(Complaint::new(format!("{} has no unit", quoted(text)), hint));
             }
             _ => {
                 let what = format!("{} is no unit of a rate", quoted(unit));
@@ -170,8 +170,8 @@ impl FromText for Rate {
     fn from_text(text: &str) -> Result<Self, Complaint> {
         let Frequency(rate) = Frequency::from_text(text)?;
         if rate == 0.0 {
-            let mend = "leave the field out for best effort, or write more than zero";
-            return Err(Complaint::new(format!("{} promises nothing", quoted(text)), mend));
+            let hint = "leave the field out for best effort, or write more than zero";
+            return Err(Complaint::new(format!("{} promises nothing", quoted(text)), hint));
         }
         Ok(Rate(rate))
     }
@@ -188,12 +188,12 @@ impl FromText for Share {
             _ => return Err(Complaint::new(format!("{} is no share", quoted(text)), "write `0.34` or `34%`")),
         };
         if share > 1.0 {
-            let mend = if unit.is_empty() {
+            let hint = if unit.is_empty() {
                 format!("write a share from 0 to 1, or `{text}%`")
             } else {
                 "write at most `100%`".to_owned()
             };
-            return Err(Complaint::new(format!("{} is more than all", quoted(text)), mend));
+            return Err(Complaint::new(format!("{} is more than all", quoted(text)), hint));
         }
         Ok(Share(share))
     }
@@ -224,8 +224,8 @@ impl FromText for Bytes {
     fn from_text(text: &str) -> Result<Self, Complaint> {
         let (number, unit) = number_and_unit(text)?;
         if unit.is_empty() {
-            let mend = format!("write `{text}B` or `{text}KiB`");
-            return Err(Complaint::new(format!("{} has no unit", quoted(text)), mend));
+            let hint = format!("write `{text}B` or `{text}KiB`");
+            return Err(Complaint::new(format!("{} has no unit", quoted(text)), hint));
         }
         let bytes = number * Bytes::factor(unit)?;
         if bytes.fract() != 0.0 || bytes > MAX_NUMBER {
@@ -293,25 +293,25 @@ impl FromText for Name {
         let first = text.starts_with(|c: char| c.is_ascii_alphanumeric());
         let rest = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
         if text.len() > MAX_NAME {
-            let mend = format!("write at most {MAX_NAME}");
-            return Err(Complaint::new(format!("this name has {} bytes", text.len()), mend));
+            let hint = format!("write at most {MAX_NAME}");
+            return Err(Complaint::new(format!("this name has {} bytes", text.len()), hint));
         }
         if !first || !rest {
-            let mend = "use letters, digits, `-`, `_` and `.`, a letter or digit first";
-            return Err(Complaint::new(format!("{} does not serve as a name", quoted(text)), mend));
+            let hint = "use letters, digits, `-`, `_` and `.`, a letter or digit first";
+            return Err(Complaint::new(format!("{} does not serve as a name", quoted(text)), hint));
         }
         Ok(Name(text.to_owned()))
     }
 }
 
 impl FromText for Answer {
-    const EXPECTED: &'static str = "`yes` or `no`";
+    const EXPECTED: &'static str = "`true` or `false`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
         match text {
-            "yes" | "true" => Ok(Answer(true)),
-            "no" | "false" => Ok(Answer(false)),
-            _ => Err(Complaint::new(format!("{} is no answer", quoted(text)), "write `yes` or `no`")),
+            "true" => Ok(Answer(true)),
+            "false" => Ok(Answer(false)),
+            _ => Err(Complaint::new(format!("{} is no answer", quoted(text)), "write `true` or `false`")),
         }
     }
 }
@@ -354,7 +354,7 @@ text_schema! {
     Amount: { "type": "number", "minimum": 0 };
     Speed: { "type": "number", "exclusiveMinimum": 0 };
     Name: { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$", "maxLength": 64 };
-    Answer: { "enum": ["yes", "no", true, false] };
+    Answer: { "type": "boolean" };
     Text: { "type": ["string", "number", "boolean"] };
 }
 
@@ -391,7 +391,7 @@ mod tests {
     fn wrong<T: FromText>(text: &str) -> String {
         match T::from_text(text) {
             Ok(_) => panic!("{text} was accepted"),
-            Err(Complaint { what, mend }) => format!("{what}; {mend}"),
+            Err(Complaint { what, hint }) => format!("{what}; {hint}"),
         }
     }
 

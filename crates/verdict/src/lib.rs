@@ -6,7 +6,7 @@
 //!
 //! In `judge`, `bucket` and `owed` find the requests that a guarantee covers, `class` and `statistic` judge them,
 //! `avoidable` compares refusals with idle capacity, and `rules` has all constants. `resources` has the use of CPUs,
-//! disks and links by class. `learned` compares a learned page table with the actual costs from `truth`.
+//! disks and links by class. `learned` compares a learned page table with the actual costs from `actual`.
 
 mod judge;
 pub mod oracle;

@@ -167,7 +167,7 @@ impl Cluster {
 
     /// Maximum part of `work` (by class, per second) that can be served, for each resource separately.
     #[must_use]
-    pub fn most(&self, work: &[Work]) -> Work {
+    pub fn max(&self, work: &[Work]) -> Work {
         std::array::from_fn(|resource| self.flow(work, resource).0 as f64 / UNIT)
     }
 
@@ -201,8 +201,8 @@ impl Cluster {
         let by_weight: Vec<f64> =
             weights.iter().zip(&sizes).map(|(weight, size)| if *size > 0.0 { weight / size } else { 0.0 }).collect();
         let floors = self.fill(&demand.offered, &vec![0.0; sizes.len()], &demand.owed, &demand.owed);
-        let most = vec![1.0; sizes.len()];
-        let parts = self.fill(&demand.offered, &floors, &most, &by_weight);
+        let max = vec![1.0; sizes.len()];
+        let parts = self.fill(&demand.offered, &floors, &max, &by_weight);
         parts.into_iter().zip(sizes).map(|(part, size)| if size > 0.0 { part } else { 1.0 }).collect()
     }
 
@@ -322,8 +322,8 @@ mod tests {
         let carries = |work: [f64; 3]| cluster.carries(&cpu(&work));
         assert!(carries([4.0, 4.0, 0.0]) && carries([4.0, 0.0, 4.0]));
         assert!(!carries([4.1, 0.0, 0.0]) && !carries([3.0, 3.0, 2.1]));
-        let most = |work: [f64; 3]| cluster.most(&cpu(&work))[0];
-        near(&[most([9.0, 1.0, 0.0]), most([9.0, 9.0, 9.0])], &[5.0, 8.0]);
+        let max = |work: [f64; 3]| cluster.max(&cpu(&work))[0];
+        near(&[max([9.0, 1.0, 0.0]), max([9.0, 9.0, 9.0])], &[5.0, 8.0]);
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
         // Both need the disk. The CPU alone would carry them.
         let work = vec![[0.4, 0.6, 0.0], [0.4, 0.5, 0.0], [0.0; 3]];
         assert!(!cluster.carries(&work) && cluster.carries(&[[2.0, 0.5, 0.0], [0.0, 0.5, 1.0]]));
-        near(&cluster.most(&work), &[0.8, 1.0, 0.0]);
+        near(&cluster.max(&work), &[0.8, 1.0, 0.0]);
         // By weight of the disk. A class that needs no resource is served completely.
         let demand = Demand { offered: work, owed: vec![0.0; 3] };
         near(&cluster.shares(&demand, &[1.0, 1.0, 1.0]), &[0.5 / 0.6, 1.0, 1.0]);

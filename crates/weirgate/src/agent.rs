@@ -178,7 +178,7 @@ fn settings(policy: &Path, args: &Args, source: Option<Source>) -> Result<Settin
     };
     let name = args.node.as_deref().unwrap_or_default();
     let Some(node) = cluster.node(name) else {
-        let names: Vec<&str> = cluster.nodes.iter().take(MOST_NAMED).map(|node| node.name.as_str()).collect();
+        let names: Vec<&str> = cluster.nodes.iter().take(MAX_NAMED).map(|node| node.name.as_str()).collect();
         let more = if cluster.nodes.len() > names.len() { ", …" } else { "" };
         return Err(format!("{file} has no node {name:?}; it has {}{more}", names.join(", ")));
     };
@@ -188,7 +188,7 @@ fn settings(policy: &Path, args: &Args, source: Option<Source>) -> Result<Settin
 }
 
 /// Maximum number of node names in the message about a wrong name.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// The collector, listening.
 struct Collector {

@@ -63,7 +63,7 @@ fn check(path: &Path) -> Checked {
         },
         Err(error) => {
             let what = format!("cannot be read: {error}");
-            let problem = Problem { source: None, place: None, path: String::new(), what, mend: String::new() };
+            let problem = Problem { source: None, position: None, path: String::new(), what, hint: String::new() };
             Err(Errors { file: file.clone(), problems: vec![problem], more: 0 })
         }
     };
@@ -124,7 +124,7 @@ struct Entry<'a> {
     column: Option<u32>,
     field: &'a str,
     what: &'a str,
-    mend: &'a str,
+    hint: &'a str,
 }
 
 /// The demand on a pool and its capacity, in slot-seconds per second.
@@ -149,7 +149,7 @@ struct Routes {
     always: f64,
     /// Requests per second in the best mix.
     #[serde(skip_serializing_if = "Option::is_none")]
-    most: Option<f64>,
+    max: Option<f64>,
 }
 
 impl<'a> Report<'a> {
@@ -166,7 +166,7 @@ impl<'a> Report<'a> {
                     page_table: p.routes.map(|routes| Routes {
                         guaranteed: routes.guaranteed,
                         always: routes.always,
-                        most: routes.most.is_finite().then_some(routes.most),
+                        max: routes.max.is_finite().then_some(routes.max),
                     }),
                     fits: p.fits(),
                     overflow: p.classes.iter().filter_map(|class| p.overflow(class)).collect(),
@@ -199,11 +199,11 @@ impl<'a> Report<'a> {
 impl<'a> Entry<'a> {
     fn new(problem: &'a Problem) -> Entry<'a> {
         Entry {
-            line: problem.place.map(|p| p.line),
-            column: problem.place.map(|p| p.column),
+            line: problem.position.map(|p| p.line),
+            column: problem.position.map(|p| p.column),
             field: &problem.path,
             what: &problem.what,
-            mend: &problem.mend,
+            hint: &problem.hint,
         }
     }
 }

@@ -67,7 +67,7 @@ fn serve(path: &Path) -> Result<(), String> {
         CoordinatorServer::open(&reserves, |line| say(&format!("coordinator: {line}"))).map_err(|e| e.to_string())?;
     let address = coordinator.address().map_err(|e| e.to_string())?;
     say(&format!("coordinator: version {}: {file}, {}", env!("CARGO_PKG_VERSION"), summary(&reserves)));
-    let guarded = match coordinator.desk().without_token() {
+    let guarded = match coordinator.shared().without_token() {
         0 => "with a token",
         n if n == reserves.cluster.nodes.len() => "for this machine only, without a token",
         _ => "for this machine only, with a token for some nodes",
@@ -77,7 +77,7 @@ fn serve(path: &Path) -> Result<(), String> {
     let _page = match admin {
         Some((listener, place)) => {
             let guarded = if listener.has_token() { "with a token" } else { "for this machine only, without a token" };
-            let server = listener.serve_router(routes(coordinator.desk())).map_err(|e| format!("page: {e}"))?;
+            let server = listener.serve_router(routes(coordinator.shared())).map_err(|e| format!("page: {e}"))?;
             say(&format!("coordinator: page on {place}, {guarded}"));
             Some(server)
         }

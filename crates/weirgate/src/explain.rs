@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use weirgate_config::{Key, Site, Target, TargetOf};
+use weirgate_config::{Key, LocalityKeyOf, RuleTarget, Site};
 use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
 use weirgate_gateway::classify::{Canonical, ClassRef, Classifier, Explained, View};
 use weirgate_pages::Index;
@@ -18,7 +18,7 @@ use crate::run::gateway;
 
 /// Maximum number of rules before the matching one that are shown without `--all`. The nearest ones are the
 /// likely mistakes, and a list of a thousand is of no use.
-const MOST_RULES: usize = 20;
+const MAX_RULES: usize = 20;
 
 /// Runs the command.
 pub(crate) fn run(args: &Explain) -> ExitCode {
@@ -109,7 +109,7 @@ fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> 
         request.port
     );
     let earlier = found.rule;
-    let hidden = if all { 0 } else { earlier.saturating_sub(MOST_RULES) };
+    let hidden = if all { 0 } else { earlier.saturating_sub(MAX_RULES) };
     if hidden > 0 {
         let _ = writeln!(text, "          {hidden} earlier rules do not match; --all shows them");
     }
@@ -138,11 +138,11 @@ fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> 
 /// Returns `class gold` or `template tenants` for a rule.
 fn target_name(site: &Site, rule: usize) -> String {
     match site.rules.get(rule).map(|r| &r.target) {
-        Some(Target::Class(id)) => {
+        Some(RuleTarget::Class(id)) => {
             let class = site.policy.classes.get(id.0 as usize);
             format!("class {}", class.map_or("?", |c| c.name.as_str()))
         }
-        Some(Target::Template(id, key)) => {
+        Some(RuleTarget::Template(id, key)) => {
             let template = site.policy.templates.get(id.0 as usize);
             let by = match key {
                 Key::Header(name) => format!("header {name}"),
@@ -157,7 +157,7 @@ fn target_name(site: &Site, rule: usize) -> String {
 fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>, max_live: Option<u32>) {
     let policy = &site.policy;
     let _ = match (key, max_live) {
-        (Some(key), Some(most)) => writeln!(text, "class     {} for {key:?}, one of at most {most}", class.name),
+        (Some(key), Some(max)) => writeln!(text, "class     {} for {key:?}, one of at most {max}", class.name),
         _ => writeln!(text, "class     {}", class.name),
     };
     let pool = policy.pools.get(class.pool).map_or("?", |pool| pool.name.as_str());
@@ -166,9 +166,9 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
     let _ = writeln!(text, "upstream  {pool}: {}", shorten(&nodes));
     write_dispatch(text, site, class);
     write_content(text, policy, class);
-    write_tag(text, policy, class);
+    write_priority(text, policy, class);
     let cost = match class.service_time {
-        Some(time) => format!("{} of service time, as agreed", Span(time)),
+        Some(time) => format!("{} of service time, as declared", Span(time)),
         None => "not given: the service time is learned".to_owned(),
     };
     let _ = writeln!(text, "cost      {cost}");
@@ -204,9 +204,9 @@ fn write_route(text: &mut String, site: &Site, class: &Class, form: &Canonical) 
 
 /// Writes the inputs to the choice of a node, if they are more than the load.
 fn write_dispatch(text: &mut String, site: &Site, class: &Class) {
-    let target = match site.pools.get(class.pool).and_then(|pool| pool.target) {
-        Some(TargetOf::Path) => "this host and path",
-        Some(TargetOf::Query) => "this host, path and query",
+    let target = match site.pools.get(class.pool).and_then(|pool| pool.locality_key) {
+        Some(LocalityKeyOf::Path) => "this host and path",
+        Some(LocalityKeyOf::Query) => "this host, path and query",
         None => "",
     };
     match site.policy.pools.get(class.pool).map(|pool| pool.dispatch) {
@@ -214,10 +214,10 @@ fn write_dispatch(text: &mut String, site: &Site, class: &Class) {
             let _ = writeln!(
                 text,
                 "dispatch  to the node that served {target} before, while it is not much busier than others (idle below \
-                 {idle} requests inside, overloaded above {overload})"
+                 {idle} requests in flight, overloaded above {overload})"
             );
         }
-        Some(Dispatch::RoundRobin { never_twice: true }) => {
+        Some(Dispatch::LeastLoaded { avoid_last: true }) => {
             let _ = writeln!(text, "dispatch  to the least loaded node, but not to that of the class's last request");
         }
         _ => {}
@@ -226,15 +226,15 @@ fn write_dispatch(text: &mut String, site: &Site, class: &Class) {
 
 /// Writes the settings of SEDA's queues: the tag, the queue length up to which the class is admitted, and
 /// its fallback.
-fn write_tag(text: &mut String, policy: &Policy, class: &Class) {
-    if let Some(tag) = policy.discipline.tags.get(class.tag as usize) {
+fn write_priority(text: &mut String, policy: &Policy, class: &Class) {
+    if let Some(priority) = policy.discipline.priorities.get(class.priority as usize) {
         let admitted = match policy.discipline.admit {
             Admit::Thresholds { queue } => {
-                format!(", admitted while fewer than {} wait", (tag.threshold * f64::from(queue)).ceil())
+                format!(", admitted while fewer than {} wait", (priority.threshold * f64::from(queue)).ceil())
             }
             _ => String::new(),
         };
-        let _ = writeln!(text, "tag       {}{admitted}", tag.name);
+        let _ = writeln!(text, "priority  {}{admitted}", priority.name);
     }
     if let Some(fallback) = class.fallback.and_then(|index| policy.classes.get(index)) {
         let pool = policy.pools.get(fallback.pool).map_or("?", |pool| pool.name.as_str());
@@ -270,7 +270,7 @@ fn write_content(text: &mut String, policy: &Policy, class: &Class) {
     };
     let _ = writeln!(
         text,
-        "admit     refused while more than {threshold:.1} static requests are inside per CPU, {counted}; a dynamic one \
+        "admit     refused while more than {threshold:.1} static requests are in flight per CPU, {counted}; a dynamic one \
          counts as {omega:.1}"
     );
 }
@@ -288,9 +288,9 @@ fn guarantee(class: &Class) -> String {
 
 /// Returns the first few of many names.
 fn shorten(names: &[&str]) -> String {
-    const MOST: usize = 8;
-    let shown = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > MOST { format!("{shown}, … ({} nodes)", names.len()) } else { shown }
+    const MAX: usize = 8;
+    let shown = names.iter().take(MAX).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > MAX { format!("{shown}, … ({} nodes)", names.len()) } else { shown }
 }
 
 /// A duration in the form used in policies.

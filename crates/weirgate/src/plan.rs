@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use weirgate_experiment::{Experiment, load_experiment_file, under_discipline};
-use weirgate_sim::plan::{Broken, MOST_TIMES, Plan, Question, Step, plan};
+use weirgate_sim::plan::{Broken, MAX_TIMES, Plan, Question, Step, plan};
 use weirgate_spanned_yaml::overrides::Override;
 use weirgate_verdict::Kind;
 
@@ -141,11 +141,11 @@ fn text(experiment: &Experiment, plan: &Plan, question: &Question<'_>) -> String
             }
         }
         None => {
-            let most = match question.machine {
-                Some(_) => format!("{MOST_TIMES} times as many of these machines are not enough"),
-                None => format!("{} are not enough", machines(present * MOST_TIMES)),
+            let max = match question.machine {
+                Some(_) => format!("{MAX_TIMES} times as many of these machines are not enough"),
+                None => format!("{} are not enough", machines(present * MAX_TIMES)),
             };
-            line("needed", &most);
+            line("needed", &max);
         }
     }
     line("headroom", &headroom(plan));
@@ -158,10 +158,10 @@ fn text(experiment: &Experiment, plan: &Plan, question: &Question<'_>) -> String
 /// Returns the headroom for people.
 fn headroom(plan: &Plan) -> String {
     let percent = (plan.headroom - 1.0) * 100.0;
-    let most = MOST_TIMES as f64;
+    let max = MAX_TIMES as f64;
     match plan.headroom {
-        factor if factor >= most => format!("more than {:.0} %", percent),
-        0.0 => format!("none: not even 1/{MOST_TIMES} of the guarantees and their traffic would hold"),
+        factor if factor >= max => format!("more than {:.0} %", percent),
+        0.0 => format!("none: not even 1/{MAX_TIMES} of the guarantees and their traffic would hold"),
         factor if factor < 1.0 => {
             format!("none: {:.0} % of the guarantees and their traffic would hold", factor * 100.0)
         }

@@ -180,7 +180,7 @@ async fn work(mut probe: Probe<'_>, args: &Args) -> Result<Option<Table>, String
     tell(&format!(
         "weirgate: probe: {pages} pages; each would be requested at most {} times in about {} s, by up to {} at once; and the \
          server would be saturated by up to {} at once for half a minute\n",
-        effort.most(),
+        effort.max(),
         effort.longest().as_secs(),
         args.concurrency,
         args.saturate

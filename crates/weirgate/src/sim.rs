@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long = "discipline", value_name = "D")]
     disciplines: Vec<String>,
     /// Play with the seeds 1 to N.
-    #[arg(long, value_name = "N", conflicts_with = "seed", value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]
+    #[arg(long, value_name = "N", conflicts_with = "seed", value_parser = clap::value_parser!(u64).range(1..=MAX_SEEDS))]
     seeds: Option<u64>,
     /// Play with this seed.
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -76,7 +76,7 @@ pub(crate) struct Args {
 }
 
 /// Maximum number of seeds, more than a useful study needs.
-const MOST_SEEDS: u64 = 10_000;
+const MAX_SEEDS: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {

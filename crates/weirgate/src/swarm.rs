@@ -12,14 +12,14 @@ use crate::exit;
 use crate::sim::CANNOT;
 
 /// Maximum number of scenarios: half a year of computing.
-const MOST: u64 = 100_000_000;
+const MAX: u64 = 100_000_000;
 
 /// Random scenarios instead of files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Play N random scenarios instead of files, with the seeds from `--seed` on. Their guarantees fit the
     /// cluster by construction.
-    #[arg(long, value_name = "N", conflicts_with_all = ["files", "seeds", "output", "against"], value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["files", "seeds", "output", "against"], value_parser = clap::value_parser!(u64).range(1..=MAX))]
     swarm: Option<u64>,
     /// Print the experiment file of random scenario SEED, to read and to change.
     #[arg(long, value_name = "SEED", conflicts_with_all = ["files", "swarm"])]

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::report::Active;
-pub use groups::{Contention, ContentionState, Group, Moved, Surplus};
+pub use groups::{Contention, ContentionState, MachineGroup, Moved, Surplus};
 pub use pages::{PageTable, Route};
 pub use resources::{Resource, Rounds, by_name};
 
@@ -38,7 +38,7 @@ pub struct Snapshot {
     /// Control stage: the window's last move, with its reason.
     pub moved: Moved,
     /// All windows: one per group of nodes that serve the same pools, or one for all nodes.
-    pub groups: Vec<Group>,
+    pub machine_groups: Vec<MachineGroup>,
     /// Number of live classes.
     pub classes: u32,
     /// Dispatch stage: all nodes.
@@ -55,9 +55,9 @@ pub struct Snapshot {
     /// Release stage: the rounds in which resources are shared, under `mdrr`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Rounds>,
-    /// Queue stage: waiting requests by priority (`tag`), if the discipline has priorities.
+    /// Queue stage: waiting requests by priority, if the discipline has priorities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tags: Vec<Tag>,
+    pub priorities: Vec<Priority>,
     /// Slot-seconds per second that the guarantees need, as far as service times are known. Absent if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demanded_capacity: Option<f64>,
@@ -68,7 +68,7 @@ pub struct Snapshot {
 
 /// A priority of waiting requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tag {
+pub struct Priority {
     /// Its name.
     pub name: String,
     /// Number of waiting requests of this priority.
@@ -93,9 +93,9 @@ pub struct Locality {
     /// The pool's name.
     pub pool: String,
     /// Number of documents that are mapped to a node now.
-    pub targets: u32,
+    pub keys: u32,
     /// Maximum number of mapped documents.
-    pub most: u32,
+    pub max: u32,
     /// Requests sent to the node that their document was mapped to.
     pub hits: u64,
     /// Requests for a document that was mapped to another usable node, and is now mapped again.

@@ -288,7 +288,7 @@ impl fmt::Debug for Challenged {
     }
 }
 
-/// Splits a stream of bytes into lines of at most [`MAX_LINE`] bytes.
+/// Splits a stream of bytes into lines of at max [`MAX_LINE`] bytes.
 #[derive(Debug, Default)]
 pub struct Lines {
     bytes: Vec<u8>,

@@ -27,7 +27,7 @@ pub const MAX_REPORT_BYTES: usize = 64 * 1024;
 pub const RESOURCE_NAMES: [&str; 3] = ["cpu", "disk", "bandwidth"];
 
 /// Largest counter that is read: 2^64 bytes.
-const MOST_USED: f64 = 18_446_744_073_709_551_616.0;
+const MAX_USED: f64 = 18_446_744_073_709_551_616.0;
 
 /// A report of a node's agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -135,7 +135,7 @@ impl Usage {
 /// Returns the number `name` of the object `usage.RESOURCE`. A missing or `null` number is unknown.
 fn amount(object: &Value, name: &str, resource: &str) -> Result<Option<f64>, String> {
     let Some(value) = object.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
-    match value.as_f64().filter(|number| (0.0..=MOST_USED).contains(number)) {
+    match value.as_f64().filter(|number| (0.0..=MAX_USED).contains(number)) {
         Some(number) => Ok(Some(number)),
         None => {
             let what = if value.is_number() { value.to_string() } else { kind(value).to_owned() };

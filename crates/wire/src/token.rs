@@ -40,14 +40,14 @@ impl Token {
     fn checked(text: &str) -> Result<Token, &'static str> {
         let hex = text.bytes().all(|b| b.is_ascii_hexdigit());
         // 4 bits per hex digit or 6 bits per base64 letter: 32 or 22 of them are 128 bits.
-        let least = if hex { 32 } else { 22 };
+        let min = if hex { 32 } else { 22 };
         let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_' | b'=');
         let mut different: Vec<u8> = text.bytes().collect();
         different.sort_unstable();
         different.dedup();
         if !text.bytes().all(known) {
             Err("is neither hex nor base64")
-        } else if text.trim_end_matches('=').len() < least {
+        } else if text.trim_end_matches('=').len() < min {
             Err("is shorter than 128 bits (32 hex digits or 22 base64 letters)")
         } else if different.len() < 8 {
             // 22 random letters have fewer than 8 different ones less than once in 10^10 times.

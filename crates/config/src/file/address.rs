@@ -31,7 +31,7 @@ impl FromText for Listen {
         }
         let what = format!("{} is not an IP address with a port", quoted(text));
         let port = text.strip_prefix(':').or_else(|| text.strip_prefix("*:")).unwrap_or(text);
-        let mend = if port.parse::<u16>().is_ok() {
+        let hint = if port.parse::<u16>().is_ok() {
             format!("write `0.0.0.0:{port}` for every interface or `127.0.0.1:{port}` for this machine alone")
         } else if let Ok(ip) = text.parse::<IpAddr>() {
             format!("write `{}`", SocketAddr::new(ip, 8080))
@@ -40,7 +40,7 @@ impl FromText for Listen {
         } else {
             "write one such as `0.0.0.0:8080`; a listener takes no names".to_owned()
         };
-        Err(Complaint::new(what, mend))
+        Err(Complaint::new(what, hint))
     }
 }
 
@@ -124,21 +124,21 @@ text_schema! {
 mod tests {
     use super::*;
 
-    fn mend<T: FromText>(text: &str) -> String {
+    fn hint<T: FromText>(text: &str) -> String {
         match T::from_text(text) {
             Ok(_) => panic!("{text} was accepted"),
-            Err(complaint) => complaint.mend,
+            Err(complaint) => complaint.hint,
         }
     }
 
     #[test]
     fn listeners() {
         assert!(Listen::from_text("127.0.0.1:8080").is_ok() && Listen::from_text("[::1]:0").is_ok());
-        assert!(mend::<Listen>("8080").contains("`0.0.0.0:8080`"));
-        assert!(mend::<Listen>(":8080").contains("`127.0.0.1:8080`"));
-        assert_eq!(mend::<Listen>("localhost:80"), "write `127.0.0.1:80`");
-        assert_eq!(mend::<Listen>("10.0.0.1"), "write `10.0.0.1:8080`");
-        mend::<Listen>("example.com:80");
+        assert!(hint::<Listen>("8080").contains("`0.0.0.0:8080`"));
+        assert!(hint::<Listen>(":8080").contains("`127.0.0.1:8080`"));
+        assert_eq!(hint::<Listen>("localhost:80"), "write `127.0.0.1:80`");
+        assert_eq!(hint::<Listen>("10.0.0.1"), "write `10.0.0.1:8080`");
+        hint::<Listen>("example.com:80");
     }
 
     #[test]
@@ -146,12 +146,12 @@ mod tests {
         for text in ["10.0.0.1:80", "Web_1.internal:8080", "[::1]:80"] {
             assert_eq!(NodeAddress::from_text(text).unwrap().0, text.to_lowercase());
         }
-        assert_eq!(mend::<NodeAddress>("http://a.test/x"), "write `a.test:80`");
-        assert_eq!(mend::<NodeAddress>("http://a.test:81/"), "write `a.test:81`");
-        assert_eq!(mend::<NodeAddress>("a.test"), "write `a.test:80`");
-        assert_eq!(mend::<NodeAddress>("::1"), "write `[::1]:80`");
+        assert_eq!(hint::<NodeAddress>("http://a.test/x"), "write `a.test:80`");
+        assert_eq!(hint::<NodeAddress>("http://a.test:81/"), "write `a.test:81`");
+        assert_eq!(hint::<NodeAddress>("a.test"), "write `a.test:80`");
+        assert_eq!(hint::<NodeAddress>("::1"), "write `[::1]:80`");
         for text in ["", ":80", "a..b:80", "a:0", "a:65536", "a:+5", "[a]:80", "a b:80", "https://a", "a/b:80"] {
-            mend::<NodeAddress>(text);
+            hint::<NodeAddress>(text);
         }
     }
 
@@ -159,9 +159,9 @@ mod tests {
     fn networks() {
         assert_eq!(Net::from_text("10.0.0.1").unwrap().0.to_string(), "10.0.0.1/32");
         assert_eq!(Net::from_text("2001:db8::/32").unwrap().0.to_string(), "2001:db8::/32");
-        assert_eq!(mend::<Net>("10.1.2.3/8"), "write `10.0.0.0/8` for the network or `10.1.2.3` for the address");
+        assert_eq!(hint::<Net>("10.1.2.3/8"), "write `10.0.0.0/8` for the network or `10.1.2.3` for the address");
         for text in ["10.0.0.0/33", "10.0.0", "all", ""] {
-            mend::<Net>(text);
+            hint::<Net>(text);
         }
     }
 }

@@ -44,9 +44,9 @@ record! {
         /// Cost assumed for requests without a route in the page table. The default is
         /// `{ cpu: 1%, disk: 1%, bandwidth: 1% }`.
         cost: Optional<CostForm>,
-        /// Initial priority (`tag`) of its requests, where the discipline has priorities (`seda`). By default
+        /// Initial priority of its requests, where the discipline has priorities (`seda`). By default
         /// the highest for a class with a guarantee, the lowest for best effort.
-        tag: Optional<Name>,
+        priority: Optional<Name>,
         /// Limits of its queue.
         queue: Defaulted<Queue> = {},
         /// Degraded service, tried before the `shed` reply.
@@ -182,11 +182,11 @@ impl Decode for ResponseTime {
             cx.complain(Complaint::new(what, one));
             return None;
         };
-        let (statistic, _) = cx.within(StepName::Key(Rc::clone(&entry.key)), entry.key_place, |cx| {
+        let (statistic, _) = cx.within(StepName::Key(Rc::clone(&entry.key)), entry.key_position, |cx| {
             statistic(&entry.key).map_err(|complaint| cx.complain(complaint)).ok()
         });
         let (limit, _) =
-            cx.within(StepName::Key(Rc::clone(&entry.key)), entry.node.place, |cx| Span::decode(&entry.node, cx));
+            cx.within(StepName::Key(Rc::clone(&entry.key)), entry.node.position, |cx| Span::decode(&entry.node, cx));
         Some(ResponseTime(engine::ResponseTime { statistic: statistic?, limit: limit?.0 }))
     }
 }

@@ -161,8 +161,8 @@ impl Decode for ValueForm {
                 let rule = ValueRule::decode(node, cx)?;
                 let bad = rule.prefix.bad || rule.pattern.bad;
                 if !bad && rule.prefix.get().is_some() == rule.pattern.get().is_some() {
-                    let mend = "give it either `prefix:` or `pattern:`";
-                    cx.complain(Complaint::new("this is not one condition on a value", mend));
+                    let hint = "give it either `prefix:` or `pattern:`";
+                    cx.complain(Complaint::new("this is not one condition on a value", hint));
                     return None;
                 }
                 Some(ValueForm::Rule(rule))
@@ -183,7 +183,7 @@ impl FromText for HostText {
     const EXPECTED: &'static str = "a host name";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
-        let refuse = |mend: &str| Err(Complaint::new(format!("{} is not a host name", quoted(text)), mend));
+        let refuse = |hint: &str| Err(Complaint::new(format!("{} is not a host name", quoted(text)), hint));
         if text == "*" {
             return refuse("leave `host` out to match every host");
         }
@@ -221,7 +221,7 @@ impl FromText for PathText {
     const EXPECTED: &'static str = "a path such as `/mail`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
-        let refuse = |why: &str, mend: &str| Err(Complaint::new(format!("{} {why}", quoted(text)), mend));
+        let refuse = |why: &str, hint: &str| Err(Complaint::new(format!("{} {why}", quoted(text)), hint));
         let Some(rest) = text.strip_prefix('/') else {
             return refuse("does not start with `/`", "write the path from the root");
         };
@@ -245,7 +245,7 @@ impl FromText for PathText {
         }
         match canonical_escapes(text) {
             Ok(path) => Ok(PathText(path)),
-            Err((why, mend)) => refuse(why, mend),
+            Err((why, hint)) => refuse(why, hint),
         }
     }
 }

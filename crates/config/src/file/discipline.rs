@@ -7,7 +7,7 @@ use weirgate_spanned_yaml::unit::{Amount, Count, Span};
 use weirgate_spanned_yaml::{any_of, choice, record, words};
 
 use super::mqos::{Mqos, ResourceWord, Sqos};
-use super::tags::{Seda, TagForm};
+use super::priorities::{PriorityForm, Seda};
 use super::web_switch::{DynamicPart, ServerLoad};
 
 choice! {
@@ -75,7 +75,7 @@ record! {
         /// Gain with which the base follows the measured elasticity.
         gain: Defaulted<Amount> = 0.4,
         /// Minimum window, as a share of the slots that the guarantees need.
-        least_share: Defaulted<Amount> = 1,
+        min_share: Defaulted<Amount> = 1,
         /// Share of a response-time limit that compute time may take, in addition to the unloaded compute time.
         compute_share: Defaulted<Amount> = 0.5,
         /// Maximum number of requests in flight at a node, relative to an even spread. At least 1.
@@ -99,7 +99,7 @@ record! {
         /// Longest wait of requests beyond their class's guarantee, as a share of its response-time limit.
         soft_share: Defaulted<Amount> = 0.1,
         /// Lower bound of that longest wait.
-        soft_least: Defaulted<Span> = "20ms",
+        soft_min: Defaulted<Span> = "20ms",
     }
 }
 
@@ -111,9 +111,9 @@ record! {
         /// Initial window. 10 by default: it grows within seconds and does no harm until then.
         first_window: Defaulted<Count> = 10,
         /// Smallest window.
-        least_window: Defaulted<Count> = 1,
+        min_window: Defaulted<Count> = 1,
         /// Largest window. 65,536 by default, more than any cluster of this size serves at once.
-        most_window: Defaulted<Count> = 65536,
+        max_window: Defaulted<Count> = 65536,
         /// When the window may grow. `while_full` by default: a window that holds nothing back has no
         /// influence on compute times, so they say nothing about it.
         grow: Defaulted<GrowWhen> = "while_full",
@@ -133,7 +133,7 @@ record! {
         /// Release stage: the order in which waiting requests are released.
         precedence: Required<Precedence>,
         /// Table of priorities, for `thresholds`, `reenqueue` and `priority`. SEDA's by default.
-        tags: Optional<Vec<At<TagForm>>>,
+        priorities: Optional<Vec<At<PriorityForm>>>,
     }
 }
 
@@ -219,9 +219,9 @@ record! {
         /// Initial window.
         first_window: Defaulted<Count> = 20,
         /// Smallest window.
-        least_window: Defaulted<Count> = 1,
+        min_window: Defaulted<Count> = 1,
         /// Largest window.
-        most_window: Defaulted<Count> = 65536,
+        max_window: Defaulted<Count> = 65536,
     }
 }
 
@@ -235,9 +235,9 @@ record! {
         /// Initial window.
         first_window: Defaulted<Count> = 20,
         /// Smallest window.
-        least_window: Defaulted<Count> = 1,
+        min_window: Defaulted<Count> = 1,
         /// Largest window.
-        most_window: Defaulted<Count> = 65536,
+        max_window: Defaulted<Count> = 65536,
     }
 }
 
@@ -264,9 +264,9 @@ record! {
         /// Initial window.
         first_window: Defaulted<Count> = 10,
         /// Smallest window.
-        least_window: Defaulted<Count> = 1,
+        min_window: Defaulted<Count> = 1,
         /// Largest window.
-        most_window: Defaulted<Count> = 65536,
+        max_window: Defaulted<Count> = 65536,
         /// When the window may grow.
         grow: Defaulted<GrowWhen> = "while_full",
     }

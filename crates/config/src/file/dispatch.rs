@@ -9,13 +9,13 @@ use super::web_switch::{PartitionDynamic, SetSizes};
 choice! {
     /// How requests are spread over the nodes of an upstream.
     pub(crate) enum Dispatch
-    expects "`least_outstanding`, `wrr`, `turns`, `power_of_two`, `lard`, a partition or a map" {
+    expects "`least_outstanding`, `least_loaded`, `weighted_round_robin`, `power_of_two`, `lard`, a partition or a map" {
         /// To the node with the fewest requests in flight, relative to its weight.
         LeastOutstanding = "least_outstanding",
         /// To the least loaded node. Equally loaded nodes take turns.
-        Wrr(Wrr) = "wrr",
+        LeastLoaded(LeastLoaded) = "least_loaded",
         /// Weighted round robin: in turns, in proportion to the weights, whatever is in flight.
-        Turns = "turns",
+        WeightedRoundRobin = "weighted_round_robin",
         /// Two nodes are drawn by weight, and the less loaded one gets the request.
         PowerOfTwo = "power_of_two",
         /// To the node that has the requested document in memory, unless that node is too busy.
@@ -29,10 +29,10 @@ choice! {
 
 record! {
     /// Parameters of least-loaded dispatch.
-    pub(crate) struct Wrr {
+    pub(crate) struct LeastLoaded {
         /// Whether a request avoids the node that got the class's last request, if another node can take it:
-        /// `yes` or `no`.
-        never_twice: Defaulted<Answer> = "no",
+        /// `true` or `false`.
+        avoid_last: Defaulted<Answer> = false,
     }
 }
 
@@ -48,9 +48,9 @@ record! {
         miss_cost: Defaulted<Amount> = 50,
         /// Maximum number of documents for which the node is remembered. The least recently requested one is
         /// forgotten first. 100000 are three times the documents of the paper's trace and take about 6 MB.
-        targets: Defaulted<Count> = 100000,
-        /// Whether the query identifies the document, in addition to host and path: `yes` or `no`. `no` by
+        max_keys: Defaulted<Count> = 100000,
+        /// Whether the query identifies the document, in addition to host and path: `true` or `false`. `false` by
         /// default, because most queries select a computation on the same data.
-        query: Defaulted<Answer> = "no",
+        query: Defaulted<Answer> = false,
     }
 }

@@ -56,7 +56,7 @@ record! {
     /// The admin listener.
     pub(crate) struct AdminForm {
         /// `IP:PORT` or `unix:/path`. A TCP address outside loopback needs a token.
-        address: Defaulted<AdminPlace> = "127.0.0.1:9900",
+        address: Defaulted<AdminAddressForm> = "127.0.0.1:9900",
         /// File with the bearer token, at least 128 bits as hex or base64. You can set the environment
         /// variable `WEIRGATE_ADMIN_TOKEN` instead.
         token_file: Optional<Text>,
@@ -68,7 +68,7 @@ record! {
 
 /// Address of the admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AdminPlace {
+pub(crate) enum AdminAddressForm {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
@@ -91,22 +91,22 @@ record! {
 /// Longest path of a Unix socket that every system accepts.
 const MAX_SOCKET_PATH: usize = 100;
 
-impl FromText for AdminPlace {
+impl FromText for AdminAddressForm {
     const EXPECTED: &'static str = "`off`, an address such as `127.0.0.1:9900`, or `unix:/path`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
         let Some(path) = text.strip_prefix("unix:") else {
-            return Listen::from_text(text).map(|Listen(address)| AdminPlace::Tcp(address));
+            return Listen::from_text(text).map(|Listen(address)| AdminAddressForm::Tcp(address));
         };
         if !path.starts_with('/') {
-            let mend = "write it from the root, such as `unix:/run/weirgate.sock`";
-            return Err(Complaint::new("the path of the socket is not absolute", mend));
+            let hint = "write it from the root, such as `unix:/run/weirgate.sock`";
+            return Err(Complaint::new("the path of the socket is not absolute", hint));
         }
         if path.len() > MAX_SOCKET_PATH {
             let what = format!("the path of the socket has {} bytes", path.len());
             return Err(Complaint::new(what, format!("systems take at most {MAX_SOCKET_PATH}")));
         }
-        Ok(AdminPlace::Unix(PathBuf::from(path)))
+        Ok(AdminAddressForm::Unix(PathBuf::from(path)))
     }
 }
 
@@ -115,8 +115,8 @@ impl Decode for Admin {
         let form = match &node.value {
             Value::Map(_) => AdminForm::decode(node, cx)?,
             _ => {
-                let address = AdminPlace::decode(node, cx)?;
-                let mut form = AdminForm::decode(&Node::assumed("{}", node.place), cx)?;
+                let address = AdminAddressForm::decode(node, cx)?;
+                let mut form = AdminForm::decode(&Node::assumed("{}", node.position), cx)?;
                 form.address.set(address);
                 form
             }
@@ -128,7 +128,7 @@ impl Decode for Admin {
 impl Decode for AccessLog {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         let form = match &node.value {
-            Value::Text(text) if &**text == "stdout" => AccessLogForm::decode(&Node::assumed("{}", node.place), cx)?,
+            Value::Text(text) if &**text == "stdout" => AccessLogForm::decode(&Node::assumed("{}", node.position), cx)?,
             Value::Text(text) => {
                 let complaint = match text.contains('/') {
                     true => {
@@ -146,10 +146,10 @@ impl Decode for AccessLog {
 }
 
 text_schema! {
-    AdminPlace: { "type": "string", "examples": ["127.0.0.1:9900", "unix:/run/weirgate.sock"] };
+    AdminAddressForm: { "type": "string", "examples": ["127.0.0.1:9900", "unix:/run/weirgate.sock"] };
 }
 
 any_of! {
-    Admin = [AdminPlace, AdminForm];
+    Admin = [AdminAddressForm, AdminForm];
     AccessLog = [{ "const": "stdout" }, AccessLogForm];
 }

@@ -12,8 +12,8 @@ mod dispatch;
 mod gateway;
 mod mqos;
 mod page_table;
+mod priorities;
 mod reserves;
-mod tags;
 mod upstream;
 mod web_switch;
 
@@ -28,12 +28,12 @@ pub use conditions::Token;
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::Discipline;
 pub(crate) use dispatch::{Dispatch, Lard};
-pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
+pub(crate) use gateway::{AccessLog, Admin, AdminAddressForm, ClientTimeouts, Limits};
 pub(crate) use mqos::ResourceWord;
 pub use page_table::page_table_schema;
 pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};
+pub(crate) use priorities::PriorityForm;
 pub(crate) use reserves::{ReserveClassForm, ReserveNodeForm, Reserves};
-pub(crate) use tags::TagForm;
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, Upstream, nodes};
 pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 
@@ -103,8 +103,8 @@ pub fn schema() -> serde_json::Value {
     schema.into()
 }
 
-/// Fields that are often written into the wrong map: a field that identifies the map, the misplaced fields,
-/// and where they belong.
+/// Fields that are often written into the wrong map, and fields and words that were renamed: a field that
+/// identifies the map (or a word that identifies the choice), the wrong ones, and the hint.
 const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("guarantee", &["response_time", "throughput"], "it belongs in `guarantee:`"),
     (
@@ -117,11 +117,23 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("classes", &["nodes"], "it belongs in an upstream: `upstreams: { web: { nodes: … } }`"),
     ("policy", &["listen", "upstreams", "classes", "discipline"], "it belongs in `policy:`"),
     ("coordinator", &["manager"], "it is called `coordinator`"),
+    ("least_loaded", &["wrr"], "it is called `least_loaded`"),
+    ("weighted_round_robin", &["turns"], "it is called `weighted_round_robin`"),
+    ("avoid_last", &["never_twice"], "it is called `avoid_last`"),
+    ("max_keys", &["targets"], "it is called `max_keys`"),
+    ("priority", &["tag"], "it is called `priority`"),
+    ("priorities", &["tags"], "it is called `priorities`"),
+    ("min_window", &["least_window"], "it is called `min_window`"),
+    ("max_window", &["most_window"], "it is called `max_window`"),
+    ("min_share", &["least_share"], "it is called `min_share`"),
+    ("soft_min", &["soft_least"], "it is called `soft_min`"),
+    ("min", &["least"], "it is called `min`"),
+    ("max", &["most"], "it is called `max`"),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];
 
-/// Returns where a field belongs that is unknown in a map with the fields `known`.
+/// Returns the hint for a field or word that is unknown among `known`.
 pub fn elsewhere(known: &[&str], field: &str) -> Option<&'static str> {
     let belongs = |&&(here, fields, _): &&(&str, &[&str], &str)| known.contains(&here) && fields.contains(&field);
-    ELSEWHERE.iter().find(belongs).map(|&(_, _, place)| place)
+    ELSEWHERE.iter().find(belongs).map(|&(_, _, hint)| hint)
 }

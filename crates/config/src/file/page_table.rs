@@ -25,9 +25,9 @@ record! {
     pub(crate) struct PageTableForm {
         /// A page table that `weirgate probe` wrote. A relative path starts at the policy's folder.
         file: Optional<Included>,
-        /// Whether costs are refined from the measured use of the nodes: `yes` or `no`. Needs agents on the
+        /// Whether costs are refined from the measured use of the nodes: `true` or `false`. Needs agents on the
         /// nodes that report it. See `collector`.
-        learned: Defaulted<Answer> = "no",
+        learned: Defaulted<Answer> = false,
         /// The quantities that equal 100 % of each resource. By default those of the file, or else those that
         /// the agents report.
         capacity: Optional<CapacityForm>,
@@ -131,15 +131,15 @@ pub(crate) struct Cost(pub(crate) f64);
 pub(crate) struct Quantity(pub(crate) f64);
 
 /// The largest cost that the engine distinguishes from others.
-const MOST: f64 = 4.0;
+const MAX: f64 = 4.0;
 
 impl FromText for RouteText {
     const EXPECTED: &'static str = "a route such as `/album/*` or `/item.php?id=*`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
         Pattern::parse(text).map(RouteText).map_err(|error| {
-            let (what, mend) = error.rsplit_once(": ").unwrap_or((&error, "write a path from the root"));
-            Complaint::new(what, mend)
+            let (what, hint) = error.rsplit_once(": ").unwrap_or((&error, "write a path from the root"));
+            Complaint::new(what, hint)
         })
     }
 }
@@ -153,7 +153,7 @@ impl FromText for Cost {
             (number, "%") => number / 100.0,
             _ => return Err(Complaint::new(format!("{} is no share", quoted(text)), "write `9%` or `0.09`")),
         };
-        if share > MOST {
+        if share > MAX {
             let what = format!("{} is more than four seconds of a whole node", quoted(text));
             return Err(Complaint::new(what, "write at most `400%`"));
         }
@@ -218,7 +218,7 @@ mod tests {
     fn costs_and_capacities() {
         assert_eq!(Cost::from_text("9%").map_err(|c| c.what), Ok(Cost(0.09)));
         assert_eq!(Cost::from_text("1.5").map_err(|c| c.what), Ok(Cost(1.5)));
-        assert!(Cost::from_text("500%").unwrap_err().mend.contains("400%"));
+        assert!(Cost::from_text("500%").unwrap_err().hint.contains("400%"));
         assert!(Cost::from_text("9ms").is_err() && RouteText::from_text("album").is_err());
         assert_eq!(Quantity::from_text("1.5").map_err(|c| c.what), Ok(Quantity(1.5)));
         assert_eq!(Quantity::from_text("11.9MiB").map_err(|c| c.what), Ok(Quantity(11.9 * 1_048_576.0)));

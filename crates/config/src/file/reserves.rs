@@ -6,7 +6,7 @@ use weirgate_spanned_yaml::unit::{Answer, Name, Share, Span, Text};
 use weirgate_spanned_yaml::{record, text_schema};
 
 use super::address::{Listen, NodeAddress};
-use super::gateway::AdminPlace;
+use super::gateway::AdminAddressForm;
 
 record! {
     /// Cluster Reserves: every class gets its share of the nodes' CPUs, whichever nodes its requests reach.
@@ -20,7 +20,7 @@ record! {
         coordinator: Optional<NodeAddress>,
         /// Status page and metrics of the coordinator: `off`, `IP:PORT` or `unix:/path`. On loopback by default,
         /// so that only this machine reaches it.
-        admin: Defaulted<Switch<AdminPlace>> = "127.0.0.1:9904",
+        admin: Defaulted<Switch<AdminAddressForm>> = "127.0.0.1:9904",
         /// File with the bearer token of the page, at least 128 bits as hex or base64. You can set the
         /// environment variable `WEIRGATE_ADMIN_TOKEN` instead. Required outside loopback and Unix sockets.
         admin_token_file: Optional<Text>,
@@ -29,9 +29,9 @@ record! {
         /// Time between two computations of the shares, 250 ms to 1 h. With `off`, shares are computed only
         /// when a node asks. 5 s by default, as published.
         every: Defaulted<Switch<Span>> = "5s",
-        /// Whether shares are computed again when a class's use on a node changes: `yes` or `no`. A class
+        /// Whether shares are computed again when a class's use on a node changes: `true` or `false`. A class
         /// then returns to its share in a fraction of a second instead of seconds.
-        on_demand: Defaulted<Answer> = "yes",
+        on_demand: Defaulted<Answer> = true,
         /// File with the token that authenticates agents and coordinator to each other, at least 128 bits as hex
         /// or base64.
         token_file: Optional<Text>,
@@ -66,9 +66,9 @@ record! {
         /// Its cgroup on each node, as a path from the root of the hierarchy. `*` stands for any characters
         /// within a name.
         cgroup: Required<CgroupPath>,
-        /// Whether the agent creates the cgroup if it does not exist: `yes` or `no`. By default something
+        /// Whether the agent creates the cgroup if it does not exist: `true` or `false`. By default something
         /// else creates it, such as a service manager.
-        create: Defaulted<Answer> = "no",
+        create: Defaulted<Answer> = false,
         /// Nodes on which the class exists. All nodes by default.
         nodes: Optional<OneOrMany<Name>>,
     }
@@ -93,13 +93,13 @@ impl FromText for CgroupPath {
         }
         if let Some(rest) = text.strip_prefix('/') {
             let rest = rest.strip_prefix("sys/fs/cgroup/").unwrap_or(rest).trim_matches('/');
-            let mend = format!("paths are from the root of the hierarchy: write {}", quoted(rest));
-            return Err(Complaint::new(format!("{shown} starts with `/`"), mend));
+            let hint = format!("paths are from the root of the hierarchy: write {}", quoted(rest));
+            return Err(Complaint::new(format!("{shown} starts with `/`"), hint));
         }
         let sound = |name: &str| !matches!(name, "" | "." | "..") && !name.chars().any(char::is_control);
         if !text.split('/').all(sound) {
-            let mend = "write names separated by single `/`, without `.` and `..`";
-            return Err(Complaint::new(format!("{shown} is not the path of a cgroup"), mend));
+            let hint = "write names separated by single `/`, without `.` and `..`";
+            return Err(Complaint::new(format!("{shown} is not the path of a cgroup"), hint));
         }
         Ok(CgroupPath(text.to_owned()))
     }
@@ -118,10 +118,10 @@ mod tests {
         for text in ["web", "system.slice/gold.service", "docker/*silver*", "a b/c"] {
             assert_eq!(CgroupPath::from_text(text).unwrap().0, text);
         }
-        let mend = |text: &str| CgroupPath::from_text(text).unwrap_err().mend;
-        assert!(mend("/sys/fs/cgroup/web/").contains("write `web`"), "{}", mend("/sys/fs/cgroup/web/"));
+        let hint = |text: &str| CgroupPath::from_text(text).unwrap_err().hint;
+        assert!(hint("/sys/fs/cgroup/web/").contains("write `web`"), "{}", hint("/sys/fs/cgroup/web/"));
         for text in ["", "/", "a//b", "a/", "../a", "a/./b", "a\nb", &"x".repeat(5_000)] {
-            mend(text);
+            hint(text);
         }
     }
 }

@@ -13,9 +13,9 @@ use super::gateway::count;
 use super::reach::implies;
 use super::rule::Compiler;
 use super::upstream::Pools;
-use super::{page_table, tags};
+use super::{page_table, priorities};
 use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed};
-use crate::site::{self, ClassSite, Key, Match, Rule, ShedReply, Target};
+use crate::site::{self, ClassSite, Key, Match, Rule, RuleTarget, ShedReply};
 
 /// Default and maximum number of live classes of a template. Class tables are sized for 100,000 classes.
 const LIVE: u32 = 1_024;
@@ -48,7 +48,12 @@ struct Taken {
 }
 
 /// Binds the classes. `priorities` are those of the discipline.
-pub(super) fn classes(file: &PolicyFile, pools: &Pools, priorities: &[engine::Tag], cx: &mut Context) -> Classes {
+pub(super) fn classes(
+    file: &PolicyFile,
+    pools: &Pools,
+    priorities: &[engine::PriorityLevel],
+    cx: &mut Context,
+) -> Classes {
     let mut all = Classes::default();
     let mut compiler = Compiler::new(listening_ports(file));
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
@@ -61,7 +66,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, priorities: &[engine::Ta
         if !name.is_empty()
             && let Some(first) = names.insert(name, class.name.mark)
         {
-            let what = format!("the name `{name}` is taken by the class in line {}", cx.place(first).line);
+            let what = format!("the name `{name}` is taken by the class in line {}", cx.position(first).line);
             cx.fail(class.name.mark, Complaint::new(what, "give each class its own name"));
         }
         let before = cx.problems.reports();
@@ -73,7 +78,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, priorities: &[engine::Ta
         let sound = !class.r#match.bad && cx.problems.reports() == before && (class.r#match.given || !item.bad);
         let sure = sound && !class.per.bad;
         if let Some(first) = earlier(sure.then_some(&matches), &taken, catch_all, list.len()) {
-            let (earlier, line) = (quoted(&first.name), cx.place(first.mark).line);
+            let (earlier, line) = (quoted(&first.name), cx.position(first.mark).line);
             let complaint = match first.matches {
                 Match::Any => Complaint::new(
                     format!("this class is never reached: class {earlier} in line {line} matches everything"),
@@ -101,7 +106,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, priorities: &[engine::Ta
             utility: utility(class, cx),
             weight: weight(class, cx),
             demand: page_table::unknown(class),
-            tag: tags::tag(class, priorities, cx),
+            priority: priorities::priority(class, priorities, cx),
             fallback: None,
             queue: queue(class.queue.get(), cx),
             retry: retry(class.retry.get(), cx),
@@ -116,7 +121,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, priorities: &[engine::Ta
                 guarantee: engine::Guarantee::default(),
                 service_time: None,
                 utility: 1.0,
-                tag: 0,
+                priority: 0,
                 fallback: None,
                 ..resolved.clone()
             });
@@ -128,18 +133,18 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, priorities: &[engine::Ta
                 let template = engine::TemplateId(index(all.templates.len()));
                 all.templates.push(engine::Template { class: resolved, max_live: max_live(&class.max_live, cx) });
                 all.template_sites.push(class_site);
-                Target::Template(template, key)
+                RuleTarget::Template(template, key)
             }
             None => {
                 if class.max_live.get().is_some() && !class.per.given {
-                    let mend = "add `per: { header: … }` to make the class a template, or remove the field";
-                    cx.fail(class.max_live.mark, Complaint::new("only a template has live classes", mend));
+                    let hint = "add `per: { header: … }` to make the class a template, or remove the field";
+                    cx.fail(class.max_live.mark, Complaint::new("only a template has live classes", hint));
                 }
                 let id = engine::ClassId(index(all.classes.len()));
                 all.classes.push(resolved);
                 all.class_sites.push(class_site);
                 all.class_marks.push(Some(item.mark));
-                Target::Class(id)
+                RuleTarget::Class(id)
             }
         };
         all.rules.push(Rule { matches, target });
@@ -182,14 +187,14 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
     let what = "no class matches everything";
     if pools.pools.len() > 1 {
         let upstreams = listed(pools.index.keys().map(String::as_str));
-        let mend = format!("end the list with `- {{ name: other, upstream: … }}`; the upstreams are {upstreams}");
-        cx.fail(file.classes.mark, Complaint::new(what, mend));
+        let hint = format!("end the list with `- {{ name: other, upstream: … }}`; the upstreams are {upstreams}");
+        cx.fail(file.classes.mark, Complaint::new(what, hint));
         return;
     }
-    let mend = "a best-effort class `default` was added; write `- { name: default }` last to say so";
-    cx.warn(file.classes.mark, Complaint::new(what, mend));
+    let hint = "a best-effort class `default` was added; write `- { name: default }` last to say so";
+    cx.warn(file.classes.mark, Complaint::new(what, hint));
     let class = assumed_class(cx);
-    all.rules.push(Rule { matches: Match::Any, target: Target::Class(engine::ClassId(index(all.classes.len()))) });
+    all.rules.push(Rule { matches: Match::Any, target: RuleTarget::Class(engine::ClassId(index(all.classes.len()))) });
     all.class_sites.push(ClassSite { shed: shed(class.shed.get(), cx), timeouts: timeouts(class.timeouts.get(), cx) });
     all.class_marks.push(None);
     all.classes.push(engine::Class {
@@ -201,7 +206,7 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
         utility: 1.0,
         weight: 1.0,
         demand: page_table::UNKNOWN,
-        tag: 0,
+        priority: 0,
         fallback: None,
         queue: queue(class.queue.get(), cx),
         retry: retry(class.retry.get(), cx),
@@ -212,9 +217,9 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
 fn assumed_class(cx: &mut Context) -> Class {
     use weirgate_spanned_yaml::decode::Decode;
     use weirgate_spanned_yaml::tree::{Entry, Node, Value};
-    let place = cx.place(cx.here());
-    let name = Entry { key: "name".into(), key_place: place, node: Node::assumed(DEFAULT, place).into() };
-    let mut node = Node::assumed("{}", place);
+    let position = cx.position(cx.here());
+    let name = Entry { key: "name".into(), key_position: position, node: Node::assumed(DEFAULT, position).into() };
+    let mut node = Node::assumed("{}", position);
     node.value = Value::Map(vec![name]);
     Class::decode(&node, cx).expect("a class needs nothing but a name")
 }
@@ -253,8 +258,8 @@ fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
     let throughput = guarantee.throughput.get().map(|rate| rate.0);
     let response_time = guarantee.response_time.get().map(|file| file.0);
     if throughput.is_none() && response_time.is_none() && !class.guarantee.bad {
-        let mend = "give it `throughput:` or `response_time:`, or remove it for best effort";
-        cx.fail(class.guarantee.mark, Complaint::new("this guarantee promises nothing", mend));
+        let hint = "give it `throughput:` or `response_time:`, or remove it for best effort";
+        cx.fail(class.guarantee.mark, Complaint::new("this guarantee promises nothing", hint));
     }
     if let (Some(limit), Some(service)) = (response_time.map(|r| r.limit), class.service_time.get()) {
         let mark = guarantee.response_time.mark;
@@ -265,9 +270,9 @@ fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
             cx.fail(mark, Complaint::new(what, "raise the limit or correct the service time"));
         } else if limit < service.0 * 2 {
             let what = format!("{limit_text} is less than twice the service time of {service_text}");
-            let mend =
+            let hint =
                 "requests have hardly time to wait, and Quorum's window shrinks to its least: allow twice as much";
-            cx.warn(mark, Complaint::new(what, mend));
+            cx.warn(mark, Complaint::new(what, hint));
         }
     }
     engine::Guarantee { throughput, response_time }
@@ -288,7 +293,7 @@ fn queue(queue: &Queue, cx: &mut Context) -> engine::QueueBounds {
 
 fn retry(switch: &Switch<Retry>, cx: &mut Context) -> engine::RetryBudget {
     /// A request that failed five retries will fail again.
-    const MOST: u32 = 5;
+    const MAX: u32 = 5;
     let Switch::On(retry) = switch else {
         return engine::RetryBudget { ratio: 0.0, min_per_second: 0.0, max_retries: 0 };
     };
@@ -297,14 +302,14 @@ fn retry(switch: &Switch<Retry>, cx: &mut Context) -> engine::RetryBudget {
         let what = format!("up to {} % more requests when nodes fail", number_text(ratio * 100.0));
         cx.warn(retry.ratio.mark, Complaint::new(what, "more than 20 % can keep an overload alive"));
     }
-    engine::RetryBudget { ratio, min_per_second, max_retries: count(&retry.max_retries, MOST, cx).min(MOST) as u8 }
+    engine::RetryBudget { ratio, min_per_second, max_retries: count(&retry.max_retries, MAX, cx).min(MAX) as u8 }
 }
 
 fn shed(shed: &Shed, cx: &mut Context) -> ShedReply {
     let Count(status) = *shed.status.get();
     if !matches!(status, 503 | 429) {
-        let mend = "write 503 (overload) or 429 (over the contract): clients know how to wait on these";
-        cx.fail(shed.status.mark, Complaint::new(format!("status {status} does not say \"later\""), mend));
+        let hint = "write 503 (overload) or 429 (over the contract): clients know how to wait on these";
+        cx.fail(shed.status.mark, Complaint::new(format!("status {status} does not say \"later\""), hint));
     }
     reply(status, (&shed.body.get().0, shed.body.mark), (&shed.content_type.get().0, shed.content_type.mark), cx)
 }
@@ -326,8 +331,8 @@ fn reply(status: u32, body: (&str, Mark), content_type: (&str, Mark), cx: &mut C
 fn fallback(class: &Class, pools: &Pools, cx: &mut Context) -> Option<usize> {
     let file = class.fallback.get()?;
     if !file.upstream.given && !file.body.given {
-        let mend = "give it `upstream:` or `body:`, or remove it";
-        cx.fail(class.fallback.mark, Complaint::new("this fallback is nothing", mend));
+        let hint = "give it `upstream:` or `body:`, or remove it";
+        cx.fail(class.fallback.mark, Complaint::new("this fallback is nothing", hint));
     }
     let Name(upstream) = file.upstream.get()?;
     let pool = pools.index.get(upstream).copied();
@@ -343,13 +348,13 @@ fn answer(class: &Class, cx: &mut Context) -> ShedReply {
         return shed(class.shed.get(), cx);
     };
     if class.shed.given {
-        let mend = "remove one of them: the body of `fallback` is the answer";
-        cx.fail(class.shed.mark, Complaint::new("`shed` is never sent: `fallback` has a body", mend));
+        let hint = "remove one of them: the body of `fallback` is the answer";
+        cx.fail(class.shed.mark, Complaint::new("`shed` is never sent: `fallback` has a body", hint));
     }
     let Count(status) = *fallback.status.get();
     if !matches!(status, 200 | 203 | 429 | 503) {
-        let mend = "write 200 (a simpler page), 203 (not what the server says), 429 or 503";
-        cx.fail(fallback.status.mark, Complaint::new(format!("status {status} is no degraded service"), mend));
+        let hint = "write 200 (a simpler page), 203 (not what the server says), 429 or 503";
+        cx.fail(fallback.status.mark, Complaint::new(format!("status {status} is no degraded service"), hint));
     }
     let body = fallback.body.get().map(|text| text.0.clone()).unwrap_or_default();
     reply(status, (&body, fallback.body.mark), (&fallback.content_type.get().0, fallback.content_type.mark), cx)
@@ -383,8 +388,8 @@ fn template_key(class: &Class, cx: &mut Context) -> Option<Key> {
         (None, Some(cookie)) => Some(Key::Cookie(cookie.0.clone())),
         (None, None) if class.per.bad => None,
         _ => {
-            let mend = "give it either `header:` or `cookie:`";
-            cx.fail(class.per.mark, Complaint::new("a template is keyed by one value", mend));
+            let hint = "give it either `header:` or `cookie:`";
+            cx.fail(class.per.mark, Complaint::new("a template is keyed by one value", hint));
             None
         }
     }
@@ -435,8 +440,8 @@ pub(super) fn warn(file: &PolicyFile, all: &Classes, discipline: &engine::Discip
             && !file.trusted_proxies.given
         {
             let what = format!("any client can choose its class by sending `{}`", header.0);
-            let mend = "list the proxies that set it in `trusted_proxies:`, if there are any";
-            cx.warn(per.header.mark, Complaint::new(what, mend));
+            let hint = "list the proxies that set it in `trusted_proxies:`, if there are any";
+            cx.warn(per.header.mark, Complaint::new(what, hint));
         }
         let Some(guarantee) = class.guarantee.get() else { continue };
         promised = true;
@@ -455,8 +460,8 @@ pub(super) fn warn(file: &PolicyFile, all: &Classes, discipline: &engine::Discip
         && discipline.precedence == engine::Precedence::Mdrr
     {
         let what = "`mdrr` looks at every class that waits, at each release, and here is one per key";
-        let mend = "write `discipline: { mqos: { precedence: drfq } }`, which looks at a few";
-        cx.warn(item.value.per.mark, Complaint::new(what, mend));
+        let hint = "write `discipline: { mqos: { precedence: drfq } }`, which looks at a few";
+        cx.warn(item.value.per.mark, Complaint::new(what, hint));
     }
     if window && !limited && !all.classes.is_empty() {
         let what = "no class has a `response_time`: the window never shrinks, so shares are not enforced";

@@ -8,7 +8,7 @@ use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Amount, Count, Span, number_text};
 
 use super::class::Classes;
-use super::tags::slots;
+use super::priorities::slots;
 use super::web_switch::{check_busy, server_load};
 use crate::file::ResourceWord;
 use crate::file::discipline::{
@@ -16,11 +16,11 @@ use crate::file::discipline::{
     PrecedenceWord, Predict, TokenBuckets,
 };
 
-/// Returns the discipline with `tags`, the priorities that it has. What the file leaves open may depend on `classes`.
+/// Returns the discipline with `priorities`, the priorities that it has. What the file leaves open may depend on `classes`.
 pub(super) fn discipline(
     file: &Discipline,
     mark: Mark,
-    tags: Vec<engine::Tag>,
+    priorities: Vec<engine::PriorityLevel>,
     classes: &Classes,
     cx: &mut Context,
 ) -> engine::Discipline {
@@ -36,7 +36,7 @@ pub(super) fn discipline(
             }
         }
         Discipline::Quorum(figures) => {
-            let window = (&figures.delta, &figures.first_window, &figures.least_window, &figures.most_window);
+            let window = (&figures.delta, &figures.first_window, &figures.min_window, &figures.max_window);
             engine::Discipline {
                 admit: engine::Admit::Deadline { stale: figures.stale_estimate.get().0 },
                 load_control: linear(window, *figures.grow.get(), mark, cx),
@@ -44,7 +44,7 @@ pub(super) fn discipline(
             }
         }
         Discipline::Seda(figures) => engine::Discipline {
-            tags,
+            priorities,
             admit: engine::Admit::Thresholds { queue: figures.threshold.get().0 },
             load_control: slots(&figures.threads, cx),
             precedence: figures.scheduling.get().0,
@@ -71,7 +71,7 @@ pub(super) fn discipline(
         },
         Discipline::Custom(custom) => engine::Discipline {
             name: "custom".into(),
-            tags,
+            priorities,
             admit: admit(&custom.admit, classes, cx),
             load_control: load_control(&custom.load_control, cx),
             precedence: precedence(&custom.precedence, cx),
@@ -98,7 +98,7 @@ fn load_control(field: &Required<LoadControl>, cx: &mut Context) -> engine::Load
     match field.get() {
         Some(LoadControl::Fixed(window)) => engine::LoadControl::Fixed { window: window.0 },
         Some(LoadControl::Linear(figures)) => {
-            let window = (&figures.delta, &figures.first_window, &figures.least_window, &figures.most_window);
+            let window = (&figures.delta, &figures.first_window, &figures.min_window, &figures.max_window);
             linear(window, *figures.grow.get(), field.mark, cx)
         }
         Some(LoadControl::Adaptive(figures)) => adaptive(figures, cx),
@@ -127,21 +127,21 @@ fn codel(figures: &Codel) -> engine::Admit {
 }
 
 fn gradient(figures: &Gradient, mark: Mark, cx: &mut Context) -> engine::LoadControl {
-    let (first, least, most) = in_order((&figures.first_window, &figures.least_window, &figures.most_window), mark, cx);
+    let (first, min, max) = in_order((&figures.first_window, &figures.min_window, &figures.max_window), mark, cx);
     engine::LoadControl::Gradient(engine::Gradient {
         tolerance: within(&figures.tolerance, 1.0, 100.0, cx),
         smoothing: within(&figures.smoothing, 0.01, 1.0, cx),
         first,
-        least,
-        most,
+        min,
+        max,
     })
 }
 
 fn aimd(figures: &Aimd, mark: Mark, cx: &mut Context) -> engine::LoadControl {
-    let (first, least, most) = in_order((&figures.first_window, &figures.least_window, &figures.most_window), mark, cx);
+    let (first, min, max) = in_order((&figures.first_window, &figures.min_window, &figures.max_window), mark, cx);
     let timeout = figures.timeout.get().0;
     let back_off = within(&figures.back_off, 0.01, 0.99, cx);
-    engine::LoadControl::Aimd(engine::Aimd { back_off, timeout, first, least, most })
+    engine::LoadControl::Aimd(engine::Aimd { back_off, timeout, first, min, max })
 }
 
 /// Load control by the availability of the nodes' resources.
@@ -156,12 +156,12 @@ fn availability(horizon: &Defaulted<Span>, only: Option<ResourceWord>, cx: &mut 
 }
 
 /// Returns a number that must lie between two bounds.
-fn within(field: &Defaulted<Amount>, least: f64, most: f64, cx: &mut Context) -> f64 {
+fn within(field: &Defaulted<Amount>, min: f64, max: f64, cx: &mut Context) -> f64 {
     let Amount(figure) = *field.get();
-    if !(least..=most).contains(&figure) {
+    if !(min..=max).contains(&figure) {
         let what = format!("{} is out of range", number_text(figure));
-        let mend = format!("write a number from {} to {}", number_text(least), number_text(most));
-        cx.fail(field.mark, Complaint::new(what, mend));
+        let hint = format!("write a number from {} to {}", number_text(min), number_text(max));
+        cx.fail(field.mark, Complaint::new(what, hint));
     }
     figure
 }
@@ -171,7 +171,7 @@ fn adaptive(figures: &AdaptiveWindow, cx: &mut Context) -> engine::LoadControl {
         swing: within(&figures.swing, 0.05, 4.0, cx),
         target: within(&figures.elasticity, 0.0, 1.0, cx),
         gain: within(&figures.gain, 0.01, 10.0, cx),
-        least_share: within(&figures.least_share, 0.0, 10.0, cx),
+        min_share: within(&figures.min_share, 0.0, 10.0, cx),
         compute_share: within(&figures.compute_share, 0.0, 1.0, cx),
         node_share: within(&figures.node_share, 1.0, 1000.0, cx),
         ..engine::Adaptive::default()
@@ -190,7 +190,7 @@ fn tokens(figures: &TokenBuckets, Infeasible(infeasible): Infeasible, cx: &mut C
 fn predict(figures: &Predict, cx: &mut Context) -> engine::Predict {
     engine::Predict {
         soft_share: within(&figures.soft_share, 0.0, 1.0, cx),
-        soft_least: figures.soft_least.get().0,
+        soft_min: figures.soft_min.get().0,
         ..engine::Predict::default()
     }
 }
@@ -199,26 +199,22 @@ type Figure<'a> = &'a Defaulted<Count>;
 
 /// A linear window. The tuple is delta, first, smallest and largest window.
 fn linear(
-    (delta, first, least, most): (Figure<'_>, Figure<'_>, Figure<'_>, Figure<'_>),
+    (delta, first, min, max): (Figure<'_>, Figure<'_>, Figure<'_>, Figure<'_>),
     GrowWhen(grow): GrowWhen,
     mark: Mark,
     cx: &mut Context,
 ) -> engine::LoadControl {
     let delta = delta.get().0;
-    let (first, least, most) = in_order((first, least, most), mark, cx);
-    engine::LoadControl::WindowLinear { delta, first, least, most, grow }
+    let (first, min, max) = in_order((first, min, max), mark, cx);
+    engine::LoadControl::WindowLinear { delta, first, min, max, grow }
 }
 
 /// Returns the first, smallest and largest window, which must be in order.
-fn in_order(
-    (first, least, most): (Figure<'_>, Figure<'_>, Figure<'_>),
-    mark: Mark,
-    cx: &mut Context,
-) -> (u32, u32, u32) {
-    let [first, least, most] = [first, least, most].map(|f| f.get().0);
-    if least > first || first > most {
-        let what = format!("the windows are not in order: least {least}, first {first}, most {most}");
-        cx.fail(mark, Complaint::new(what, "make `least_window` ≤ `first_window` ≤ `most_window`"));
+fn in_order((first, min, max): (Figure<'_>, Figure<'_>, Figure<'_>), mark: Mark, cx: &mut Context) -> (u32, u32, u32) {
+    let [first, min, max] = [first, min, max].map(|f| f.get().0);
+    if min > first || first > max {
+        let what = format!("the windows are not in order: least {min}, first {first}, most {max}");
+        cx.fail(mark, Complaint::new(what, "make `min_window` ≤ `first_window` ≤ `max_window`"));
     }
-    (first, least, most)
+    (first, min, max)
 }

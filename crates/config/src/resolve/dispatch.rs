@@ -7,23 +7,23 @@ use weirgate_spanned_yaml::unit::{Amount, Count, Share, Span, number_text};
 
 use super::web_switch;
 use crate::file::{Discipline, Dispatch, Lard, Upstream};
-use crate::site::TargetOf;
+use crate::site::LocalityKeyOf;
 
 /// More requests in flight than any single node serves.
-const MOST_INSIDE: f64 = 1e6;
+const MAX_IN_FLIGHT: f64 = 1e6;
 
 /// Returns the dispatch method of an upstream: its own, or else the discipline's.
 pub(super) fn dispatch(upstream: &Upstream, discipline: &Discipline, cx: &mut Context) -> engine::Dispatch {
     let own = &upstream.dispatch;
     match (own.get(), discipline) {
-        (_, Discipline::SwitchAdm(_)) if !own.given => engine::Dispatch::WeightedTurns,
+        (_, Discipline::SwitchAdm(_)) if !own.given => engine::Dispatch::WeightedRoundRobin,
         (_, Discipline::StaticPart(_)) if !own.given => engine::Dispatch::PartitionStatic { sizes: None },
         (_, Discipline::DynamicPart(figures)) if !own.given => {
             engine::Dispatch::PartitionDynamic { sizes: None, resize: resize(&figures.every, &figures.busy) }
         }
         (Dispatch::LeastOutstanding, _) => engine::Dispatch::LeastOutstanding,
-        (Dispatch::Wrr(form), _) => engine::Dispatch::RoundRobin { never_twice: form.never_twice.get().0 },
-        (Dispatch::Turns, _) => engine::Dispatch::WeightedTurns,
+        (Dispatch::LeastLoaded(form), _) => engine::Dispatch::LeastLoaded { avoid_last: form.avoid_last.get().0 },
+        (Dispatch::WeightedRoundRobin, _) => engine::Dispatch::WeightedRoundRobin,
         (Dispatch::Lard(form), _) => engine::Dispatch::Lard(lard(form, cx)),
         (Dispatch::PowerOfTwo, _) => engine::Dispatch::PowerOfTwo,
         (Dispatch::PartitionStatic(form), _) => {
@@ -43,11 +43,11 @@ fn resize(every: &Defaulted<Span>, busy: &Defaulted<Share>) -> engine::Resize {
 }
 
 fn lard(form: &Lard, cx: &mut Context) -> engine::Lard {
-    let mut figure = |field: &Defaulted<Amount>, least: f64| {
+    let mut figure = |field: &Defaulted<Amount>, min: f64| {
         let Amount(figure) = *field.get();
-        if !(least..=MOST_INSIDE).contains(&figure) {
-            let what = format!("{} requests inside a node is out of range", number_text(figure));
-            cx.fail(field.mark, Complaint::new(what, format!("write a number from {least} to 1000000")));
+        if !(min..=MAX_IN_FLIGHT).contains(&figure) {
+            let what = format!("{} requests in flight at a node is out of range", number_text(figure));
+            cx.fail(field.mark, Complaint::new(what, format!("write a number from {min} to 1000000")));
         }
         figure
     };
@@ -57,19 +57,19 @@ fn lard(form: &Lard, cx: &mut Context) -> engine::Lard {
         let what = format!("a node is overloaded at {} and idle up to {}", number_text(overload), number_text(idle));
         cx.fail(form.overload.mark, Complaint::new(what, "write an `overload` that is not below `idle`"));
     }
-    let Count(targets) = *form.targets.get();
-    if targets > engine::Lard::MOST_TARGETS {
-        let what = format!("a map of {targets} targets takes more than a gigabyte");
-        cx.fail(form.targets.mark, Complaint::new(what, format!("write at most {}", engine::Lard::MOST_TARGETS)));
+    let Count(max_keys) = *form.max_keys.get();
+    if max_keys > engine::Lard::MAX_KEYS {
+        let what = format!("a map of {max_keys} documents takes more than a gigabyte");
+        cx.fail(form.max_keys.mark, Complaint::new(what, format!("write at most {}", engine::Lard::MAX_KEYS)));
     }
-    engine::Lard { idle, overload, miss_cost, targets }
+    engine::Lard { idle, overload, miss_cost, max_keys }
 }
 
 /// Returns the parts of a request that identify its document for the upstream's dispatch.
-pub(super) fn target(upstream: &Upstream) -> Option<TargetOf> {
+pub(super) fn locality_key(upstream: &Upstream) -> Option<LocalityKeyOf> {
     match upstream.dispatch.get() {
-        Dispatch::Lard(form) if form.query.get().0 => Some(TargetOf::Query),
-        Dispatch::Lard(_) => Some(TargetOf::Path),
+        Dispatch::Lard(form) if form.query.get().0 => Some(LocalityKeyOf::Query),
+        Dispatch::Lard(_) => Some(LocalityKeyOf::Path),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use weirgate_spanned_yaml::decode::{Context, Defaulted, OneOrMany, Optional, Swi
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Bytes, Count, Text, number_text};
 
-use crate::file::{AdminPlace, NEEDED, PolicyFile};
+use crate::file::{AdminAddressForm, NEEDED, PolicyFile};
 use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener};
 
 /// Maximum number of threads. A number above the cores of any machine is a typing error.
@@ -62,13 +62,13 @@ pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], env_token: bool, 
     }
     let mark = if form.address.given { form.address.mark } else { file.admin.mark };
     let address = match form.address.get() {
-        AdminPlace::Unix(path) => AdminAddress::Unix(path.clone()),
-        AdminPlace::Tcp(address) => {
+        AdminAddressForm::Unix(path) => AdminAddress::Unix(path.clone()),
+        AdminAddressForm::Tcp(address) => {
             let has_token = env_token || token_file.is_some() || form.token_file.bad;
             if !address.ip().is_loopback() && !has_token {
                 let what = format!("`{address}` lets others reach the admin listener, and it has no token");
-                let mend = "give it `token_file:`, set WEIRGATE_ADMIN_TOKEN, or use `127.0.0.1` or `unix:/path`";
-                cx.fail(mark, Complaint::new(what, mend));
+                let hint = "give it `token_file:`, set WEIRGATE_ADMIN_TOKEN, or use `127.0.0.1` or `unix:/path`";
+                cx.fail(mark, Complaint::new(what, hint));
             }
             if address.port() != 0 && listeners.iter().any(|l| l.address == *address) {
                 let what = format!("clients connect to `{address}` already");
@@ -123,21 +123,21 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
 }
 
 /// Returns a size that must lie between two bounds.
-fn bytes(field: &Defaulted<Bytes>, name: &str, least: u64, most: u64, cx: &mut Context) -> usize {
+fn bytes(field: &Defaulted<Bytes>, name: &str, min: u64, max: u64, cx: &mut Context) -> usize {
     let Bytes(bytes) = *field.get();
-    if !(least..=most).contains(&bytes) {
+    if !(min..=max).contains(&bytes) {
         let what = format!("{name} of {} is out of range", size_text(bytes));
-        let mend = format!("write a size from {} to {}", size_text(least), size_text(most));
-        cx.fail(field.mark, Complaint::new(what, mend));
+        let hint = format!("write a size from {} to {}", size_text(min), size_text(max));
+        cx.fail(field.mark, Complaint::new(what, hint));
     }
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Returns a count that must not exceed a bound.
-pub(super) fn count(field: &Defaulted<Count>, most: u32, cx: &mut Context) -> u32 {
+pub(super) fn count(field: &Defaulted<Count>, max: u32, cx: &mut Context) -> u32 {
     let Count(count) = *field.get();
-    if count > most {
-        cx.fail(field.mark, Complaint::new(format!("`{count}` is too large"), format!("write at most {most}")));
+    if count > max {
+        cx.fail(field.mark, Complaint::new(format!("`{count}` is too large"), format!("write at most {max}")));
     }
     count
 }
@@ -165,8 +165,8 @@ pub(super) fn access_log(file: &PolicyFile, cx: &mut Context) -> Option<AccessLo
 pub(super) fn threads(file: &PolicyFile, cx: &mut Context) -> Option<usize> {
     let Count(threads) = *file.threads.get()?;
     if threads > MAX_THREADS {
-        let mend = "write the number of cores to use, or leave it out for all of them";
-        cx.fail(file.threads.mark, Complaint::new(format!("`{threads}` threads are too many"), mend));
+        let hint = "write the number of cores to use, or leave it out for all of them";
+        cx.fail(file.threads.mark, Complaint::new(format!("`{threads}` threads are too many"), hint));
     }
     Some(threads as usize)
 }

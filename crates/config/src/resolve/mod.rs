@@ -9,10 +9,10 @@ mod discipline;
 mod dispatch;
 mod gateway;
 mod page_table;
+mod priorities;
 mod reach;
 mod reserves;
 mod rule;
-mod tags;
 mod upstream;
 mod web_switch;
 
@@ -36,8 +36,8 @@ pub struct Resolved {
 
 /// Reports what is wrong with a discipline that stands outside a policy.
 pub(crate) fn check_discipline(file: &Discipline, mark: Mark, cx: &mut Context) {
-    let tags = tags::tags(file, cx);
-    discipline::discipline(file, mark, tags, &class::Classes::default(), cx);
+    let priorities = priorities::priorities(file, cx);
+    discipline::discipline(file, mark, priorities, &class::Classes::default(), cx);
 }
 
 /// Binds and checks everything. Returns `None` if anything is invalid, here or in an earlier step.
@@ -54,12 +54,12 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
     let pools = upstream::pools(file, cx);
-    let tags = tags::tags(file.discipline.get(), cx);
+    let priorities = priorities::priorities(file.discipline.get(), cx);
     let classes = match has_gateway {
-        true => class::classes(file, &pools, &tags, cx),
+        true => class::classes(file, &pools, &priorities, cx),
         false => class::Classes::default(),
     };
-    let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, tags, &classes, cx);
+    let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, priorities, &classes, cx);
     web_switch::check(file, &pools, &classes, &discipline, cx);
     page_table::check_dispatch(file, &discipline, cx);
     let page_table = page_table::page_table(file, &discipline, cx);

@@ -12,7 +12,7 @@ use crate::file::{CapacityForm, Class, Cost, PageTable as Form, PageTableFile, P
 use crate::site::{PageTable, Route};
 
 /// Maximum number of routes. A site with its pages folded into patterns has fewer, and this few can be searched.
-const MOST_ROUTES: usize = 4096;
+const MAX_ROUTES: usize = 4096;
 
 /// A hundredth of every resource, which admits about a hundred requests of unknown cost at a node.
 pub(super) const UNKNOWN: engine::Demand = engine::Demand([10_000_000, 10_000_000, 10_000_000, 0]);
@@ -52,8 +52,8 @@ pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx:
     let Some(form) = file.page_table.get() else {
         if matches!(discipline.load_control, engine::LoadControl::ResourceAvailability(_)) && !file.page_table.bad {
             let what = format!("`{}` needs to know what requests take", discipline.name);
-            let mend = "add `page_table:` with a file of `weirgate probe`, `routes:`, or `learned`";
-            cx.fail(file.discipline.mark, Complaint::new(what, mend));
+            let hint = "add `page_table:` with a file of `weirgate probe`, `routes:`, or `learned`";
+            cx.fail(file.discipline.mark, Complaint::new(what, hint));
         }
         return None;
     };
@@ -69,8 +69,8 @@ pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx:
     }
     table.learned = form.learned.get().0;
     if routes.is_empty() && !table.learned && !form.file.given && !form.routes.given {
-        let mend = "give it `file:` or `routes:`, or write `page_table: learned`";
-        cx.fail(file.page_table.mark, Complaint::new("this page table is empty", mend));
+        let hint = "give it `file:` or `routes:`, or write `page_table: learned`";
+        cx.fail(file.page_table.mark, Complaint::new("this page table is empty", hint));
     }
     let own = capacity(&form.capacity);
     table.capacity = [0, 1, 2].map(|resource: usize| own[resource].or(table.capacity[resource]));
@@ -99,10 +99,10 @@ pub(crate) fn file_of(file: &PageTableFile, cx: &mut Context) -> PageTable {
 
 /// Checks the number of routes.
 fn bounded(routes: BTreeMap<String, Route>, mark: Mark, cx: &mut Context) -> Vec<Route> {
-    if routes.len() > MOST_ROUTES {
+    if routes.len() > MAX_ROUTES {
         let what = format!("there are {} routes", routes.len());
-        let mend = format!("fold them into at most {MOST_ROUTES} patterns such as `/album/*`");
-        cx.fail(mark, Complaint::new(what, mend));
+        let hint = format!("fold them into at most {MAX_ROUTES} patterns such as `/album/*`");
+        cx.fail(mark, Complaint::new(what, hint));
     }
     routes.into_values().collect()
 }
@@ -113,8 +113,8 @@ fn add(named: &Named<RouteText, RouteForm>, routes: &mut BTreeMap<String, Route>
         let Some(form) = item.value.get() else { continue };
         let costs = [*form.cpu.get(), *form.disk.get(), *form.bandwidth.get()];
         if costs.iter().all(|cost| cost.0 <= 0.0) && !item.value.bad {
-            let mend = "give it `cpu:`, `disk:` or `bandwidth:`, or leave the route out";
-            cx.fail(item.value.mark, Complaint::new("a request for this route takes nothing", mend));
+            let hint = "give it `cpu:`, `disk:` or `bandwidth:`, or leave the route out";
+            cx.fail(item.value.mark, Complaint::new("a request for this route takes nothing", hint));
         }
         let route = Route {
             pattern: item.name.0.clone(),

@@ -10,7 +10,7 @@ use weirgate_spanned_yaml::errors::{Complaint, quoted, unknown};
 use weirgate_spanned_yaml::unit::{Name, Text, number_text};
 
 use super::gateway::hosts;
-use crate::file::{AdminPlace, PolicyFile, ReserveClassForm, ReserveNodeForm, Reserves as Form};
+use crate::file::{AdminAddressForm, PolicyFile, ReserveClassForm, ReserveNodeForm, Reserves as Form};
 use crate::site::{Admin, AdminAddress, Listener, Reserves};
 
 /// Maximum number of nodes. One coordinator solves for this many within seconds (design: 1000 × 50), and the
@@ -50,8 +50,8 @@ pub(super) fn reserves(
         && !listen.ip().is_loopback()
     {
         let what = format!("`{listen}` lets others speak for node {}, which has no token", quoted(&node.name));
-        let mend = "give `reserves` a `token_file:`, or each node one, or listen on `127.0.0.1`";
-        cx.fail(place, Complaint::new(what, mend));
+        let hint = "give `reserves` a `token_file:`, or each node one, or listen on `127.0.0.1`";
+        cx.fail(place, Complaint::new(what, hint));
     }
     let coordinator = match form.coordinator.get() {
         Some(address) => address.0.clone(),
@@ -75,7 +75,7 @@ pub(super) fn reserves(
     let on_demand = form.on_demand.get().0;
     if every.is_none() && !on_demand {
         let what = "shares would never be found anew";
-        cx.fail(form.every.mark, Complaint::new(what, "give `every:` a time, or leave out `on_demand: no`"));
+        cx.fail(form.every.mark, Complaint::new(what, "give `every:` a time, or leave out `on_demand: false`"));
     }
     let admin = page(form, listen, env_token, cx);
     Some(Reserves { listen, admin, every, on_demand, cluster: Cluster { coordinator, nodes, classes, token } })
@@ -94,7 +94,7 @@ fn nodes(form: &Form, cx: &mut Context) -> Vec<ClusterNode> {
             },
         };
         if let Some(first) = names.insert(&name.0, mark) {
-            let what = format!("the name {} is taken by the node in line {}", quoted(&name.0), cx.place(first).line);
+            let what = format!("the name {} is taken by the node in line {}", quoted(&name.0), cx.position(first).line);
             cx.fail(mark, Complaint::new(what, "give each node its own name"));
         }
         nodes.push(ClusterNode { name: name.0.clone(), token });
@@ -124,7 +124,7 @@ fn classes(form: &Form, nodes: &[ClusterNode], cx: &mut Context) -> Vec<ClusterC
         };
         let form = &item.value;
         if let Some(first) = classes.iter().position(|earlier| earlier.name == class.name) {
-            let line = cx.place(marks[first]).line;
+            let line = cx.position(marks[first]).line;
             let what = format!("the name {} is taken by the class in line {line}", quoted(&class.name));
             cx.fail(form.name.mark, Complaint::new(what, "give each class its own name"));
         }
@@ -140,9 +140,9 @@ fn classes(form: &Form, nodes: &[ClusterNode], cx: &mut Context) -> Vec<ClusterC
                 Complaint::new(what, "shares are of one node: give each class a cgroup beside the others"),
             );
         }
-        let most = class.nodes.as_ref().map_or(100.0, |on| 100.0 * on.len() as f64 / nodes.len().max(1) as f64);
-        if class.share > most + ROUNDING && !form.nodes.bad {
-            let (has, promised) = (number_text(most), number_text(class.share));
+        let max = class.nodes.as_ref().map_or(100.0, |on| 100.0 * on.len() as f64 / nodes.len().max(1) as f64);
+        if class.share > max + ROUNDING && !form.nodes.bad {
+            let (has, promised) = (number_text(max), number_text(class.share));
             let what = format!("{promised} % of the cluster are promised on nodes that are {has} % of it");
             cx.fail(form.share.mark, Complaint::new(what, "promise less, or let it have more nodes"));
         }
@@ -156,8 +156,8 @@ fn classes(form: &Form, nodes: &[ClusterNode], cx: &mut Context) -> Vec<ClusterC
     let sum: f64 = classes.iter().map(|class| class.share).sum();
     if sum > 100.0 + ROUNDING {
         let what = format!("the shares sum to {} %, and the cluster has 100 %", number_text(sum));
-        let mend = format!("take {} points away", number_text(sum - 100.0));
-        cx.fail(form.classes.mark, Complaint::new(what, mend));
+        let hint = format!("take {} points away", number_text(sum - 100.0));
+        cx.fail(form.classes.mark, Complaint::new(what, hint));
     }
     classes
 }
@@ -199,13 +199,13 @@ fn page(form: &Form, listen: std::net::SocketAddr, env_token: bool, cx: &mut Con
     let token_file = token_file(&form.admin_token_file, cx);
     let Switch::On(place) = form.admin.get() else { return None };
     let address = match place {
-        AdminPlace::Unix(path) => AdminAddress::Unix(path.clone()),
-        AdminPlace::Tcp(address) => {
+        AdminAddressForm::Unix(path) => AdminAddress::Unix(path.clone()),
+        AdminAddressForm::Tcp(address) => {
             let has_token = env_token || token_file.is_some() || form.admin_token_file.bad;
             if !address.ip().is_loopback() && !has_token {
                 let what = format!("`{address}` lets others reach the coordinator's page, and it has no token");
-                let mend = "add `admin_token_file:`, set WEIRGATE_ADMIN_TOKEN, or use `127.0.0.1` or `unix:/path`";
-                cx.fail(form.admin.mark, Complaint::new(what, mend));
+                let hint = "add `admin_token_file:`, set WEIRGATE_ADMIN_TOKEN, or use `127.0.0.1` or `unix:/path`";
+                cx.fail(form.admin.mark, Complaint::new(what, hint));
             }
             if address.port() != 0 && *address == listen {
                 let what = format!("agents connect to `{address}` already");

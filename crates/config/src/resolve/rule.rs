@@ -54,8 +54,8 @@ impl Compiler {
             let number = port.value.0;
             if let Some(ports) = self.ports.as_ref().filter(|ports| !ports.contains(&number)) {
                 let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-                let mend = format!("clients connect to {}", listed(ports.iter().map(String::as_str)));
-                cx.fail(port.mark, Complaint::new(format!("no listener has port {number}"), mend));
+                let hint = format!("clients connect to {}", listed(ports.iter().map(String::as_str)));
+                cx.fail(port.mark, Complaint::new(format!("no listener has port {number}"), hint));
             }
             Match::Port(number)
         }));
@@ -78,14 +78,14 @@ impl Compiler {
         if let Some(Inner(part)) = file.not.get() {
             let inner = self.condition(part, file.not.mark, file.not.bad, cx);
             if matches!(inner, Match::Any) && !file.not.bad {
-                let mend = "remove the class, or name what it must not be";
-                cx.fail(file.not.mark, Complaint::new("everything is excluded: this matches nothing", mend));
+                let hint = "remove the class, or name what it must not be";
+                cx.fail(file.not.mark, Complaint::new("everything is excluded: this matches nothing", hint));
             }
             all.push(Match::Not(Box::new(inner)));
         }
         if all.is_empty() && !bad {
-            let mend = "remove it to match everything, or give it a condition such as `host: example.com`";
-            cx.fail(mark, Complaint::new("this match has no condition", mend));
+            let hint = "remove it to match everything, or give it a condition such as `host: example.com`";
+            cx.fail(mark, Complaint::new("this match has no condition", hint));
         }
         all.retain(|condition| !matches!(condition, Match::Any));
         match (all.pop(), all.is_empty()) {
@@ -130,8 +130,8 @@ impl Compiler {
             ValueForm::Exact(text) => ValuePattern::Exact(text.clone()),
             ValueForm::Rule(ValueRule { prefix, pattern }) => match (prefix.get(), pattern.get()) {
                 (Some(prefix), _) if prefix.0.is_empty() => {
-                    let mend = "write `header: NAME` (or cookie, query) to ask whether it is there";
-                    cx.fail(mark, Complaint::new("every value starts with this empty prefix", mend));
+                    let hint = "write `header: NAME` (or cookie, query) to ask whether it is there";
+                    cx.fail(mark, Complaint::new("every value starts with this empty prefix", hint));
                     ValuePattern::Present
                 }
                 (Some(prefix), _) => ValuePattern::Prefix(prefix.0.clone()),
@@ -148,8 +148,8 @@ impl Compiler {
         self.patterns += 1;
         if self.patterns > MAX_PATTERNS {
             if self.patterns == MAX_PATTERNS + 1 {
-                let mend = "write names, prefixes or lists instead: they are also faster";
-                cx.fail(mark, Complaint::new("a policy has at most 1000 patterns", mend));
+                let hint = "write names, prefixes or lists instead: they are also faster";
+                cx.fail(mark, Complaint::new("a policy has at most 1000 patterns", hint));
             }
             return None;
         }
@@ -197,9 +197,9 @@ fn compile(text: &str) -> Result<meta::Regex, Complaint> {
             }
             None => error.to_string(),
         };
-        let mend =
+        let hint =
             "see <https://docs.rs/regex/1/regex/#syntax>; quote it in single quotes so that YAML leaves it alone";
-        Complaint::new(format!("this is not a regular expression: {reason}"), mend)
+        Complaint::new(format!("this is not a regular expression: {reason}"), hint)
     })
 }
 

@@ -28,7 +28,7 @@ const LEARNED_EVERY: Duration = Duration::from_secs(1);
 
 /// Longest time between two queries if a page table is learned. Windows of more than 10 s are ignored, and
 /// one answer may be missed.
-const LEARNED_MOST: Duration = Duration::from_secs(5);
+const LEARNED_MAX: Duration = Duration::from_secs(5);
 
 /// All upstreams.
 #[derive(Default)]
@@ -76,7 +76,7 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
                 Switch::Off => None,
                 Switch::On(form) => Some(collector(form, learned, cx)),
             },
-            target: dispatch::target(upstream),
+            locality_key: dispatch::locality_key(upstream),
             // Per node and thread. More would only waste file descriptors.
             idle_connections: count(&upstream.idle_connections, 65_536, cx) as usize,
             idle_timeout: upstream.idle_timeout.get().0,
@@ -139,7 +139,8 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
             },
         };
         if let Some(first) = addresses.insert(address, address_mark) {
-            let what = format!("`{}` is a node of this upstream already, in line {}", address.0, cx.place(first).line);
+            let what =
+                format!("`{}` is a node of this upstream already, in line {}", address.0, cx.position(first).line);
             cx.fail(address_mark, Complaint::new(what, "keep one; its `weight:` may be larger than 1"));
         }
         let given = full.and_then(|node| node.name.get().map(|name| (name.0.clone(), node.name.mark)));
@@ -147,7 +148,7 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
         if let Some(first) = names.insert(name.clone(), name_mark)
             && full.is_some_and(|node| node.name.given)
         {
-            let what = format!("the name {} is taken by the node in line {}", quoted(&name), cx.place(first).line);
+            let what = format!("the name {} is taken by the node in line {}", quoted(&name), cx.position(first).line);
             cx.fail(name_mark, Complaint::new(what, "give each node of an upstream its own name"));
         }
         let mut weight = 1.0;
@@ -164,7 +165,7 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
                 machine.clone_from(&name.0);
             }
             capacity = node_capacity(&node.capacity, &machine, machines, cx);
-            max_outstanding = node.max_outstanding.get().map(|&Count(most)| most);
+            max_outstanding = node.max_outstanding.get().map(|&Count(max)| max);
         }
         all.nodes.push(engine::Node { name, machine, pool, weight, capacity, max_outstanding });
         all.node_sites.push(NodeSite { address: address.0.clone() });
@@ -175,13 +176,13 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
 fn node_capacity(field: &Optional<Amount>, machine: &str, machines: &mut Machines, cx: &mut Context) -> Option<f64> {
     let &Amount(capacity) = field.get()?;
     if capacity <= 0.0 {
-        let mend = "write the node's CPUs, or leave it out if it is unknown";
-        cx.fail(field.mark, Complaint::new("a node without capacity cannot serve", mend));
+        let hint = "write the node's CPUs, or leave it out if it is unknown";
+        cx.fail(field.mark, Complaint::new("a node without capacity cannot serve", hint));
         return None;
     }
     match machines.get(machine) {
         Some(&(other, mark)) if other != capacity => {
-            let (line, here, there) = (cx.place(mark).line, number_text(capacity), number_text(other));
+            let (line, here, there) = (cx.position(mark).line, number_text(capacity), number_text(other));
             let what = format!("machine {} has capacity {there} in line {line} and {here} here", quoted(machine));
             cx.fail(field.mark, Complaint::new(what, "nodes of one machine share its capacity: write it once"));
         }
@@ -221,16 +222,16 @@ fn health(check: &HealthCheck, cx: &mut Context) -> Option<site::HealthCheck> {
 
 /// Returns the default collector of an upstream that configures none but needs one to learn the page table.
 fn usual_collector(mark: Mark, cx: &mut Context) -> Option<site::Collector> {
-    let nothing = Node::new(cx.place(mark), Value::Map(Vec::new()));
+    let nothing = Node::new(cx.position(mark), Value::Map(Vec::new()));
     let form = Collector::decode(&nothing, cx)?;
     Some(collector(&form, true, cx))
 }
 
 fn collector(form: &Collector, learned: bool, cx: &mut Context) -> site::Collector {
     let every = if learned && !form.every.given { LEARNED_EVERY } else { form.every.get().0 };
-    if learned && every > LEARNED_MOST {
+    if learned && every > LEARNED_MAX {
         let what = format!("a page table cannot be learned from questions {} apart", span_text(every));
-        cx.fail(form.every.mark, Complaint::new(what, format!("write at most {}", span_text(LEARNED_MOST))));
+        cx.fail(form.every.mark, Complaint::new(what, format!("write at most {}", span_text(LEARNED_MAX))));
     }
     let token_file = form.token_file.get().map(|text| PathBuf::from(&text.0));
     if token_file.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
@@ -254,8 +255,8 @@ fn at_most(timeout: &Defaulted<Span>, interval: Duration, name: &str, what: &str
     let span = timeout.get().0;
     if span > interval && timeout.given {
         let (long, short) = (span_text(span), span_text(interval));
-        let mend = format!("{what} would pile up: make it at most {name}");
-        cx.fail(timeout.mark, Complaint::new(format!("the timeout {long} exceeds {name} {short}"), mend));
+        let hint = format!("{what} would pile up: make it at most {name}");
+        cx.fail(timeout.mark, Complaint::new(format!("the timeout {long} exceeds {name} {short}"), hint));
     }
     span.min(interval)
 }

@@ -126,8 +126,8 @@ pub(super) fn check(
         let mark = upstream.dispatch.mark;
         if matches!(discipline.load_control, engine::LoadControl::WindowAdaptive(_)) {
             let what = "nodes that change their set have no window of their own to learn";
-            let mend = "use `discipline: dynamic_part`, `static_part` or a load control with one window";
-            cx.fail(mark, Complaint::new(what, mend));
+            let hint = "use `discipline: dynamic_part`, `static_part` or a load control with one window";
+            cx.fail(mark, Complaint::new(what, hint));
         }
         let services = classes.classes.iter().chain(classes.templates.iter().map(|template| &template.class));
         let has = |set: &engine::ServiceSet| {
@@ -138,7 +138,7 @@ pub(super) fn check(
         if nodes < sets.len() && !upstream.nodes.bad {
             let names = listed(sets.iter().map(|set| set.as_str()));
             let what = format!("{nodes} nodes cannot be divided over {} sets: {names}", sets.len());
-            cx.fail(mark, Complaint::new(what, "add nodes, or use `turns`, which divides nothing"));
+            cx.fail(mark, Complaint::new(what, "add nodes, or use `weighted_round_robin`, which divides nothing"));
         }
         let form = match upstream.dispatch.get() {
             Dispatch::PartitionStatic(form) => form,

@@ -116,7 +116,7 @@ fn with_a_page_table_resources_count_and_slots_do_not() {
 }
 
 #[test]
-fn nothing_is_said_of_routes_that_are_not_known_yet_and_slots_count_where_nobody_looks_at_the_table() {
+fn unknown_routes_are_not_reported_and_slots_count_where_the_table_is_not_used() {
     let (learned, warnings) = priced("weirgate", "learned", [5000, 5000]);
     assert_eq!((learned.fits(), warnings), (None, Vec::new()));
     assert!(learned.to_string().contains("not known yet"), "{learned}");

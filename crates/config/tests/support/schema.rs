@@ -11,7 +11,7 @@ use weirgate_spanned_yaml::errors::{Problems, SourceId};
 use weirgate_spanned_yaml::tree::{Kind, Node, Value, parse};
 
 /// A sound file; its hints are never shown.
-const FILE: Kind = Kind { name: "a file", least: "", too_long: "", too_deep: "" };
+const FILE: Kind = Kind { name: "a file", min: "", too_long: "", too_deep: "" };
 
 /// The root of the repository.
 pub fn repository() -> PathBuf {

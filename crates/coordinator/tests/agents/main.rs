@@ -43,14 +43,14 @@ fn shares_follow_what_is_used() {
     assert_eq!(run, 2);
     assert!(there[0] > 70.0 && here[1] > 70.0, "{here:?} {there:?}");
     assert!([here, there].iter().all(|shares| (shares.iter().sum::<f64>() - 100.0).abs() < 1e-6));
-    let view = stage.desk.view();
+    let view = stage.shared.view();
     assert_eq!((view.runs.done["sink_ended"], view.runs.asked, view.refused), (1, 1, 0));
     let last = &view.last_runs[0];
     assert_eq!((last.node.as_deref(), last.class.as_deref(), last.nodes), (Some("n1"), Some("a"), 2));
 }
 
 #[test]
-fn who_has_no_token_or_anothers_is_not_let_in() {
+fn an_agent_without_its_own_token_is_refused() {
     let tokens = Tokens::new();
     let stage = guarded(&tokens);
     let refused = |node, secret| Agent::new(stage.address, node, secret).err().expect("it is not let in");
@@ -72,7 +72,7 @@ fn who_has_no_token_or_anothers_is_not_let_in() {
         assert_eq!(line(&mut stream), None);
         stage.hear("as node \"n1\"");
     }
-    assert_eq!((stage.state(0), stage.desk.view().refused), ("down".to_owned(), 6));
+    assert_eq!((stage.state(0), stage.shared.view().refused), ("down".to_owned(), 6));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_repeated_line_ends_the_connection() {
     // The other agent stays, and has the whole cluster after its next measurement.
     two.report(1, &[50.0, 50.0], false);
     assert_eq!(shares([&mut two])[0].0, 2);
-    assert_eq!(stage.desk.view().last_runs[0].cause, "left");
+    assert_eq!(stage.shared.view().last_runs[0].cause, "left");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn what_is_too_long_or_makes_no_sense_ends_the_connection() {
 }
 
 #[test]
-fn who_says_nothing_is_shown_out() {
+fn a_silent_connection_is_closed() {
     let stage = Stage::two(NODES);
     let mut silent = dial(stage.address);
     let agents = first_shares(&stage, [None, None]);
@@ -143,7 +143,7 @@ fn the_newer_of_two_agents_of_one_name_speaks() {
     newer.report(1, &[50.0, 50.0], false);
     two.report(1, &[50.0, 50.0], false);
     assert_eq!(shares([&mut newer, &mut two]).map(|(run, _)| run), [2, 2]);
-    assert_eq!(stage.desk.view().last_runs[0].cause, "joined");
+    assert_eq!(stage.shared.view().last_runs[0].cause, "joined");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::{NODES, first_shares};
 
 /// Requests `path`.
 fn get(stage: &Stage, path: &str) -> (StatusCode, String) {
-    let service = TowerToHyperService::new(routes(stage.desk.clone()));
+    let service = TowerToHyperService::new(routes(stage.shared.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let request = Request::get(path).body(Body::empty()).expect("a request");

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use weirgate_coordinator::{CoordinatorServer, Desk};
+use weirgate_coordinator::{CoordinatorServer, SharedState};
 use weirgate_wire::{AgentLink, FromAgent, FromCoordinator, NodeReport, Token, Trigger};
 
 /// Time limit of every operation, much longer than any of them needs.
@@ -50,7 +50,7 @@ impl Drop for Tokens {
 /// A running coordinator, stopped when it is dropped.
 pub(crate) struct Stage {
     pub(crate) address: SocketAddr,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) shared: Arc<SharedState>,
     said: mpsc::Receiver<String>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<std::io::Result<()>>>,
@@ -65,13 +65,13 @@ impl Stage {
         let (sender, said) = mpsc::channel();
         let coordinator =
             CoordinatorServer::open(&reserves, move |line| drop(sender.send(line.to_owned()))).expect("it opens");
-        let (address, desk) = (coordinator.address().expect("an address"), coordinator.desk());
+        let (address, shared) = (coordinator.address().expect("an address"), coordinator.shared());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(coordinator.serve(async { drop(stopped.await) }))
         });
-        Stage { address, desk, said, stop: Some(stop), thread: Some(thread) }
+        Stage { address, shared, said, stop: Some(stop), thread: Some(thread) }
     }
 
     /// Starts a coordinator with two nodes, two classes with a promised half each, and these lines.
@@ -95,7 +95,7 @@ impl Stage {
 
     /// Returns the state of the node with this index.
     pub(crate) fn state(&self, node: usize) -> String {
-        self.desk.view().nodes[node].state.clone()
+        self.shared.view().nodes[node].state.clone()
     }
 
     /// Stops the coordinator.

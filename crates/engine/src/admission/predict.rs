@@ -111,7 +111,7 @@ impl Predict {
     #[inline]
     pub(super) fn expected(&self, limit: Duration, expected: f64, alone: bool) -> f64 {
         // One request must pass, because otherwise the engine never learns that the class is fast again.
-        if alone { 0.0 } else { expected.min(self.figures.most_compute * limit.as_secs_f64()) }
+        if alone { 0.0 } else { expected.min(self.figures.max_compute * limit.as_secs_f64()) }
     }
 }
 
@@ -150,9 +150,9 @@ fn too_long(figures: Figures, outlook: &Outlook) -> Option<ShedReason> {
     // At least one request could be released in the time that the queue has existed.
     let pace = pace.max(1e9 / outlook.backlogged.max(1) as f64);
     let wait = f64::from(outlook.waiting) / pace.max(1e-9);
-    let compute = if outlook.limit.is_some() { outlook.expected.min(figures.most_compute * patience) } else { 0.0 };
+    let compute = if outlook.limit.is_some() { outlook.expected.min(figures.max_compute * patience) } else { 0.0 };
     let hard = figures.margin * patience - compute;
-    let soft = (figures.soft_share * patience).max(figures.soft_least.as_secs_f64());
+    let soft = (figures.soft_share * patience).max(figures.soft_min.as_secs_f64());
     if (!outlook.owed || outlook.backlogged > nanos(figures.old)) && wait > soft && soft < hard {
         return Some(ShedReason::Overload);
     }

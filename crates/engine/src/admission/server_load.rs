@@ -81,17 +81,17 @@ impl ServerLoad {
         };
         let (static_time, dynamic_time) = (mean(Content::Static), mean(Content::Dynamic));
         let omega = match (static_time, dynamic_time) {
-            (Some(cheap), Some(dear)) => (dear / cheap).clamp(1e-3, 1e6),
+            (Some(cheap), Some(expensive)) => (expensive / cheap).clamp(1e-3, 1e6),
             _ => ASSUMED_OMEGA,
         };
-        let cheap = static_time.or(dynamic_time.map(|dear| dear / omega)).unwrap_or(ASSUMED_STATIC);
+        let cheap = static_time.or(dynamic_time.map(|expensive| expensive / omega)).unwrap_or(ASSUMED_STATIC);
         let factor = |statistic| match statistic {
             Statistic::Average => 1.0,
             Statistic::Percentile(p) => -(1.0 - p / 100.0).ln(),
         };
         let limits = policy_classes.iter().filter_map(|class| class.guarantee.response_time);
-        let least = limits.map(|rt| rt.limit.as_secs_f64() / factor(rt.statistic)).reduce(f64::min);
-        let limit = least.unwrap_or(ASSUMED_LIMIT / factor(Statistic::Percentile(95.0)));
+        let min = limits.map(|rt| rt.limit.as_secs_f64() / factor(rt.statistic)).reduce(f64::min);
+        let limit = min.unwrap_or(ASSUMED_LIMIT / factor(Statistic::Percentile(95.0)));
         ServerLoad { threshold: (limit / cheap).max(1.0), omega, source: LoadSource::Live }
     }
 
@@ -157,7 +157,7 @@ mod tests {
             utility: 1.0,
             weight: 1.0,
             demand: crate::Demand::default(),
-            tag: 0,
+            priority: 0,
             fallback: None,
             queue: QueueBounds::default(),
             retry: RetryBudget::default(),

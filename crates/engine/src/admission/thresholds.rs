@@ -14,7 +14,7 @@
 //! that is not in flight waits. A request that finds room on a node does not wait at all.
 
 use super::{AdmissionView, Offer};
-use crate::discipline::Tag;
+use crate::discipline::PriorityLevel;
 use crate::random::Random;
 use crate::request::ShedReason;
 
@@ -28,13 +28,13 @@ impl Thresholds {
     /// Returns the reason if the thresholds of its pool refuse a request. A request that already waits there
     /// does not count itself.
     pub(super) fn decide(&self, view: &AdmissionView<'_>, offer: &Offer, random: &mut Random) -> Option<ShedReason> {
-        let counts = view.queues.tagged(view.classes[offer.class].pool);
+        let counts = view.queues.by_priority(view.classes[offer.class].pool);
         let own = offer.itself.map(|index| view.tickets[index].code);
         let waiting = Waiting {
             all: counts.iter().sum::<u32>() - u32::from(own.is_some()),
             alike: counts[offer.code as usize] - u32::from(own == Some(offer.code)),
         };
-        let admitted = admits(&view.policy.discipline.tags, offer.code, self.queue, waiting, random);
+        let admitted = admits(&view.policy.discipline.priorities, offer.code, self.queue, waiting, random);
         (!admitted).then_some(ShedReason::Threshold)
     }
 }
@@ -49,46 +49,47 @@ struct Waiting {
 }
 
 /// Whether a request with priority `code` may enter. `queue` is the threshold.
-fn admits(tags: &[Tag], code: u32, queue: u32, waiting: Waiting, random: &mut Random) -> bool {
-    let Some(tag) = tags.get(code as usize) else { return true };
-    let below = |tag: &Tag| f64::from(waiting.all) < tag.threshold * f64::from(queue);
-    if tag.quota.is_some_and(|most| waiting.alike >= most) {
+fn admits(priorities: &[PriorityLevel], code: u32, queue: u32, waiting: Waiting, random: &mut Random) -> bool {
+    let Some(priority) = priorities.get(code as usize) else { return true };
+    let below = |priority: &PriorityLevel| f64::from(waiting.all) < priority.threshold * f64::from(queue);
+    if priority.quota.is_some_and(|max| waiting.alike >= max) {
         return false;
     }
-    below(tag) || (tag.beyond > 0.0 && tags.iter().any(below) && random.unit() < tag.beyond)
+    below(priority) || (priority.beyond > 0.0 && priorities.iter().any(below) && random.unit() < priority.beyond)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn admitted(tags: &[Tag], code: u32, all: u32, alike: u32) -> bool {
-        admits(tags, code, 50, Waiting { all, alike }, &mut Random::new(1))
+    fn admitted(priorities: &[PriorityLevel], code: u32, all: u32, alike: u32) -> bool {
+        admits(priorities, code, 50, Waiting { all, alike }, &mut Random::new(1))
     }
 
     #[test]
-    fn each_tag_has_its_own_threshold() {
-        let tags = Tag::seda();
-        for (code, most) in [(0, 50), (1, 75), (2, 100)] {
-            assert!(admitted(&tags, code, most - 1, 0) && !admitted(&tags, code, most, 0), "code {code}");
+    fn each_priority_has_its_own_threshold() {
+        let priorities = PriorityLevel::seda();
+        for (code, max) in [(0, 50), (1, 75), (2, 100)] {
+            assert!(admitted(&priorities, code, max - 1, 0) && !admitted(&priorities, code, max, 0), "code {code}");
         }
     }
 
     #[test]
-    fn a_quota_counts_its_own_tag_alone() {
-        let mut tags = Tag::seda();
-        tags[0].quota = Some(10);
-        assert!(admitted(&tags, 0, 40, 9) && !admitted(&tags, 0, 40, 10));
-        assert!(admitted(&tags, 2, 40, 10));
+    fn a_quota_counts_its_own_priority_alone() {
+        let mut priorities = PriorityLevel::seda();
+        priorities[0].quota = Some(10);
+        assert!(admitted(&priorities, 0, 40, 9) && !admitted(&priorities, 0, 40, 10));
+        assert!(admitted(&priorities, 2, 40, 10));
     }
 
     #[test]
     fn chance_opens_a_queue_up_to_the_greatest_threshold() {
-        let mut tags = Tag::seda();
-        tags[0].beyond = 0.25;
+        let mut priorities = PriorityLevel::seda();
+        priorities[0].beyond = 0.25;
         let mut random = Random::new(7);
         let mut share = |all: u32| {
-            let entered = (0..10_000).filter(|_| admits(&tags, 0, 50, Waiting { all, alike: 0 }, &mut random)).count();
+            let entered =
+                (0..10_000).filter(|_| admits(&priorities, 0, 50, Waiting { all, alike: 0 }, &mut random)).count();
             entered as f64 / 10_000.0
         };
         assert!(share(49) >= 1.0);

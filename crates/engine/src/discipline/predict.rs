@@ -10,12 +10,12 @@ impl Default for Predict {
             // A longer queue of requests beyond the guarantee does not increase throughput.
             soft_share: 0.1,
             // Keeps nodes busy between two arrivals at any rate that needs a gateway.
-            soft_least: Duration::from_millis(20),
+            soft_min: Duration::from_millis(20),
             // Predictions err by a few percent, and a request shed at the head has waited in vain.
             margin: 0.95,
             // A class that computes longer is in trouble in any case. The rest is left for waiting, so that
             // some of its requests are admitted and the estimate can recover.
-            most_compute: 0.8,
+            max_compute: 0.8,
             // Two periods of the rate. A younger rate says nothing about a class that has sent less until
             // now.
             young: Duration::from_millis(200),

@@ -8,9 +8,9 @@
 
 use super::Nodes;
 use super::lard::Sent;
-use super::round_robin::after;
+use super::least_loaded::after;
 use crate::demand::Demand;
-use crate::index::{GroupId, Id, LaneId};
+use crate::index::{Id, LaneId, MachineGroupId};
 use crate::limit::{Limit, Window};
 use crate::policy::{Content, Dispatch};
 use crate::random::Random;
@@ -28,14 +28,14 @@ pub(crate) struct Wanted {
     pub(crate) class: ClassId,
     pub(crate) sub_queue: usize,
     pub(crate) content: Content,
-    pub(crate) target: Option<u64>,
+    pub(crate) locality_key: Option<u64>,
     /// Its cost on the managed resources.
     pub(crate) demand: Demand,
     /// The node on which it has just failed, or [`NodeId::NONE`]. It is chosen only if there is no other.
     pub(crate) avoid: NodeId,
     pub(crate) standing: Standing,
     /// As in [`Nodes::has_room`].
-    pub(crate) kept: Option<GroupId>,
+    pub(crate) kept: Option<MachineGroupId>,
 }
 
 impl Nodes {
@@ -46,11 +46,11 @@ impl Nodes {
         let chosen = match self.methods[wanted.pool] {
             _ if by_resources.is_some() => by_resources.flatten(),
             Dispatch::PowerOfTwo => self.less_loaded_of_two(wanted, windows, random),
-            Dispatch::RoundRobin { never_twice } => self.next_least(wanted, windows, never_twice),
+            Dispatch::LeastLoaded { avoid_last } => self.next_min(wanted, windows, avoid_last),
             Dispatch::Lard(figures) => self.cheapest(wanted, windows, figures),
             _ => self.first_ready(wanted, windows),
         }?;
-        if self.methods[wanted.pool] == Dispatch::WeightedTurns {
+        if self.methods[wanted.pool] == Dispatch::WeightedRoundRobin {
             let node = &mut self.nodes[chosen];
             self.round[wanted.pool] = self.round[wanted.pool].max(node.turn);
             node.turn += 1.0 / node.weight;
@@ -89,23 +89,24 @@ impl Nodes {
     }
 
     /// App. A.1: the least loaded node, and the next in turn among equals.
-    fn next_least(&mut self, wanted: &Wanted, windows: &[Window], never_twice: bool) -> Option<NodeId> {
+    fn next_min(&mut self, wanted: &Wanted, windows: &[Window], avoid_last: bool) -> Option<NodeId> {
         let rotation = &self.rotations[wanted.pool];
-        let shunned = if never_twice { rotation.last_of(wanted.class) } else { NodeId::NONE };
+        let shunned = if avoid_last { rotation.last_of(wanted.class) } else { NodeId::NONE };
         let last = rotation.last;
         let rank = |node: &NodeId| {
             let again = (*node == wanted.avoid, *node == shunned);
             (again, self.load(*node), after(*node, last))
         };
-        let chosen = least(self.candidates(wanted, windows).map(|node| (rank(&node), node)))?;
-        self.rotations[wanted.pool].chose(wanted.class, chosen, never_twice);
+        let chosen = min(self.candidates(wanted, windows).map(|node| (rank(&node), node)))?;
+        self.rotations[wanted.pool].chose(wanted.class, chosen, avoid_last);
         Some(chosen)
     }
 
     /// App. A.2: the node with the lowest cost.
     fn cheapest(&mut self, wanted: &Wanted, windows: &[Window], figures: super::Lard) -> Option<NodeId> {
         let locality = self.localities[wanted.pool].as_ref()?;
-        let mapped = wanted.target.and_then(|target| locality.node_of(target)).unwrap_or(NodeId::NONE);
+        let mapped =
+            wanted.locality_key.and_then(|locality_key| locality.node_of(locality_key)).unwrap_or(NodeId::NONE);
         // An unusable node serves nothing from memory.
         let home = if mapped != NodeId::NONE && self.nodes[mapped].usable() { mapped } else { NodeId::NONE };
         let last = locality.last;
@@ -116,14 +117,14 @@ impl Nodes {
             let load = if cost == f64::INFINITY { load } else { 0.0 };
             (*node == wanted.avoid, cost, load, after(*node, last))
         };
-        let chosen = least(self.candidates(wanted, windows).map(|node| (rank(&node), node)))?;
+        let chosen = min(self.candidates(wanted, windows).map(|node| (rank(&node), node)))?;
         let sent = match home {
             NodeId::NONE => Sent::New,
             home if home == chosen => Sent::Home,
             _ => Sent::Moved,
         };
         if let Some(locality) = &mut self.localities[wanted.pool] {
-            locality.sent(wanted.target, chosen, sent);
+            locality.sent(wanted.locality_key, chosen, sent);
         }
         Some(chosen)
     }
@@ -131,7 +132,13 @@ impl Nodes {
     /// The best node of the pool. Between lanes the emptier group wins: the load of a node is compared with
     /// its share of its group's window, because requests that wait for a database load a node less than
     /// their number suggests.
-    fn best(&self, pool: usize, windows: &[Window], standing: Standing, kept: Option<GroupId>) -> Option<NodeId> {
+    fn best(
+        &self,
+        pool: usize,
+        windows: &[Window],
+        standing: Standing,
+        kept: Option<MachineGroupId>,
+    ) -> Option<NodeId> {
         let tops = self.open(pool, windows, standing, kept).filter_map(|lane| {
             let ((key, turn), node) = self.ready.peek(lane.row())?;
             let group = self.lanes[lane].group;
@@ -163,6 +170,6 @@ impl Nodes {
 }
 
 /// The item with the smallest rank, the first one of equals. Ranks must not contain NaN.
-pub(crate) fn least<R: PartialOrd, T>(ranked: impl Iterator<Item = (R, T)>) -> Option<T> {
+pub(crate) fn min<R: PartialOrd, T>(ranked: impl Iterator<Item = (R, T)>) -> Option<T> {
     ranked.reduce(|best, next| if next.0 < best.0 { next } else { best }).map(|(_, item)| item)
 }

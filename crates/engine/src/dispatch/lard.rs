@@ -25,7 +25,7 @@
 //!
 //! A decision checks every node of the pool once.
 
-use super::targets::Targets;
+use super::locality_keys::LocalityKeys;
 use crate::index::Table;
 use crate::policy::{Dispatch, Policy};
 use crate::request::NodeId;
@@ -41,7 +41,7 @@ pub struct Lard {
     /// Cost of a target that is not in memory, in requests in flight; finite and ≥ 1.
     pub miss_cost: f64,
     /// Maximum number of mapped targets, at least 1.
-    pub targets: u32,
+    pub max_keys: u32,
 }
 
 impl Default for Lard {
@@ -52,24 +52,24 @@ impl Default for Lard {
             overload: 130.0,
             miss_cost: 50.0,
             // Three times the documents of the paper's trace, about 6 MB.
-            targets: 100_000,
+            max_keys: 100_000,
         }
     }
 }
 
 impl Lard {
     /// Largest valid number of targets: about a gigabyte.
-    pub const MOST_TARGETS: u32 = 1 << 24;
+    pub const MAX_KEYS: u32 = 1 << 24;
 
     /// The first invalid figure, as a message.
     pub(crate) fn complaint(&self) -> Option<&'static str> {
-        let sound = |x: f64, least: f64| x.is_finite() && x >= least;
+        let sound = |x: f64, min: f64| x.is_finite() && x >= min;
         match () {
             () if !sound(self.idle, 0.0) || !sound(self.overload, self.idle) => {
                 Some("LARD needs 0 ≤ idle ≤ overload, both finite")
             }
             () if !sound(self.miss_cost, 1.0) => Some("a miss must cost at least 1, which is what a hit costs"),
-            () if !(1..=Lard::MOST_TARGETS).contains(&self.targets) => Some("LARD maps 1 to 16777216 targets"),
+            () if !(1..=Lard::MAX_KEYS).contains(&self.max_keys) => Some("LARD maps 1 to 16777216 documents"),
             () => None,
         }
     }
@@ -101,7 +101,7 @@ pub(super) enum Sent {
 /// Map of the targets of a pool.
 #[derive(Clone, Debug)]
 pub(super) struct Locality {
-    targets: Targets,
+    keys: LocalityKeys,
     /// The node that got a new target last, or [`NodeId::NONE`].
     pub(super) last: NodeId,
     /// Mean weight of the pool's nodes.
@@ -116,36 +116,36 @@ impl Locality {
         let Dispatch::Lard(figures) = policy.pools[pool].dispatch else { return None };
         let weights = policy.nodes.iter().filter(|node| node.pool == pool).map(|node| node.weight);
         let scale = weights.clone().sum::<f64>() / weights.count().max(1) as f64;
-        Some(Locality { targets: Targets::new(figures.targets), last: NodeId::NONE, scale, counts: [0; 3] })
+        Some(Locality { keys: LocalityKeys::new(figures.max_keys), last: NodeId::NONE, scale, counts: [0; 3] })
     }
 
     /// The node that a target is mapped to.
-    pub(super) fn node_of(&self, target: u64) -> Option<NodeId> {
-        self.targets.get(target)
+    pub(super) fn node_of(&self, key: u64) -> Option<NodeId> {
+        self.keys.get(key)
     }
 
     /// Records that a request for a target goes to `node`.
-    pub(super) fn sent(&mut self, target: Option<u64>, node: NodeId, sent: Sent) {
+    pub(super) fn sent(&mut self, key: Option<u64>, node: NodeId, sent: Sent) {
         if sent == Sent::New {
             self.last = node;
         }
-        let Some(target) = target else { return };
+        let Some(key) = key else { return };
         self.counts[sent as usize] += 1;
-        self.targets.set(target, node);
+        self.keys.set(key, node);
     }
 
     /// Takes over the map of `old`. Its node `n` is now `node_of[n]`, or [`NodeId::NONE`].
     pub(super) fn inherit(&mut self, old: &Locality, node_of: &Table<NodeId, NodeId>) {
         self.counts = old.counts;
-        for (target, node) in old.targets.in_order_of_use() {
+        for (key, node) in old.keys.in_order_of_use() {
             if node_of[node] != NodeId::NONE {
-                self.targets.set(target, node_of[node]);
+                self.keys.set(key, node_of[node]);
             }
         }
     }
 
     pub(super) fn snapshot(&self, pool: &str) -> LocalitySnapshot {
         let [hits, moves, new] = self.counts;
-        LocalitySnapshot { pool: pool.into(), targets: self.targets.len(), most: self.targets.most(), hits, moves, new }
+        LocalitySnapshot { pool: pool.into(), keys: self.keys.len(), max: self.keys.max(), hits, moves, new }
     }
 }

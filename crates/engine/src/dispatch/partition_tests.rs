@@ -72,7 +72,7 @@ fn configured_sizes_are_met_exactly_where_they_can_be() {
 }
 
 #[test]
-fn too_few_nodes_go_to_top_sets_and_to_who_asks_more() {
+fn too_few_nodes_go_to_top_sets_and_to_sets_with_more_demand() {
     let sets = wants(&[(true, 0.0), (true, 1.0), (false, 2.0), (false, 3.0)]);
     assert_eq!(counts(&divide(&[CPU; 3], &sets, &[None; 3]), 4), [1, 1, 0, 1]);
     assert_eq!(counts(&divide(&[CPU; 1], &sets, &[None; 1]), 4), [0, 1, 0, 0]);
@@ -80,14 +80,14 @@ fn too_few_nodes_go_to_top_sets_and_to_who_asks_more() {
 }
 
 #[test]
-fn a_node_without_a_set_goes_where_it_is_needed_and_nobody_moves_for_it() {
+fn a_node_without_a_set_goes_where_it_is_needed_and_no_other_moves() {
     let sets = wants(&[(true, 1.0), (false, 3.0)]);
     let division = redivide(&[CPU; 5], &sets, &[Some(0), Some(0), Some(1), None, Some(1)]);
     assert_eq!(division, [0, 0, 1, 1, 1]);
 }
 
 #[test]
-fn a_doubtful_gain_moves_nobody() {
+fn a_doubtful_gain_moves_no_node() {
     // 4.05 of 4 CPUs: a fifth node would help, but with 5 % less it would not be needed.
     let cpus = [CPU; 8];
     let now = [0, 0, 0, 0, 1, 1, 1, 1];
@@ -143,7 +143,7 @@ proptest! {
 
     /// Demands that stay within the hysteresis of the ones that moved the nodes do not move them back.
     #[test]
-    fn noise_moves_nobody_back(
+    fn noise_moves_no_node_back(
         sets in prop::collection::vec((any::<bool>(), 0.1..6.0f64), 2..=4),
         from in prop::collection::vec(0usize..4, 4..10),
         noise in prop::collection::vec(-1.0..1.0f64, 4),

@@ -75,7 +75,7 @@ pub(super) struct Load {
 /// Dispatch method within a partition.
 pub(super) fn within(dispatch: Dispatch) -> Dispatch {
     match dispatch {
-        Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. } => Dispatch::WeightedTurns,
+        Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. } => Dispatch::WeightedRoundRobin,
         other => other,
     }
 }
@@ -91,7 +91,7 @@ impl Partition {
         let divided = divided.filter(|(pool, ..)| sections.sets[sections.of_pool(*pool).start].is_some());
         let made = divided.map(|(pool, sizes, resize)| {
             let range = sections.of_pool(pool);
-            let wants = agreed(policy, sections, range.clone(), sizes, resize.unwrap_or_default().busy);
+            let wants = declared(policy, sections, range.clone(), sizes, resize.unwrap_or_default().busy);
             let offered = vec![0.0; range.len()];
             let (since, next) = (Time::ZERO, Time::NEVER);
             Partition { pool, sections: range, resize, wants, offered, since, next, moves: 0 }
@@ -108,7 +108,7 @@ impl Partition {
 /// Demand of the sets of a pool before it is measured: their configured sizes, or the guaranteed throughput
 /// × service time of top classes. Normal sets then share the rest in the same mix of content (in equal parts
 /// if the mix is not known for both). A top set with unknown demand gets an equal share of the CPUs.
-fn agreed(policy: &Policy, sections: &Sections, range: Range<usize>, sizes: Sizes, busy: f64) -> Vec<Wants> {
+fn declared(policy: &Policy, sections: &Sections, range: Range<usize>, sizes: Sizes, busy: f64) -> Vec<Wants> {
     let pool = sections.pools[range.start];
     let nodes = policy.nodes.iter().filter(|node| node.pool == pool);
     let cpus: f64 = nodes.map(|node| node.capacity.unwrap_or(node.weight)).sum();
@@ -235,8 +235,8 @@ impl Nodes {
     /// Counts the start or the end of a request on a node, by content.
     pub(super) fn count_content(&mut self, index: NodeId, content: Content, enters: bool) {
         let node = &mut self.nodes[index];
-        let inside = &mut node.inside[content as usize];
-        *inside = if enters { *inside + 1 } else { *inside - 1 };
+        let in_flight_by_content = &mut node.in_flight_by_content[content as usize];
+        *in_flight_by_content = if enters { *in_flight_by_content + 1 } else { *in_flight_by_content - 1 };
         if node.usable() && !self.reported {
             let count = &mut self.loads[node.pool].counts[content as usize];
             *count = if enters { *count + 1 } else { *count - 1 };
@@ -260,30 +260,31 @@ impl Nodes {
     /// Recounts the requests in flight on every node.
     pub(crate) fn recount(&mut self, tickets: &Tickets, classes: &Classes) {
         for node in &mut self.nodes {
-            node.inside = [0; 2];
+            node.in_flight_by_content = [0; 2];
         }
-        for entry in tickets.entries.iter().filter(|entry| entry.state == State::Inside && entry.node != NodeId::NONE) {
+        for entry in tickets.entries.iter().filter(|entry| entry.state == State::InFlight && entry.node != NodeId::NONE)
+        {
             let content = classes.spec(entry.class).content;
-            self.nodes[entry.node].inside[content as usize] += 1;
+            self.nodes[entry.node].in_flight_by_content[content as usize] += 1;
         }
         self.weigh_sections();
     }
 
     /// Static and dynamic requests of a node that count for its load.
     fn counted(&self, node: &NodeInfo) -> [u32; 2] {
-        if self.reported { node.reported.unwrap_or_default() } else { node.inside }
+        if self.reported { node.reported.unwrap_or_default() } else { node.in_flight_by_content }
     }
 
     /// Load of a node per CPU.
     pub(crate) fn node_load(&self, node: &NodeInfo) -> f64 {
-        let [cheap, dear] = self.counted(node).map(f64::from);
-        (cheap + self.omega * dear) / node.cpus()
+        let [cheap, expensive] = self.counted(node).map(f64::from);
+        (cheap + self.omega * expensive) / node.cpus()
     }
 
     /// Load of the usable nodes of a partition per CPU; 0 without nodes.
     pub(crate) fn section_load(&self, section: usize) -> f64 {
-        let Load { counts: [cheap, dear], cpus } = self.loads[section];
-        if cpus > 0.0 { (cheap as f64 + self.omega * dear as f64) / cpus } else { 0.0 }
+        let Load { counts: [cheap, expensive], cpus } = self.loads[section];
+        if cpus > 0.0 { (cheap as f64 + self.omega * expensive as f64) / cpus } else { 0.0 }
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::Nodes;
 use crate::discipline::Adaptive;
-use crate::index::GroupId;
+use crate::index::MachineGroupId;
 use crate::request::NodeId;
 
 /// Learned weights stay within this factor of the configured ones, because a machine without requests is not
@@ -22,9 +22,9 @@ impl Nodes {
     }
 
     /// Requests in flight on a group's machines beyond their bounds.
-    pub(crate) fn beyond_bounds(&self, group: GroupId) -> u32 {
+    pub(crate) fn beyond_bounds(&self, group: MachineGroupId) -> u32 {
         let machines = self.groups[group].machines.iter().map(|machine| &self.machines[*machine]);
-        machines.map(|machine| machine.in_flight.saturating_sub(machine.most)).sum()
+        machines.map(|machine| machine.in_flight.saturating_sub(machine.max)).sum()
     }
 
     /// Records a compute time on a node, relative to its class's mean.
@@ -34,7 +34,7 @@ impl Nodes {
     }
 
     /// Updates the learned weights of a group's machines.
-    pub(crate) fn learn(&mut self, group: GroupId, figures: &Adaptive) {
+    pub(crate) fn learn(&mut self, group: MachineGroupId, figures: &Adaptive) {
         let members = &self.groups[group].machines;
         if members.len() == 1 {
             return;
@@ -64,14 +64,14 @@ impl Nodes {
 
     /// Bounds the requests in flight on each machine of a group to `share` of an even spread of `window`, at
     /// least two.
-    pub(crate) fn spread(&mut self, group: GroupId, window: u32, share: f64) {
+    pub(crate) fn spread(&mut self, group: MachineGroupId, window: u32, share: f64) {
         let each = share * f64::from(window) / self.groups[group].weight.max(1e-9);
         for at in 0..self.groups[group].machines.len() {
             let index = self.groups[group].machines[at];
             let machine = &self.machines[index];
-            let most = (each * machine.learned * machine.weight(&self.nodes)).ceil().clamp(2.0, 1e9) as u32;
-            if most != machine.most {
-                self.machines[index].most = most;
+            let max = (each * machine.learned * machine.weight(&self.nodes)).ceil().clamp(2.0, 1e9) as u32;
+            if max != machine.max {
+                self.machines[index].max = max;
                 self.place_all(index);
             }
         }

@@ -36,13 +36,13 @@ impl Aimd {
     }
 
     fn step(&mut self, now: Time, late: bool, window: &mut Window) {
-        let Figures { back_off, least, most, .. } = self.figures;
+        let Figures { back_off, min, max, .. } = self.figures;
         let (limit, why) = match late {
             true => (self.limit * back_off, Why::Late),
             false if f64::from(window.in_flight) * 2.0 >= self.limit => (self.limit + 1.0, Why::InTime),
             false => return,
         };
-        self.limit = limit.clamp(f64::from(least), f64::from(most));
+        self.limit = limit.clamp(f64::from(min), f64::from(max));
         window.set(now, self.limit as u32, why);
     }
 }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn it_adds_one_while_half_full_and_takes_a_tenth_for_a_late_answer() {
-        let mut aimd = Aimd::new(Figures { first: 40, least: 10, most: 100, ..Figures::default() });
+        let mut aimd = Aimd::new(Figures { first: 40, min: 10, max: 100, ..Figures::default() });
         let mut window = Window::new(Time::ZERO, 40);
         window.in_flight = 19;
         aimd.step(Time::ZERO, false, &mut window);
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn it_stays_within_its_bounds() {
-        let mut aimd = Aimd::new(Figures { first: 40, least: 10, most: 42, ..Figures::default() });
+        let mut aimd = Aimd::new(Figures { first: 40, min: 10, max: 42, ..Figures::default() });
         let mut window = Window::new(Time::ZERO, 40);
         window.in_flight = 100;
         (0..5).for_each(|_| aimd.step(Time::ZERO, false, &mut window));

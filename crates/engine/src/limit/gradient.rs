@@ -40,7 +40,7 @@ pub(super) struct Gradient {
     /// Sum and number of response times since the last step, and the maximum number of requests in flight.
     sum: f64,
     count: u32,
-    most: u32,
+    max: u32,
     next: Time,
 }
 
@@ -53,7 +53,7 @@ impl Gradient {
             samples: 0,
             sum: 0.0,
             count: 0,
-            most: 0,
+            max: 0,
             next: now + EVERY,
         }
     }
@@ -61,22 +61,22 @@ impl Gradient {
     pub(super) fn completed(&mut self, now: Time, completion: &Completion, window: &mut Window) {
         self.sum += completion.holding;
         self.count += 1;
-        self.most = self.most.max(window.in_flight);
+        self.max = self.max.max(window.in_flight);
         if now < self.next || self.count < SAMPLES {
             return;
         }
-        let (short, most) = (self.sum / f64::from(self.count), self.most);
-        (self.sum, self.count, self.most, self.next) = (0.0, 0, 0, now + EVERY);
-        let why = match self.step(short, most) {
+        let (short, max) = (self.sum / f64::from(self.count), self.max);
+        (self.sum, self.count, self.max, self.next) = (0.0, 0, 0, now + EVERY);
+        let why = match self.step(short, max) {
             Some(gradient) => Why::Gradient { gradient },
             None => Why::NotFull,
         };
         window.set(now, self.limit as u32, why);
     }
 
-    /// Takes a step after response times of `short` seconds with at most `most` requests in flight. Returns
+    /// Takes a step after response times of `short` seconds with at most `max` requests in flight. Returns
     /// the gradient, or `None` if the window was not even half full.
-    fn step(&mut self, short: f64, most: u32) -> Option<f64> {
+    fn step(&mut self, short: f64, max: u32) -> Option<f64> {
         if self.samples < WARM_UP {
             self.samples += 1;
             self.long += (short - self.long) / f64::from(self.samples);
@@ -86,14 +86,14 @@ impl Gradient {
         if self.long > STALE * short {
             self.long *= DECAY;
         }
-        if f64::from(most) < self.limit / 2.0 {
+        if f64::from(max) < self.limit / 2.0 {
             return None;
         }
-        let Figures { tolerance, smoothing, least, most, .. } = self.figures;
+        let Figures { tolerance, smoothing, min, max, .. } = self.figures;
         let gradient = (tolerance * self.long / short.max(1e-9)).clamp(STEEPEST, 1.0);
         let sought = self.limit * gradient + self.limit.sqrt();
         let limit = self.limit * (1.0 - smoothing) + sought * smoothing;
-        self.limit = limit.clamp(f64::from(least), f64::from(most));
+        self.limit = limit.clamp(f64::from(min), f64::from(max));
         Some(gradient)
     }
 }

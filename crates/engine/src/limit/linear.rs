@@ -34,8 +34,8 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub(super) struct Linear {
     delta: u32,
-    least: u32,
-    most: u32,
+    min: u32,
+    max: u32,
     grow: Grow,
     /// The smallest limit of the policy.
     limit: Option<Duration>,
@@ -69,14 +69,14 @@ impl Linear {
         policy: &Policy,
         classes: usize,
         delta: u32,
-        (least, most): (u32, u32),
+        (min, max): (u32, u32),
         grow: Grow,
     ) -> Linear {
         let specs = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class));
         let limits = specs.filter_map(|class| class.guarantee.response_time);
         let limit = limits.map(|rt| rt.limit).min();
         let (seen, periods, last, next) = (Vec::new(), Table::filled(classes, 0), None, after(now));
-        Linear { delta, least, most, grow, limit, seen, periods, last, next }
+        Linear { delta, min, max, grow, limit, seen, periods, last, next }
     }
 
     pub(super) fn open(&mut self, class: ClassId) {
@@ -91,7 +91,7 @@ impl Linear {
 
     /// Returns the nearest size that the policy allows.
     pub(super) fn within(&self, size: u32) -> u32 {
-        size.clamp(self.least, self.most)
+        size.clamp(self.min, self.max)
     }
 
     /// Records an arrival or completion of a class.
@@ -122,8 +122,8 @@ impl Linear {
         };
         let (size, why) = match (up, self.grow) {
             (true, Grow::WhileFull) if !full => (window.size, Why::NotFull),
-            (true, _) => (window.size.saturating_add(self.delta).min(self.most), why),
-            (false, _) => (window.size.saturating_sub(self.delta).max(self.least), why),
+            (true, _) => (window.size.saturating_add(self.delta).min(self.max), why),
+            (false, _) => (window.size.saturating_sub(self.delta).max(self.min), why),
         };
         window.set(now, size, why);
     }
@@ -137,7 +137,7 @@ impl Linear {
         let mut slowest = None;
         for class in self.seen.drain(..) {
             let seconds = compute(class);
-            if slowest.is_none_or(|(_, most)| seconds > most) {
+            if slowest.is_none_or(|(_, max)| seconds > max) {
                 slowest = Some((class, seconds));
             }
         }
@@ -162,8 +162,8 @@ mod tests {
     fn linear(grow: Grow) -> (Linear, Window) {
         let linear = Linear {
             delta: 2,
-            least: 1,
-            most: 15,
+            min: 1,
+            max: 15,
             grow,
             limit: None,
             seen: Vec::new(),

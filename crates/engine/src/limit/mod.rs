@@ -26,7 +26,7 @@ use crate::classify::Classes;
 use crate::demand::Demand;
 use crate::discipline::{Availability, LoadControl};
 use crate::dispatch::Nodes;
-use crate::index::{GroupId, Id};
+use crate::index::{Id, MachineGroupId};
 use crate::policy::{Guarantee, Policy};
 use crate::request::{ClassId, Contention, NodeId, Why};
 use crate::scheduler::{Scheduler, Standing};
@@ -85,7 +85,7 @@ enum Method {
     Fixed(Fixed),
     Linear(Linear),
     Adaptive(Box<Adaptive>),
-    /// The nodes have bounds of their own: [`Policy::most_inside`].
+    /// The nodes have bounds of their own: [`Policy::max_in_flight`].
     Slots,
     Resources(Box<Resources>),
     Gradient(Gradient),
@@ -148,8 +148,8 @@ impl Limit {
         let count = nodes.groups.len() * windows_of_group(policy);
         let method = match control {
             LoadControl::Fixed { window } => Method::Fixed(Fixed { window }),
-            LoadControl::WindowLinear { delta, least, most, grow, .. } => {
-                Method::Linear(Linear::new(now, policy, classes, delta, (least, most), grow))
+            LoadControl::WindowLinear { delta, min, max, grow, .. } => {
+                Method::Linear(Linear::new(now, policy, classes, delta, (min, max), grow))
             }
             LoadControl::WindowAdaptive(figures) => {
                 Method::Adaptive(Box::new(Adaptive::new(now, figures, nodes, count, classes, policy.sub_queues())))
@@ -292,19 +292,19 @@ impl Limit {
 
     /// Returns the window that counts requests of a sub-queue in flight in a group.
     #[inline]
-    pub(crate) fn window_of(&self, sub_queue: usize, group: GroupId) -> u32 {
+    pub(crate) fn window_of(&self, sub_queue: usize, group: MachineGroupId) -> u32 {
         self.first(sub_queue) as u32 + group.0
     }
 
     /// Returns the sub-queue and group of a window.
     #[inline]
-    fn place_of(&self, window: usize) -> (usize, GroupId) {
-        (window / self.groups, GroupId::of(window % self.groups))
+    fn place_of(&self, window: usize) -> (usize, MachineGroupId) {
+        (window / self.groups, MachineGroupId::of(window % self.groups))
     }
 
     /// Returns the group of a window.
     #[inline]
-    pub(crate) fn group_of(&self, window: u32) -> GroupId {
+    pub(crate) fn group_of(&self, window: u32) -> MachineGroupId {
         self.place_of(window as usize).1
     }
 
@@ -315,7 +315,7 @@ impl Limit {
         nodes: &Nodes,
         (pool, sub_queue): (usize, usize),
         standing: Standing,
-        kept: Option<GroupId>,
+        kept: Option<MachineGroupId>,
     ) -> bool {
         nodes.has_room(pool, self.windows_of(sub_queue), standing, kept)
     }

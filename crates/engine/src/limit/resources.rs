@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use crate::demand::{Demand, RESOURCES};
 use crate::discipline::Availability;
-use crate::dispatch::{Nodes, Wanted, least};
+use crate::dispatch::{Nodes, Wanted, min};
 use crate::index::{MachineId, Table};
 use crate::policy::{Policy, full};
 use crate::request::NodeId;
@@ -53,8 +53,8 @@ impl Counter {
     /// is enough.
     fn shortage(&self, demand: Demand) -> f64 {
         let after = self.taken.iter().zip(demand.0).filter(|(_, demand)| *demand > 0);
-        let most = after.map(|(taken, demand)| taken + u64::from(demand)).max().unwrap_or(0);
-        most as f64 / self.full.max(1) as f64 - 1.0
+        let max = after.map(|(taken, demand)| taken + u64::from(demand)).max().unwrap_or(0);
+        max as f64 / self.full.max(1) as f64 - 1.0
     }
 
     /// Returns which resources are short.
@@ -78,7 +78,7 @@ pub(crate) struct Resources {
     /// Per pool, its largest usable machine.
     largest: Vec<Option<u64>>,
     /// Per pool, the maximum cost that a request counts as, if costs are estimated.
-    most: Vec<u64>,
+    max: Vec<u64>,
     /// For the first of the pools with the same machines, the resources kept for a waiting request.
     kept: Vec<Option<Kept>>,
     /// The first ticket not yet compared with its largest node since the usable nodes changed.
@@ -98,12 +98,12 @@ impl Resources {
         };
         let sets: Vec<BTreeSet<MachineId>> = (0..pools).map(machines_of).collect();
         let alike = sets.iter().enumerate();
-        let most = nodes.sections.pools.iter().map(|pool| policy.largest(*pool).unwrap_or(u64::MAX));
+        let max = nodes.sections.pools.iter().map(|pool| policy.largest(*pool).unwrap_or(u64::MAX));
         Resources {
             machines: nodes.machine_ids().map(counter).collect(),
             alike: alike.map(|(pool, set)| sets.iter().position(|other| other == set).unwrap_or(pool)).collect(),
             largest: vec![None; pools],
-            most: if policy.estimated { most.collect() } else { Vec::new() },
+            max: if policy.estimated { max.collect() } else { Vec::new() },
             kept: vec![None; pools],
             unseen: None,
         }
@@ -161,7 +161,7 @@ impl Resources {
         let machine = begun.or_else(|| {
             let machines = nodes.ready_of(pool).map(|node| (self.counter(nodes, node), nodes.nodes[node].machine));
             let large = machines.filter(|(it, _)| it.kept.is_none() && u64::from(demand.dominant()) <= it.full);
-            least(large.map(|(it, machine)| (it.shortage(demand), machine)))
+            min(large.map(|(it, machine)| (it.shortage(demand), machine)))
         });
         if let Some(machine) = machine {
             self.machines[machine].kept = Some(demand);
@@ -173,7 +173,7 @@ impl Resources {
     /// Returns the cost that a request counts as. Estimated costs are capped at the amount of the pool's
     /// largest node.
     pub(crate) fn estimated(&self, pool: usize, demand: Demand) -> Demand {
-        self.most.get(pool).map_or(demand, |most| demand.at_most(*most))
+        self.max.get(pool).map_or(demand, |max| demand.at_most(*max))
     }
 
     /// Returns whether a request is too large for every usable node of the pool, even for an idle one.
@@ -235,7 +235,7 @@ impl Resources {
     /// enough. Ties go to the node with the fewest requests in flight, then to the one with the next turn.
     pub(crate) fn roomiest(&self, nodes: &Nodes, wanted: &Wanted) -> Option<NodeId> {
         let fitting = nodes.ready_keys(wanted.pool).filter(|(_, node)| self.counter(nodes, *node).holds(wanted.demand));
-        least(fitting.map(|((load, turn), node)| {
+        min(fitting.map(|((load, turn), node)| {
             let machine = self.counter(nodes, *node);
             let after = machine.taken.iter().zip(wanted.demand.0).map(|(taken, more)| taken + u64::from(more));
             let scarcest = after.max().unwrap_or(0) as f64 / machine.full as f64;

@@ -22,7 +22,7 @@ fn classes_that_were_seen_do_not_pile_up() {
         utility: 1.0,
         weight: 1.0,
         demand: crate::Demand::default(),
-        tag: 0,
+        priority: 0,
         fallback: None,
         queue: QueueBounds::default(),
         retry: RetryBudget::default(),
@@ -44,7 +44,7 @@ fn classes_that_were_seen_do_not_pile_up() {
         let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
         for second in 0..100 {
             let now = Time::from_millis(second * 1000);
-            let arrival = Arrival { class: ClassId(0), flow: 0, demand: None, target: None, tag: second };
+            let arrival = Arrival { class: ClassId(0), flow: 0, demand: None, locality_key: None, token: second };
             let Verdict::Release { ticket, .. } = engine.arrive(now, arrival) else { panic!("it is idle") };
             engine.observe(now + Duration::from_millis(5), ticket, Outcome::LastByte { status: 200 });
             while engine.poll(now + Duration::from_millis(5)).is_some() {}

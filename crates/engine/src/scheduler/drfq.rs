@@ -166,9 +166,9 @@ struct Account {
 }
 
 impl Account {
-    /// Raises every virtual time to at least `least`.
-    fn raise(&mut self, least: Times) {
-        self.times.iter_mut().zip(least).for_each(|(time, least)| *time = time.max(least));
+    /// Raises every virtual time to at least `min`.
+    fn raise(&mut self, min: Times) {
+        self.times.iter_mut().zip(min).for_each(|(time, min)| *time = time.max(min));
     }
 
     fn waits(&self) -> bool {
@@ -368,9 +368,9 @@ impl Drfq {
         for one in candidates {
             let account = &self.accounts[one.class];
             for head in (0..self.sub_queues).filter_map(|sub_queue| view.head(one.class, sub_queue)) {
-                let least = BY_PRODUCT * f64::from(head.dominant());
+                let min = BY_PRODUCT * f64::from(head.dominant());
                 for (resource, wanted) in wanted[..self.sub_queues].iter_mut().enumerate() {
-                    let wants = head.0[resource] > 0 && f64::from(head.0[resource]) >= least;
+                    let wants = head.0[resource] > 0 && f64::from(head.0[resource]) >= min;
                     if !wants || core::mem::replace(wanted, true) {
                         continue;
                     }

@@ -13,7 +13,7 @@
 //! the other two policies a release costs up to as many steps as requests wait, which the thresholds bound.
 //!
 //! The other action of the paper's table, handling, needs no new priority here, because a handled request
-//! leaves the only queue. See `docs/adr/0007-tags-do-not-order-replies.md`. The order is that of arrival
+//! leaves the only queue. See `docs/adr/0007-priorities-do-not-order-replies.md`. The order is that of arrival
 //! ([`super::fifo`]): a request that was put back counts as a new arrival.
 
 use super::SchedulerView;
@@ -23,19 +23,19 @@ use crate::random::Random;
 /// The new SEDA priority of the next request if it is put back. `None` if it is handled.
 pub(super) fn puts_back(view: &SchedulerView<'_>, head: u32, random: &mut Random) -> Option<u32> {
     let entry = &view.tickets[head];
-    let tags = &view.policy.discipline.tags;
-    let tag = tags.get(entry.code as usize)?;
-    let put_back = match tag.handle {
+    let priorities = &view.policy.discipline.priorities;
+    let priority = priorities.get(entry.code as usize)?;
+    let put_back = match priority.handle {
         Handle::Always => false,
         Handle::Never => true,
         Handle::Highest => {
             let pool = view.classes[entry.class].pool;
-            let waiting = view.queues.tagged(pool).iter().zip(tags);
-            waiting.filter(|(count, _)| **count > 0).any(|(_, other)| other.rank > tag.rank)
+            let waiting = view.queues.by_priority(pool).iter().zip(priorities);
+            waiting.filter(|(count, _)| **count > 0).any(|(_, other)| other.rank > priority.rank)
         }
         Handle::Chance(chance) => random.unit() >= chance,
     };
-    put_back.then_some(tag.reenqueued)
+    put_back.then_some(priority.reenqueued)
 }
 
 #[cfg(test)]
@@ -43,15 +43,15 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use crate::discipline::{Admit, Discipline, Handle, Tag};
+    use crate::discipline::{Admit, Discipline, Handle, PriorityLevel};
     use crate::engine::Engine;
     use crate::policy::{Class, Content, Dispatch, Ejection, Guarantee, Node, Policy, Pool, QueueBounds, RetryBudget};
     use crate::request::{Action, Arrival, ClassId, Outcome, ShedReason, Ticket, Verdict};
     use crate::ticket::State;
     use crate::time::Time;
 
-    fn policy(tags: Vec<Tag>) -> Policy {
-        let class = |name: &str, tag| Class {
+    fn policy(priorities: Vec<PriorityLevel>) -> Policy {
+        let class = |name: &str, priority| Class {
             name: name.into(),
             pool: 0,
             guarantee: Guarantee::default(),
@@ -60,7 +60,7 @@ mod tests {
             utility: 1.0,
             weight: 1.0,
             demand: crate::Demand::default(),
-            tag,
+            priority,
             fallback: None,
             queue: QueueBounds::default(),
             retry: RetryBudget::default(),
@@ -68,7 +68,7 @@ mod tests {
         let node =
             Node { name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None };
         Policy {
-            discipline: Discipline { admit: Admit::Thresholds { queue: 6 }, tags, ..Discipline::seda() },
+            discipline: Discipline { admit: Admit::Thresholds { queue: 6 }, priorities, ..Discipline::seda() },
             pools: vec![Pool { name: "p".into(), dispatch: Dispatch::LeastOutstanding, ejection: Ejection::default() }],
             nodes: vec![node],
             classes: vec![class("basic", 0), class("premium", 2)],
@@ -83,35 +83,37 @@ mod tests {
     /// the table, a basic request is admitted only below the threshold, and the counts per priority match
     /// the requests.
     #[test]
-    fn tags_move_along_the_table_and_thresholds_hold() {
+    fn priorities_move_along_the_table_and_thresholds_hold() {
         for (seed, handle) in [Handle::Never, Handle::Highest, Handle::Chance(0.4)].into_iter().enumerate() {
-            let mut tags = Tag::seda();
-            tags[0].handle = handle;
-            let mut engine = Engine::new(Time::ZERO, policy(tags), seed as u64).expect("a valid policy");
+            let mut priorities = PriorityLevel::seda();
+            priorities[0].handle = handle;
+            let mut engine = Engine::new(Time::ZERO, policy(priorities), seed as u64).expect("a valid policy");
             let mut source = crate::random::Random::new(40 + seed as u64);
             let mut codes: BTreeMap<(usize, u32), u32> = BTreeMap::new();
-            let mut inside: Vec<Ticket> = Vec::new();
+            let mut in_flight: Vec<Ticket> = Vec::new();
             let (mut moved, mut refused) = (0, 0);
             for step in 0..20_000u64 {
                 let now = Time::from_millis(step);
                 if source.below(5) < 3 {
                     let class = ClassId(source.below(2) as u32);
                     let before = engine.queues.waiting;
-                    match engine.arrive(now, Arrival { class, flow: step, demand: None, target: None, tag: step }) {
+                    match engine
+                        .arrive(now, Arrival { class, flow: step, demand: None, locality_key: None, token: step })
+                    {
                         Verdict::Wait { .. } => assert!(before < [6, 12][class.0 as usize], "{class:?} at {before}"),
-                        Verdict::Release { ticket, .. } => inside.push(ticket),
+                        Verdict::Release { ticket, .. } => in_flight.push(ticket),
                         Verdict::Shed(shed) => {
                             assert_eq!(shed.reason, ShedReason::Threshold);
                             assert!(before >= [6, 12][class.0 as usize], "{class:?} at {before}");
                             refused += 1;
                         }
                     }
-                } else if let Some(ticket) = inside.pop() {
+                } else if let Some(ticket) = in_flight.pop() {
                     engine.observe(now, ticket, Outcome::LastByte { status: 200 });
                 }
                 while let Some(action) = engine.poll(now) {
                     if let Action::Release { ticket, .. } = action {
-                        inside.push(ticket);
+                        in_flight.push(ticket);
                     }
                 }
                 let mut counts = [0; 3];
@@ -126,7 +128,7 @@ mod tests {
                     assert!(code == entry.code || (code, entry.code) == (0, 1), "{code} became {}", entry.code);
                     moved += u32::from(code != entry.code);
                 }
-                assert_eq!(engine.queues.tagged(0), counts);
+                assert_eq!(engine.queues.by_priority(0), counts);
             }
             assert!(moved > 100 && refused > 1000, "{handle:?}: {moved} moved, {refused} refused");
         }
@@ -136,18 +138,18 @@ mod tests {
     #[test]
     fn a_node_is_never_idle_while_a_request_waits() {
         for handle in [Handle::Never, Handle::Highest, Handle::Chance(0.0)] {
-            let mut tags = Tag::seda();
+            let mut priorities = PriorityLevel::seda();
             // Put back without a change, and for ever without the bound on a round.
-            (tags[0].handle, tags[0].reenqueued) = (handle, u32::from(handle == Handle::Never));
-            let mut engine = Engine::new(Time::ZERO, policy(tags), 1).expect("a valid policy");
-            let arrival = |tag| Arrival { class: ClassId(0), flow: 0, demand: None, target: None, tag };
+            (priorities[0].handle, priorities[0].reenqueued) = (handle, u32::from(handle == Handle::Never));
+            let mut engine = Engine::new(Time::ZERO, policy(priorities), 1).expect("a valid policy");
+            let arrival = |token| Arrival { class: ClassId(0), flow: 0, demand: None, locality_key: None, token };
             let Verdict::Release { ticket, .. } = engine.arrive(Time::ZERO, arrival(0)) else { panic!("it is idle") };
-            for tag in 1..=3 {
-                assert!(matches!(engine.arrive(Time::ZERO, arrival(tag)), Verdict::Wait { .. }));
+            for token in 1..=3 {
+                assert!(matches!(engine.arrive(Time::ZERO, arrival(token)), Verdict::Wait { .. }));
             }
             let end = Time::ZERO + Duration::from_millis(20);
             engine.observe(end, ticket, Outcome::LastByte { status: 200 });
-            assert!(matches!(engine.poll(end), Some(Action::Release { tag: 1, .. })), "{handle:?}");
+            assert!(matches!(engine.poll(end), Some(Action::Release { token: 1, .. })), "{handle:?}");
         }
     }
 }

@@ -107,18 +107,18 @@ impl TokenBuckets {
     }
 
     /// Cost of the class's requests relative to the declared one, corrected for contention in flight. A
-    /// class that is more expensive than declared is owed its capacity, not its rate. Ratios below `dear`
+    /// class that is more expensive than declared is owed its capacity, not its rate. Ratios below `expensive`
     /// cannot be told from noise and contention and count as one.
     pub(super) fn cost_ratio(&self, classes: &Classes, nodes: &Nodes, limit: &Limit, class: ClassId) -> f64 {
-        let least = self.figures.dear;
+        let min = self.figures.max_cost_ratio;
         let state = &classes[class];
         let (Some(mean), Some(declared)) = (state.expected.seconds(), classes.service_time(class)) else {
             return 1.0;
         };
         let ratio = mean / declared;
         // The correction can only reduce the ratio.
-        let ratio = if ratio >= least { ratio / limit.slowdown(nodes, state.pool) } else { 1.0 };
-        if ratio >= least { ratio } else { 1.0 }
+        let ratio = if ratio >= min { ratio / limit.slowdown(nodes, state.pool) } else { 1.0 };
+        if ratio >= min { ratio } else { 1.0 }
     }
 
     pub(super) fn waits(&mut self, view: &SchedulerView<'_>, claim: Claim) {

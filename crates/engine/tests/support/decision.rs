@@ -14,7 +14,7 @@ const SHARES: [[f64; 3]; 3] = [[0.125, 0.03125, 0.03125], [0.03125, 0.125, 0.031
 /// An engine with `classes` classes and `waiting` waiting requests.
 pub struct Steady {
     engine: Engine,
-    inside: VecDeque<Ticket>,
+    in_flight: VecDeque<Ticket>,
     now: u64,
     classes: u32,
     next: u32,
@@ -56,7 +56,7 @@ impl Steady {
             utility: 1.0,
             weight: f64::from(1 + index % 50),
             demand: Demand::default(),
-            tag: 0,
+            priority: 0,
             fallback: None,
         };
         if matches!(discipline.load_control, LoadControl::WindowLinear { .. }) {
@@ -85,7 +85,8 @@ impl Steady {
             max_waiting: u32::MAX,
         };
         let engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
-        let mut steady = Steady { engine, inside: VecDeque::with_capacity(10_000), now: 0, classes, next: 0, demands };
+        let mut steady =
+            Steady { engine, in_flight: VecDeque::with_capacity(10_000), now: 0, classes, next: 0, demands };
         for _ in 0..waiting + 64 {
             steady.arrive();
         }
@@ -99,9 +100,9 @@ impl Steady {
         let demand = self.demands.first().copied();
         let turn = self.demands.len().min(1);
         self.demands.rotate_left(turn);
-        let arrival = Arrival { class: ClassId(self.next), flow: 0, demand, target: None, tag: 0 };
+        let arrival = Arrival { class: ClassId(self.next), flow: 0, demand, locality_key: None, token: 0 };
         if let Verdict::Release { ticket, .. } = self.engine.arrive(Time::from_nanos(self.now), arrival) {
-            self.inside.push_back(ticket);
+            self.in_flight.push_back(ticket);
         }
     }
 
@@ -109,7 +110,7 @@ impl Steady {
     pub fn step(&mut self) {
         self.now += 100_000;
         let now = Time::from_nanos(self.now);
-        let ticket = self.inside.pop_front().expect("the window is full");
+        let ticket = self.in_flight.pop_front().expect("the window is full");
         self.engine.observe(now, ticket, Outcome::LastByte { status: 200 });
         self.release();
         self.arrive();
@@ -118,7 +119,7 @@ impl Steady {
     fn release(&mut self) {
         while let Some(action) = self.engine.poll(Time::from_nanos(self.now)) {
             if let Action::Release { ticket, .. } = action {
-                self.inside.push_back(ticket);
+                self.in_flight.push_back(ticket);
             }
         }
     }

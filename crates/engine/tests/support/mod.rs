@@ -50,7 +50,7 @@ pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)
         utility: 1.0,
         weight: 1.0,
         demand: Demand::default(),
-        tag: 0,
+        priority: 0,
         fallback: None,
         queue: QueueBounds { max_waiting: 1_000_000, max_waiting_per_flow: 1_000_000, max_wait: ms(600_000) },
         retry: RetryBudget::default(),
@@ -79,7 +79,7 @@ pub fn node(name: &str, pool: usize) -> Node {
 pub fn partitioned(window: u32) -> Discipline {
     Discipline {
         name: "custom".into(),
-        tags: Vec::new(),
+        priorities: Vec::new(),
         admit: Admit::None,
         load_control: LoadControl::Fixed { window: Some(window) },
         precedence: Precedence::WeightedFair,
@@ -240,23 +240,23 @@ impl Bench {
         let load = self.classes[class];
         let demand = if load.exponential { self.random.exponential(load.demand) } else { load.demand };
         self.tallies[class].offered += 1;
-        let tag = self.requests.len() as u64;
+        let token = self.requests.len() as u64;
         self.requests.push((class, self.now, demand));
-        let arrival = Arrival { class: ClassId(class as u32), flow: tag, demand: None, target: None, tag };
+        let arrival = Arrival { class: ClassId(class as u32), flow: token, demand: None, locality_key: None, token };
         match self.engine.arrive(self.time(), arrival) {
-            Verdict::Release { ticket, node } => self.start(ticket, tag, node),
+            Verdict::Release { ticket, node } => self.start(ticket, token, node),
             Verdict::Wait { .. } => {}
             Verdict::Shed(_) => self.tallies[class].shed += 1,
         }
     }
 
-    fn start(&mut self, ticket: Ticket, tag: u64, node: NodeId) {
-        let (class, _, demand) = self.requests[tag as usize];
+    fn start(&mut self, ticket: Ticket, token: u64, node: NodeId) {
+        let (class, _, demand) = self.requests[token as usize];
         let node = &mut self.nodes[node.0 as usize];
         node.advance(self.now);
         self.sequence += 1;
         let finish = node.done + demand;
-        node.jobs.insert((finish.to_bits(), self.sequence << 32 | tag), ticket);
+        node.jobs.insert((finish.to_bits(), self.sequence << 32 | token), ticket);
         self.held.insert(ticket, (class, self.now));
     }
 
@@ -274,8 +274,8 @@ impl Bench {
     fn poll(&mut self) {
         while let Some(action) = self.engine.poll(self.time()) {
             match action {
-                Action::Release { ticket, tag, node, .. } => self.start(ticket, tag, node),
-                Action::Shed { tag, .. } => self.tallies[self.requests[tag as usize].0].shed += 1,
+                Action::Release { ticket, token, node, .. } => self.start(ticket, token, node),
+                Action::Shed { token, .. } => self.tallies[self.requests[token as usize].0].shed += 1,
             }
         }
     }

@@ -23,7 +23,7 @@ pub trait Source {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Request {
-    tag: u64,
+    token: u64,
     state: State,
     arrived: u64,
 }
@@ -31,14 +31,14 @@ struct Request {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Waiting,
-    Inside(NodeId),
+    InFlight(NodeId),
 }
 
 /// The engine and a driver's knowledge of it.
 pub struct Model {
     engine: Engine,
     now: u64,
-    next_tag: u64,
+    next_token: u64,
     requests: BTreeMap<Ticket, Request>,
     /// Tickets of requests that have ended.
     stale: Vec<Ticket>,
@@ -73,7 +73,7 @@ pub fn policy(variant: u64) -> Policy {
         utility: 1.0 + waiting as f64,
         weight: 1.0 + waiting as f64,
         demand: Demand::of_shares(&[0.2, 0.1]),
-        tag: 0,
+        priority: 0,
         fallback: None,
     };
     let mut digits = variant;
@@ -104,8 +104,8 @@ pub fn policy(variant: u64) -> Policy {
         1 => LoadControl::Fixed { window: None },
         2 => LoadControl::WindowAdaptive(Adaptive::default()),
         5 => LoadControl::Slots { per_cpu: 1.0 },
-        3 => LoadControl::WindowLinear { delta: 2, first: 6, least: 1, most: 40, grow: Grow::Always },
-        _ => LoadControl::WindowLinear { delta: 1, first: 3, least: 2, most: 9, grow: Grow::WhileFull },
+        3 => LoadControl::WindowLinear { delta: 2, first: 6, min: 1, max: 40, grow: Grow::Always },
+        _ => LoadControl::WindowLinear { delta: 1, first: 3, min: 2, max: 9, grow: Grow::WhileFull },
     };
     let tokens = |infeasible| Precedence::Tokens(Tokens { infeasible, ..Tokens::default() });
     let precedence = match digit(6) {
@@ -117,19 +117,19 @@ pub fn policy(variant: u64) -> Policy {
         _ => tokens(Infeasible::Utility),
     };
     let (spread, two, templated) = (digit(3), digit(2) == 0, digit(2) == 0);
-    let mut tags = Tag::seda();
-    tags[0].handle = [Handle::Never, Handle::Highest, Handle::Chance(0.3)][(variant % 3) as usize];
-    tags[1].beyond = 0.5;
-    tags[2].quota = Some(3);
+    let mut priorities = PriorityLevel::seda();
+    priorities[0].handle = [Handle::Never, Handle::Highest, Handle::Chance(0.3)][(variant % 3) as usize];
+    priorities[1].beyond = 0.5;
+    priorities[2].quota = Some(3);
     let resize = Resize { every: Duration::from_secs(1), busy: 0.8 };
     let dispatch = match (&load_control, switches) {
         _ if shared => [Dispatch::LeastOutstanding; 3],
         _ if reserves => {
-            let lard = |idle, targets| Dispatch::Lard(Lard { idle, overload: 3.0, miss_cost: 2.0, targets });
-            [Dispatch::RoundRobin { never_twice: switches }, lard(1.0, 3), lard(0.0, 1)]
+            let lard = |idle, max_keys| Dispatch::Lard(Lard { idle, overload: 3.0, miss_cost: 2.0, max_keys });
+            [Dispatch::LeastLoaded { avoid_last: switches }, lard(1.0, 3), lard(0.0, 1)]
         }
         (LoadControl::WindowAdaptive(_), _) | (_, false) => {
-            [Dispatch::LeastOutstanding, Dispatch::WeightedTurns, Dispatch::PowerOfTwo]
+            [Dispatch::LeastOutstanding, Dispatch::WeightedRoundRobin, Dispatch::PowerOfTwo]
         }
         _ => [
             Dispatch::PartitionDynamic { sizes: None, resize },
@@ -159,7 +159,7 @@ pub fn policy(variant: u64) -> Policy {
         nodes.remove(1);
     }
     classes.push(class("other", 1, None, None, 4));
-    classes[0].tag = 2;
+    classes[0].priority = 2;
     classes[0].fallback = two.then_some(classes.len() - 1);
     let templates = if templated {
         vec![Template { class: class("tenant", 0, Some(1.0), Some(300), 2), max_live: 3 }]
@@ -176,7 +176,7 @@ pub fn policy(variant: u64) -> Policy {
         }
     };
     Policy {
-        discipline: Discipline { name: "custom".into(), tags, admit, load_control, precedence },
+        discipline: Discipline { name: "custom".into(), priorities, admit, load_control, precedence },
         pools: vec![pool("p0", 0), pool("p1", 1)],
         nodes,
         classes,
@@ -193,7 +193,7 @@ impl Model {
         Model {
             engine,
             now: 0,
-            next_tag: 0,
+            next_token: 0,
             requests: BTreeMap::new(),
             stale: Vec::new(),
             counted: Counted::default(),
@@ -238,15 +238,15 @@ impl Model {
         } else {
             ClassId(source.below(named)? as u32)
         };
-        self.next_tag += 1;
-        let tag = self.next_tag;
-        let target = source.below(7)?.checked_sub(1);
+        self.next_token += 1;
+        let token = self.next_token;
+        let locality_key = source.below(7)?.checked_sub(1);
         let flow = source.below(4)?;
         let demand = match flow {
             0 => None,
             _ => Some(Demand::of_shares(&[source.below(12)? as f64 / 10.0, source.below(9)? as f64 / 10.0])),
         };
-        let arrival = Arrival { class, flow, demand, target, tag };
+        let arrival = Arrival { class, flow, demand, locality_key, token };
         self.counted.offered += 1;
         let before = self.engine.snapshot(self.time());
         let verdict = self.engine.arrive(self.time(), arrival);
@@ -256,13 +256,13 @@ impl Model {
                 self.may_enter(&before, ticket, class, node);
                 assert!(
                     self.requests
-                        .insert(ticket, Request { tag, state: State::Inside(node), arrived: self.now })
+                        .insert(ticket, Request { token, state: State::InFlight(node), arrived: self.now })
                         .is_none()
                 );
             }
             Verdict::Wait { ticket } => {
                 assert!(
-                    self.requests.insert(ticket, Request { tag, state: State::Waiting, arrived: self.now }).is_none()
+                    self.requests.insert(ticket, Request { token, state: State::Waiting, arrived: self.now }).is_none()
                 );
             }
             Verdict::Shed(shed) => {
@@ -277,7 +277,7 @@ impl Model {
     fn may_enter(&self, before: &Snapshot, ticket: Ticket, class: ClassId, node: NodeId) {
         let owed = self.engine.is_surplus(ticket) == Some(false);
         let needed = || owed && self.classes().iter().any(|state| state.class == class && needed_the_last(state));
-        let room = |group: &GroupSnapshot| has_room(group, owed, 0) || (group.surplus.is_some() && needed());
+        let room = |group: &MachineGroupSnapshot| has_room(group, owed, 0) || (group.surplus.is_some() && needed());
         assert!(windows(before, node.0).any(room), "no window had room");
         let state = &before.nodes[node.0 as usize];
         assert_eq!(state.state, NodeState::Up, "released to an unusable node");
@@ -328,7 +328,7 @@ impl Model {
         match again {
             Some(node) => {
                 assert_eq!(outcome, Outcome::Failed { retryable: true });
-                self.requests.insert(ticket, Request { state: State::Inside(node), ..request });
+                self.requests.insert(ticket, Request { state: State::InFlight(node), ..request });
             }
             None if outcome == Outcome::FirstByte => {}
             None => self.end(ticket),
@@ -382,7 +382,7 @@ impl Model {
             policy.nodes.get(id.0 as usize).map(|n| (policy.pools[n.pool].name.clone(), n.name.clone()))
         };
         for request in self.requests.values_mut() {
-            if let State::Inside(node) = &mut request.state {
+            if let State::InFlight(node) = &mut request.state {
                 let was = name(&old, *node);
                 let now = (0..new.nodes.len() as u32).map(NodeId).find(|id| was.is_some() && name(&new, *id) == was);
                 *node = now.unwrap_or(NodeId(u32::MAX));
@@ -399,7 +399,7 @@ impl Model {
             let Some(action) = self.engine.poll(self.time()) else { break };
             self.trace.push(format!("{} {action:?}", self.now));
             match action {
-                Action::Release { ticket, tag, node, .. } => {
+                Action::Release { ticket, token, node, .. } => {
                     let after = self.engine.snapshot(self.time());
                     let owed = self.engine.is_surplus(ticket) == Some(false);
                     // The same room, one release later.
@@ -408,17 +408,18 @@ impl Model {
                         now.outstanding > was.map_or(0, |was| was.outstanding)
                     };
                     let needed = || owed && self.classes().iter().any(|class| grew(class) && needed_the_last(class));
-                    let within =
-                        |group: &GroupSnapshot| has_room(group, owed, 1) || (group.surplus.is_some() && needed());
+                    let within = |group: &MachineGroupSnapshot| {
+                        has_room(group, owed, 1) || (group.surplus.is_some() && needed())
+                    };
                     assert!(windows(&after, node.0).any(within), "released beyond the window");
                     assert!(before.outstanding + 1 == after.outstanding);
                     let request = self.requests.get_mut(&ticket).expect("an unknown request was released");
-                    assert_eq!((request.tag, request.state), (tag, State::Waiting));
-                    request.state = State::Inside(node);
+                    assert_eq!((request.token, request.state), (token, State::Waiting));
+                    request.state = State::InFlight(node);
                 }
-                Action::Shed { ticket, tag, .. } => {
+                Action::Shed { ticket, token, .. } => {
                     let request = self.requests.get(&ticket).expect("an unknown request was shed");
-                    assert_eq!((request.tag, request.state), (tag, State::Waiting));
+                    assert_eq!((request.token, request.state), (token, State::Waiting));
                     self.end(ticket);
                 }
             }
@@ -438,21 +439,21 @@ impl Model {
     fn check(&self) {
         let snapshot = self.engine.snapshot(self.time());
         let waiting = self.requests.values().filter(|r| r.state == State::Waiting).count();
-        let inside = self.requests.len() - waiting;
-        assert_eq!((snapshot.waiting as usize, snapshot.outstanding as usize), (waiting, inside));
+        let in_flight = self.requests.len() - waiting;
+        assert_eq!((snapshot.waiting as usize, snapshot.outstanding as usize), (waiting, in_flight));
         assert_eq!(self.counted.offered, self.counted.ended + self.requests.len() as u64);
         for (index, node) in snapshot.nodes.iter().enumerate() {
-            let on_it = self.requests.values().filter(|r| r.state == State::Inside(NodeId(index as u32))).count();
+            let on_it = self.requests.values().filter(|r| r.state == State::InFlight(NodeId(index as u32))).count();
             assert_eq!(node.outstanding as usize, on_it, "node {}", node.name);
         }
         self.check_partitions(&snapshot);
         for known in &snapshot.localities {
-            assert!(known.targets <= known.most, "{known:?}");
-            assert!(u64::from(known.targets) <= known.hits + known.moves + known.new, "{known:?}");
+            assert!(known.keys <= known.max, "{known:?}");
+            assert!(u64::from(known.keys) <= known.hits + known.moves + known.new, "{known:?}");
         }
         let classes = self.classes();
         assert_eq!(classes.iter().map(|c| c.waiting as usize).sum::<usize>(), waiting);
-        assert_eq!(classes.iter().map(|c| c.outstanding as usize).sum::<usize>(), inside);
+        assert_eq!(classes.iter().map(|c| c.outstanding as usize).sum::<usize>(), in_flight);
         assert!(classes.len() <= self.engine.policy().classes.len() + 4 * self.engine.policy().templates.len());
         let share: f64 = classes.iter().map(|c| c.share).sum();
         assert!((share - 1.0).abs() < 1e-9 || share == 0.0, "shares sum to {share}");
@@ -491,7 +492,7 @@ impl Model {
             let (pool, set) = (spec.pool, ServiceSet::of(spec));
             let room = policy.nodes.iter().zip(&snapshot.nodes).any(|(spec, node)| {
                 let serves = spec.pool == pool && node.set.is_none_or(|its| its == set);
-                let within = |group: &GroupSnapshot| is_kept_without_need(group, class);
+                let within = |group: &MachineGroupSnapshot| is_kept_without_need(group, class);
                 // Where resources are shared, nodes may lack one, but then they are not all idle.
                 let idle = snapshot.resources.is_empty() || all_are_idle(policy, &snapshot, pool);
                 serves && node.room && idle && windows(&snapshot, node.node.0).all(within)
@@ -508,7 +509,7 @@ impl Model {
 }
 
 /// Returns the windows of a node's group: one, or one for each resource.
-fn windows(snapshot: &Snapshot, node: u32) -> impl Iterator<Item = &GroupSnapshot> {
+fn windows(snapshot: &Snapshot, node: u32) -> impl Iterator<Item = &MachineGroupSnapshot> {
     let lines = snapshot.groups.iter().filter(|group| group.resource.as_deref() != Some("disk")).count();
     snapshot.groups.iter().skip(snapshot.nodes[node as usize].group as usize).step_by(lines.max(1))
 }
@@ -516,7 +517,7 @@ fn windows(snapshot: &Snapshot, node: u32) -> impl Iterator<Item = &GroupSnapsho
 /// Returns whether a window had room for a request, owed or surplus, before `released` releases. Owed requests in
 /// flight have a bound of their own, the window or the reach, so that long surplus cannot keep them out. Requests
 /// that hang do not count.
-fn has_room(group: &GroupSnapshot, owed: bool, released: u32) -> bool {
+fn has_room(group: &MachineGroupSnapshot, owed: bool, released: u32) -> bool {
     let (Some(window), Some(surplus)) = (group.window, group.surplus) else {
         return group.window.is_none_or(|window| group.outstanding < window + released);
     };
@@ -538,7 +539,7 @@ fn needed_the_last(class: &ClassSnapshot) -> bool {
 /// Returns whether a waiting class is kept out of a window without reason. There is a reason for surplus while slots
 /// are needed or blocked there, and for a claim beyond the class's allowance once contention has been seen. If the
 /// discipline counts no tokens, a class is owed only its part of the window, which the model does not know.
-fn is_kept_without_need(group: &GroupSnapshot, class: &ClassSnapshot) -> bool {
+fn is_kept_without_need(group: &MachineGroupSnapshot, class: &ClassSnapshot) -> bool {
     let Some(surplus) = group.surplus else { return has_room(group, true, 0) };
     let owed = class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0);
     let claims = owed

@@ -36,7 +36,7 @@ impl Site {
             utility: 1.0,
             weight: *weight,
             demand: Demand::of_shares(&[0.01, 0.01, 0.01][..self.resources.min(3)]),
-            tag: 0,
+            priority: 0,
             fallback: None,
             queue: QueueBounds { max_waiting: 1_000_000, max_waiting_per_flow: 1_000_000, max_wait: self.max_wait },
             retry: RetryBudget::default(),
@@ -70,8 +70,8 @@ impl Site {
     }
 }
 
-pub fn arrival(class: u32, demand: Demand, tag: u64) -> Arrival {
-    Arrival { class: ClassId(class), flow: tag, demand: Some(demand), target: None, tag }
+pub fn arrival(class: u32, demand: Demand, token: u64) -> Arrival {
+    Arrival { class: ClassId(class), flow: token, demand: Some(demand), locality_key: None, token }
 }
 
 /// A driver's knowledge of an engine: the requests that wait or are in flight, and their costs.
@@ -82,7 +82,7 @@ pub struct Books {
     /// Class and cost of each request.
     pub requests: Vec<(u32, Demand)>,
     pub waiting: Vec<(u64, Ticket)>,
-    pub inside: Vec<(u64, Ticket, NodeId)>,
+    pub in_flight: Vec<(u64, Ticket, NodeId)>,
     /// Requests that were released, in order.
     pub released: Vec<u64>,
 }
@@ -90,15 +90,15 @@ pub struct Books {
 impl Books {
     pub fn new(engine: Engine) -> Books {
         let (now, none) = (Time::ZERO, Vec::new());
-        Books { engine, now, requests: none, waiting: Vec::new(), inside: Vec::new(), released: Vec::new() }
+        Books { engine, now, requests: none, waiting: Vec::new(), in_flight: Vec::new(), released: Vec::new() }
     }
 
     /// Lets a request arrive. Returns false if it is refused.
     pub fn arrive(&mut self, class: u32, demand: Demand) -> bool {
-        let tag = self.requests.len() as u64;
+        let token = self.requests.len() as u64;
         self.requests.push((class, demand));
-        match self.engine.arrive(self.now, arrival(class, demand, tag)) {
-            Verdict::Wait { ticket } => self.waiting.push((tag, ticket)),
+        match self.engine.arrive(self.now, arrival(class, demand, token)) {
+            Verdict::Wait { ticket } => self.waiting.push((token, ticket)),
             Verdict::Release { .. } => panic!("credit decides at every release"),
             Verdict::Shed(_) => return false,
         }
@@ -114,21 +114,21 @@ impl Books {
     pub fn step(&mut self) -> bool {
         match self.engine.poll(self.now) {
             None => return false,
-            Some(Action::Release { ticket, tag, node, .. }) => {
-                self.waiting.retain(|(waiting, _)| *waiting != tag);
-                self.inside.push((tag, ticket, node));
-                self.released.push(tag);
+            Some(Action::Release { ticket, token, node, .. }) => {
+                self.waiting.retain(|(waiting, _)| *waiting != token);
+                self.in_flight.push((token, ticket, node));
+                self.released.push(token);
             }
-            Some(Action::Shed { tag, .. }) => self.waiting.retain(|(waiting, _)| *waiting != tag),
+            Some(Action::Shed { token, .. }) => self.waiting.retain(|(waiting, _)| *waiting != token),
         }
         true
     }
 
     /// Ends the `at`-th request in flight with `outcome`. A retry continues on another node.
     pub fn end(&mut self, at: usize, outcome: Outcome) {
-        let (tag, ticket, _) = self.inside.remove(at);
+        let (token, ticket, _) = self.in_flight.remove(at);
         if let Some(node) = self.engine.observe(self.now, ticket, outcome) {
-            self.inside.push((tag, ticket, node));
+            self.in_flight.push((token, ticket, node));
         }
     }
 
@@ -140,8 +140,8 @@ impl Books {
 
     /// Returns the amount of a resource taken by the requests in flight on a node, in billionths.
     pub fn taken(&self, node: u32, resource: usize) -> u64 {
-        let inside = self.inside.iter().filter(|(_, _, at)| at.0 == node);
-        inside.map(|(tag, ..)| u64::from(self.requests[*tag as usize].1.0[resource])).sum()
+        let in_flight = self.in_flight.iter().filter(|(_, _, at)| at.0 == node);
+        in_flight.map(|(token, ..)| u64::from(self.requests[*token as usize].1.0[resource])).sum()
     }
 
     /// Checks that nothing is overdrawn or lost: the remaining amounts are the full ones minus the costs of
@@ -158,6 +158,6 @@ impl Books {
             }
         }
         assert_eq!(snapshot.waiting as usize, self.waiting.len());
-        assert_eq!(snapshot.outstanding as usize, self.inside.len());
+        assert_eq!(snapshot.outstanding as usize, self.in_flight.len());
     }
 }

@@ -122,7 +122,7 @@ impl<T: Figure> Decode for Changing<T> {
         }
         let mut steps = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
-            steps.extend(cx.within(StepName::Index(index), node.place, |cx| one(node, cx)).0);
+            steps.extend(cx.within(StepName::Index(index), node.position, |cx| one(node, cx)).0);
         }
         Some(Changing(steps))
     }

@@ -15,7 +15,7 @@ pub(crate) struct Numbers(pub(crate) Counts);
 record! {
     /// A distribution of whole numbers: exactly one of the fields. A number alone is a constant.
     pub(crate) struct NumbersForm {
-        /// Pareto, rounded down. The objects of SURGE's pages are `{ shape: 2.43, least: 1, most: 100 }`.
+        /// Pareto, rounded down. The objects of SURGE's pages are `{ shape: 2.43, min: 1, max: 100 }`.
         pareto: Optional<ParetoNumbersForm>,
         /// Inverse Gaussian, rounded, such as the number of pages in a visit.
         inverse_gaussian: Optional<InverseGaussianForm>,
@@ -28,9 +28,9 @@ record! {
         /// α, more than 0. The smaller it is, the heavier the tail.
         shape: Required<Amount>,
         /// Smallest value.
-        least: Required<Count>,
+        min: Required<Count>,
         /// Largest value. Larger draws are cut to it.
-        most: Required<Count>,
+        max: Required<Count>,
     }
 }
 
@@ -42,7 +42,7 @@ record! {
         /// λ, more than 0. The larger it is, the closer values are to the mean.
         shape: Required<Amount>,
         /// Largest value. Larger draws are cut to it.
-        most: Required<Count>,
+        max: Required<Count>,
     }
 }
 
@@ -51,25 +51,25 @@ const NUMBERS: &str = "a number such as `8`, `{ pareto: … }` or `{ inverse_gau
 impl NumbersForm {
     fn counts(&self, cx: &mut Context) -> Option<Counts> {
         if let Some(form) = self.pareto.get() {
-            let (&Amount(shape), &Count(least)) = (form.shape.get()?, form.least.get()?);
-            let &Count(most) = form.most.get()?;
+            let (&Amount(shape), &Count(min)) = (form.shape.get()?, form.min.get()?);
+            let &Count(max) = form.max.get()?;
             if shape <= 0.0 {
                 cx.fail(form.shape.mark, Complaint::new("there is no such tail", "write more than 0"));
             }
-            if most < least {
-                let what = format!("at most {most} are less than at least {least}");
-                cx.fail(form.most.mark, Complaint::new(what, "write `most` not smaller than `least`"));
+            if max < min {
+                let what = format!("at most {max} are less than at least {min}");
+                cx.fail(form.max.mark, Complaint::new(what, "write `max` not smaller than `min`"));
             }
-            return (shape > 0.0 && most >= least).then_some(Counts::Pareto { shape, least, most });
+            return (shape > 0.0 && max >= min).then_some(Counts::Pareto { shape, min, max });
         }
         let form = self.inverse_gaussian.get()?;
-        let (&Amount(mean), &Amount(shape), &Count(most)) = (form.mean.get()?, form.shape.get()?, form.most.get()?);
+        let (&Amount(mean), &Amount(shape), &Count(max)) = (form.mean.get()?, form.shape.get()?, form.max.get()?);
         for (figure, mark) in [(mean, form.mean.mark), (shape, form.shape.mark)] {
             if figure <= 0.0 {
                 cx.fail(mark, Complaint::new("there is no such distribution", "write more than 0"));
             }
         }
-        (mean > 0.0 && shape > 0.0).then_some(Counts::InverseGaussian { mean, shape, most })
+        (mean > 0.0 && shape > 0.0).then_some(Counts::InverseGaussian { mean, shape, max })
     }
 }
 
@@ -90,8 +90,8 @@ impl Decode for Numbers {
                     return form.counts(cx).map(Numbers);
                 }
                 if cx.problems.reports() == before {
-                    let mend = "give it `pareto:` or `inverse_gaussian:`";
-                    cx.complain(Complaint::new("one distribution is needed here", mend));
+                    let hint = "give it `pareto:` or `inverse_gaussian:`";
+                    cx.complain(Complaint::new("one distribution is needed here", hint));
                 }
                 None
             }

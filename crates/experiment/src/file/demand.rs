@@ -39,7 +39,7 @@ pub(crate) struct Traced {
     /// Names or numbers of columns, with the time for each unit of their values.
     pub(crate) columns: Vec<(String, Duration)>,
     /// Maximum, if one is given.
-    pub(crate) most: Option<Duration>,
+    pub(crate) max: Option<Duration>,
 }
 
 /// One part of a request's cost.
@@ -59,7 +59,7 @@ record! {
         /// A time to add. Nothing by default.
         plus: Optional<Times>,
         /// Maximum of the time from the columns. Larger values are cut to it.
-        most: Optional<Span>,
+        max: Optional<Span>,
     }
 }
 
@@ -70,7 +70,7 @@ record! {
         exponential: Optional<Span>,
         /// A mixture of two exponentials.
         hyper_exponential: Optional<HyperExponentialForm>,
-        /// Pareto. SURGE's pauses between pages are `{ shape: 1.5, least: 1s, most: … }`.
+        /// Pareto. SURGE's pauses between pages are `{ shape: 1.5, min: 1s, max: … }`.
         pareto: Optional<ParetoForm>,
         /// Log-normal, with a Pareto tail if one is given, as in SURGE's file sizes.
         lognormal: Optional<LogNormalForm>,
@@ -87,19 +87,19 @@ record! {
         /// Mean of the second.
         second: Required<Span>,
         /// Longest time. Longer draws are cut to it.
-        most: Required<Span>,
+        max: Required<Span>,
     }
 }
 
 record! {
-    /// A Pareto distribution: a time exceeds t with probability (`least` / t)^`shape`.
+    /// A Pareto distribution: a time exceeds t with probability (`min` / t)^`shape`.
     pub(crate) struct ParetoForm {
         /// α, more than 0. The smaller it is, the heavier the tail.
         shape: Required<Amount>,
         /// Shortest time.
-        least: Required<Span>,
+        min: Required<Span>,
         /// Longest time. Longer draws are cut to it.
-        most: Required<Span>,
+        max: Required<Span>,
     }
 }
 
@@ -113,7 +113,7 @@ record! {
         /// A Pareto tail, which begins where the body ends. None by default.
         tail: Optional<TailForm>,
         /// Longest time. Longer draws are cut to it.
-        most: Required<Span>,
+        max: Required<Span>,
     }
 }
 
@@ -169,7 +169,7 @@ const RUBIS: Demand = Demand {
         p: 0.8,
         first: Duration::from_millis(90),
         second: Duration::from_millis(275),
-        most: Duration::from_millis(3_066),
+        max: Duration::from_millis(3_066),
     },
     disk: NOTHING,
     link: NOTHING,
@@ -183,16 +183,16 @@ const DEMAND: &str = "a time such as `8ms`, `{ exponential: 8ms }`, `{ cpu: …,
 impl HyperExponentialForm {
     fn times(&self) -> Option<Distribution> {
         let (&Share(p), &Span(first)) = (self.p.get()?, self.first.get()?);
-        let (&Span(second), &Span(most)) = (self.second.get()?, self.most.get()?);
-        Some(Distribution::HyperExponential { p, first, second, most })
+        let (&Span(second), &Span(max)) = (self.second.get()?, self.max.get()?);
+        Some(Distribution::HyperExponential { p, first, second, max })
     }
 }
 
 impl ParetoForm {
     fn times(&self, cx: &mut Context) -> Option<Distribution> {
-        let (&Amount(shape), &Span(least), &Span(most)) = (self.shape.get()?, self.least.get()?, self.most.get()?);
-        let sound = has_tail(shape, self.shape.mark, cx) & is_order(least, most, self.most.mark, "least", cx);
-        sound.then_some(Distribution::Pareto { shape, least, most })
+        let (&Amount(shape), &Span(min), &Span(max)) = (self.shape.get()?, self.min.get()?, self.max.get()?);
+        let sound = has_tail(shape, self.shape.mark, cx) & is_order(min, max, self.max.mark, "min", cx);
+        sound.then_some(Distribution::Pareto { shape, min, max })
     }
 }
 
@@ -202,29 +202,28 @@ impl LogNormalForm {
             Some(form) => {
                 let (&Share(share), &Amount(shape), &Span(from)) =
                     (form.share.get()?, form.shape.get()?, form.from.get()?);
-                let &Span(most) = self.most.get()?;
-                let sound =
-                    has_tail(shape, form.shape.mark, cx) & is_order(from, most, self.most.mark, "tail.from", cx);
+                let &Span(max) = self.max.get()?;
+                let sound = has_tail(shape, form.shape.mark, cx) & is_order(from, max, self.max.mark, "tail.from", cx);
                 Some(sound.then_some(Tail { share, shape, from })?)
             }
             None if self.tail.given => return None,
             None => None,
         };
-        let (&Span(median), &Amount(sigma), &Span(most)) = (self.median.get()?, self.sigma.get()?, self.most.get()?);
+        let (&Span(median), &Amount(sigma), &Span(max)) = (self.median.get()?, self.sigma.get()?, self.max.get()?);
         if sigma <= 0.0 {
-            let mend = "write more than 0, or a time alone";
-            cx.fail(self.sigma.mark, Complaint::new("these times are always the same", mend));
+            let hint = "write more than 0, or a time alone";
+            cx.fail(self.sigma.mark, Complaint::new("these times are always the same", hint));
         }
-        if sigma > MOST_SIGMA {
-            let mend = format!("write at most {MOST_SIGMA}; SURGE has 1.318");
-            cx.fail(self.sigma.mark, Complaint::new("no times are so unlike", mend));
+        if sigma > MAX_SIGMA {
+            let hint = format!("write at most {MAX_SIGMA}; SURGE has 1.318");
+            cx.fail(self.sigma.mark, Complaint::new("no times are so unlike", hint));
         }
-        (sigma > 0.0 && sigma <= MOST_SIGMA).then_some(Distribution::LogNormal { median, sigma, tail, most })
+        (sigma > 0.0 && sigma <= MAX_SIGMA).then_some(Distribution::LogNormal { median, sigma, tail, max })
     }
 }
 
 /// Largest σ of a log-normal distribution, with which one time in a hundred is 10¹⁰ times the median.
-const MOST_SIGMA: f64 = 10.0;
+const MAX_SIGMA: f64 = 10.0;
 
 /// Whether `shape` is a valid α of a Pareto distribution.
 fn has_tail(shape: f64, mark: Mark, cx: &mut Context) -> bool {
@@ -234,12 +233,12 @@ fn has_tail(shape: f64, mark: Mark, cx: &mut Context) -> bool {
     shape > 0.0
 }
 
-/// Whether `most` is at least `least`, the value of `field`.
-fn is_order(least: Duration, most: Duration, mark: Mark, field: &str, cx: &mut Context) -> bool {
-    if most < least {
+/// Whether `max` is at least `min`, the value of `field`.
+fn is_order(min: Duration, max: Duration, mark: Mark, field: &str, cx: &mut Context) -> bool {
+    if max < min {
         cx.fail(mark, Complaint::new(format!("this is shorter than `{field}`"), "make it longer"));
     }
-    most >= least
+    max >= min
 }
 
 /// The fields for a distribution of times, of which exactly one is needed.
@@ -301,8 +300,8 @@ impl Decode for Times {
                     return written.times(cx).map(Times);
                 }
                 if cx.problems.reports() == before {
-                    let mend = "give it `exponential:`, `hyper_exponential:`, `pareto:` or `lognormal:`";
-                    cx.complain(Complaint::new("one distribution is needed here", mend));
+                    let hint = "give it `exponential:`, `hyper_exponential:`, `pareto:` or `lognormal:`";
+                    cx.complain(Complaint::new("one distribution is needed here", hint));
                 }
                 None
             }
@@ -328,8 +327,8 @@ fn drawn(part: usize, field: &Optional<Part>, traced: &mut Vec<(Traced, Mark)>) 
         Some(Part::Columns(form)) => {
             let named = form.columns.get().map_or(&[][..], |named| &named.items);
             let column = named.iter().filter_map(|item| Some((item.name.0.clone(), item.value.get()?.0)));
-            let most = form.most.get().map(|&Span(most)| most);
-            traced.push((Traced { part, columns: column.collect(), most }, field.mark));
+            let max = form.max.get().map(|&Span(max)| max);
+            traced.push((Traced { part, columns: column.collect(), max }, field.mark));
             form.plus.get().map_or(NOTHING, |&Times(times)| times)
         }
     }
@@ -365,8 +364,8 @@ impl Decode for Demand {
                     }
                     _ if !sound => None,
                     _ => {
-                        let mend = "give it one distribution such as `exponential:`, or `cpu:`, `io:`, `disk:`, `link:` and `stream:`";
-                        cx.complain(Complaint::new("a demand is written in one way", mend));
+                        let hint = "give it one distribution such as `exponential:`, or `cpu:`, `io:`, `disk:`, `link:` and `stream:`";
+                        cx.complain(Complaint::new("a demand is written in one way", hint));
                         None
                     }
                 }
@@ -414,7 +413,7 @@ mod tests {
         near(quantile(0.95), 457.0, 0.04);
         // The longest of the run's requests, at 550/s for 660 s.
         near(quantile(1.0 - 1.0 / 363_000.0), 3_088.0, 0.02);
-        let Distribution::HyperExponential { most, .. } = RUBIS.io else { panic!() };
-        assert_eq!(most + Duration::from_millis(22), Duration::from_millis(3_088));
+        let Distribution::HyperExponential { max, .. } = RUBIS.io else { panic!() };
+        assert_eq!(max + Duration::from_millis(22), Duration::from_millis(3_088));
     }
 }

@@ -119,9 +119,9 @@ record! {
         classes: Required<Named<Name, Share>>,
         /// Time between two runs of the coordinator, or `off`.
         every: Defaulted<Switch<Span>> = "5s",
-        /// Whether machines request runs when a class's use changes: `yes` or `no`. With neither periodic nor
+        /// Whether machines request runs when a class's use changes: `true` or `false`. With neither periodic nor
         /// requested runs, every class keeps its share on every machine.
-        on_demand: Defaulted<Answer> = "yes",
+        on_demand: Defaulted<Answer> = true,
         /// Start of the coordinator.
         from: Defaulted<Moment> = "0s",
     }
@@ -170,8 +170,8 @@ record! {
         name: Required<Name>,
         /// End, from the start of the run. The phase begins where the one before ends.
         until: Required<Span>,
-        /// Whether the guarantees are judged in this phase: `yes` or `no`. Use `no` for a warm-up.
-        judged: Defaulted<Answer> = "yes",
+        /// Whether the guarantees are judged in this phase: `true` or `false`. Use `no` for a warm-up.
+        judged: Defaulted<Answer> = true,
         /// Coordinate on the `axis`.
         x: Optional<Amount>,
     }

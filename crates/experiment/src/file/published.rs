@@ -45,7 +45,7 @@ impl<T: Decode> Decode for Curve<T> {
         }
         let mut points = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
-            let (value, mark) = cx.within(StepName::Index(index), node.place, |cx| point(node, cx));
+            let (value, mark) = cx.within(StepName::Index(index), node.position, |cx| point(node, cx));
             points.extend(value.map(|value| At { value, mark, bad: false, given: true }));
         }
         Some(Curve::Points(points))
@@ -63,8 +63,8 @@ fn point<T: Decode>(node: &Node, cx: &mut Context) -> Option<(f64, T)> {
         cx.complain(Complaint::new(what, "write `[x, figure]`"));
         return None;
     };
-    let (x, _) = cx.within(StepName::Index(0), x.place, |cx| Amount::decode(x, cx));
-    let (figure, _) = cx.within(StepName::Index(1), figure.place, |cx| T::decode(figure, cx));
+    let (x, _) = cx.within(StepName::Index(0), x.position, |cx| Amount::decode(x, cx));
+    let (figure, _) = cx.within(StepName::Index(1), figure.position, |cx| T::decode(figure, cx));
     x.zip(figure).map(|(Amount(x), figure)| (x, figure))
 }
 

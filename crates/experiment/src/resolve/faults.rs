@@ -27,9 +27,9 @@ pub(super) fn faults(
             {
                 let what =
                     format!("other addresses may have the servers of machine {}", quoted(&machines[*machine].name));
-                let mend = "write how their `speed:` changes: `[1, { at: 60s, speed: 0.2 }]`; an address can be `removed`, \
+                let hint = "write how their `speed:` changes: `[1, { at: 60s, speed: 0.2 }]`; an address can be `removed`, \
                             `crash` or `fail_fast`";
-                cx.fail(form.fault.mark, Complaint::new(what, mend));
+                cx.fail(form.fault.mark, Complaint::new(what, hint));
             }
             for (other, first) in &faults {
                 overlap(&fault, *mark, other, *first, names, cx);
@@ -121,8 +121,8 @@ fn kind(form: &FaultForm, word: FaultWord, mark: Mark, cx: &mut Context) -> Opti
             }
             None => {
                 if !form.speed.given {
-                    let mend = "say what is left of it, such as `speed: 20%`";
-                    cx.fail_in(mark, "speed", Complaint::new("this field is missing", mend));
+                    let hint = "say what is left of it, such as `speed: 20%`";
+                    cx.fail_in(mark, "speed", Complaint::new("this field is missing", hint));
                 }
                 return None;
             }
@@ -140,7 +140,7 @@ fn overlap(fault: &Fault, mark: Mark, other: &Fault, first: Mark, names: &Names,
     if !same || fault.kind == FaultKind::Reload || before(fault, other) || before(other, fault) {
         return;
     }
-    let line = cx.place(first).line;
+    let line = cx.position(first).line;
     let apart =
         |a: &Fault, b: &Fault| !a.classes.is_empty() && !a.classes.iter().any(|class| b.classes.contains(class));
     // Shares of different classes, or of one class and of all, may fail at the same time.

@@ -29,7 +29,7 @@ pub(super) fn machines(file: &ExperimentFile, names: &Names, end: Option<Duratio
                 continue;
             }
             if let Some((_, first)) = &rest {
-                let what = format!("the entry in line {} is for all other machines already", cx.place(*first).line);
+                let what = format!("the entry in line {} is for all other machines already", cx.position(*first).line);
                 cx.fail(*mark, Complaint::new(what, "say which ones this is for: `machine: …`"));
             }
             rest = Some((machine, *mark));
@@ -38,7 +38,7 @@ pub(super) fn machines(file: &ExperimentFile, names: &Names, end: Option<Duratio
         for index in names.machines(words, cx) {
             if let Some(first) = described[index].replace(form.machine.mark) {
                 let name = quoted(&machines[index].name);
-                let what = format!("machine {name} is described in line {} already", cx.place(first).line);
+                let what = format!("machine {name} is described in line {} already", cx.position(first).line);
                 cx.fail(form.machine.mark, Complaint::new(what, "describe each machine once"));
             }
             machines[index] = Machine { name: machines[index].name.clone(), ..machine.clone() };
@@ -92,8 +92,8 @@ fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machi
         number
     };
     let (speed, drift) = speed(form, end, cx);
-    let concurrency = switched(form.concurrency.get()).map(|&Count(most)| most);
-    let backlog = switched(form.backlog.get()).map(|&Whole(most)| most);
+    let concurrency = switched(form.concurrency.get()).map(|&Count(max)| max);
+    let backlog = switched(form.backlog.get()).map(|&Whole(max)| max);
     if let (Some(_), None, false) = (backlog, concurrency, form.concurrency.bad) {
         let what = "nothing ever waits in this machine: it works on everything at once";
         cx.fail(form.backlog.mark, Complaint::new(what, "give it a `concurrency:` too, or remove the backlog"));
@@ -131,8 +131,8 @@ fn speed(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> (f64, P
     let changing = form.speed.get();
     for step in &changing.0 {
         if !(step.value.figure.0 > 0.0 && step.value.figure.0 <= MAX_SPEED) {
-            let mend = "write the speed as a multiple of a nominal CPU, above 0 and at most 1000";
-            cx.fail(step.mark, Complaint::new("a machine cannot have this speed", mend));
+            let hint = "write the speed as a multiple of a nominal CPU, above 0 and at most 1000";
+            cx.fail(step.mark, Complaint::new("a machine cannot have this speed", hint));
         }
     }
     if let Some(first) = changing.0.first()

@@ -102,11 +102,11 @@ impl Names {
         };
         if found.is_empty() && self.all_machines {
             let known = || self.machines.iter().map(|machine| machine.name.as_str());
-            let mend = match nearest(word, known()) {
+            let hint = match nearest(word, known()) {
                 Some(near) => format!("did you mean {}?", quoted(near)),
                 None => format!("the nodes of the policy run on {}", listed(known())),
             };
-            cx.fail(mark, Complaint::new(format!("machine {} is unknown", quoted(word)), mend));
+            cx.fail(mark, Complaint::new(format!("machine {} is unknown", quoted(word)), hint));
         }
         if found.len() > 1 && several.is_none() {
             let names = listed(found.iter().map(|&index| self.machines[index].name.as_str()));

@@ -9,7 +9,7 @@ use weirgate_spanned_yaml::unit::Count;
 use super::names::Names;
 use super::traffic::{class_named, demands, refuse_traced, request};
 use crate::distribution::Counts;
-use crate::experiment::{MOST_OF_A_PAGE, RequestShape, Session, Source, Traffic, TrafficClass};
+use crate::experiment::{MAX_OF_A_PAGE, RequestShape, Session, Source, Traffic, TrafficClass};
 use crate::file::{Numbers, ObjectsForm, Times, TrafficForm};
 
 /// Returns the session of each client. Users need none, because they ask for one page after another.
@@ -21,8 +21,8 @@ pub(super) fn session(form: &TrafficForm, cx: &mut Context) -> Option<Session> {
     let session = form.session.get()?;
     let (&Numbers(pages), &Times(think)) = (session.pages.get()?, session.think.get()?);
     if pages == Counts::Fixed(0) {
-        let mend = "write at least 1, or a rate of 0";
-        cx.fail(session.pages.mark, Complaint::new("a client who asks for nothing is none", mend));
+        let hint = "write at least 1, or a rate of 0";
+        cx.fail(session.pages.mark, Complaint::new("a client who asks for nothing is none", hint));
     }
     within_bounds(&pages, "pages", session.pages.mark, cx);
     Some(Session { pages, think })
@@ -80,8 +80,8 @@ pub(super) fn objects(
 }
 
 fn within_bounds(count: &Counts, what: &str, mark: Mark, cx: &mut Context) {
-    if count.most() > MOST_OF_A_PAGE {
-        let what = format!("{} {what} are too many", count.most());
-        cx.fail(mark, Complaint::new(what, format!("write at most {MOST_OF_A_PAGE}")));
+    if count.max() > MAX_OF_A_PAGE {
+        let what = format!("{} {what} are too many", count.max());
+        cx.fail(mark, Complaint::new(what, format!("write at most {MAX_OF_A_PAGE}")));
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn phases(file: &ExperimentFile, cx: &mut Context) -> Vec<Phase> {
         let (Some(name), Some(&Span(until))) = (form.name.get(), form.until.get()) else { continue };
         let judged = form.judged.get().0;
         if let Some(first) = names.insert(&name.0, form.name.mark) {
-            let what = format!("the name `{}` is taken by the phase in line {}", name.0, cx.place(first).line);
+            let what = format!("the name `{}` is taken by the phase in line {}", name.0, cx.position(first).line);
             cx.fail(form.name.mark, Complaint::new(what, "give each phase its own name"));
         }
         if until <= from {
@@ -36,7 +36,7 @@ pub(super) fn phases(file: &ExperimentFile, cx: &mut Context) -> Vec<Phase> {
         } else if judged && until - from <= settle && !file.settle.bad {
             let (long, settle) = (span_text(until - from), span_text(settle));
             let what = format!("the phase takes {long}, and its first {settle} are judged apart: nothing is left");
-            cx.warn(*mark, Complaint::new(what, "make it longer, shorten `settle:`, or write `judged: no`"));
+            cx.warn(*mark, Complaint::new(what, "make it longer, shorten `settle:`, or write `judged: false`"));
         }
         if until > MAX_RUN {
             let what = format!("the run would take {} h", until.as_secs() / 3_600);
@@ -48,7 +48,7 @@ pub(super) fn phases(file: &ExperimentFile, cx: &mut Context) -> Vec<Phase> {
     }
     axis(file, cx);
     if phases.iter().all(|phase| !phase.judged) && !file.phases.bad && !phases.is_empty() {
-        cx.warn(file.phases.mark, Complaint::new("no phase is judged", "leave out `judged: no` somewhere"));
+        cx.warn(file.phases.mark, Complaint::new("no phase is judged", "leave out `judged: false` somewhere"));
     }
     phases
 }
@@ -60,7 +60,7 @@ fn axis(file: &ExperimentFile, cx: &mut Context) {
     for At { value: form, .. } in forms {
         let Some(&Amount(x)) = form.x.get() else { continue };
         if let Some((_, first)) = taken.iter().find(|(other, _)| *other == x) {
-            let what = format!("`x: {x}` is taken by the phase in line {}", cx.place(*first).line);
+            let what = format!("`x: {x}` is taken by the phase in line {}", cx.position(*first).line);
             cx.fail(form.x.mark, Complaint::new(what, "give each phase its own place on the axis"));
         }
         taken.push((x, form.x.mark));
@@ -74,12 +74,12 @@ fn axis(file: &ExperimentFile, cx: &mut Context) {
             );
         }
         (Some(_), _) if !points && !file.phases.bad => {
-            let mend = "give the phases their `x:`, or leave out `axis:`";
-            cx.fail(file.axis.mark, Complaint::new("no judged phase has a place on this axis", mend));
+            let hint = "give the phases their `x:`, or leave out `axis:`";
+            cx.fail(file.axis.mark, Complaint::new("no judged phase has a place on this axis", hint));
         }
         (None, Some((_, mark))) if !file.axis.given => {
-            let mend = "say at the top what `x` counts, as in `axis: clients`, or leave it out";
-            cx.fail(*mark, Complaint::new("there is no axis for this `x`", mend));
+            let hint = "say at the top what `x` counts, as in `axis: clients`, or leave it out";
+            cx.fail(*mark, Complaint::new("there is no axis for this `x`", hint));
         }
         _ => {}
     }
@@ -92,8 +92,8 @@ pub(super) fn published(file: &ExperimentFile, phases: &[Phase], names: &Names, 
     let mut published = Vec::new();
     for At { value: form, mark, bad, .. } in file.published.get().map_or(&[][..], Vec::as_slice) {
         if !(form.served.given || form.response_time.given || form.shed.given || *bad) {
-            let mend = "give it `served:`, `response_time:` or `shed:`";
-            cx.fail(*mark, Complaint::new("nothing is published here", mend));
+            let hint = "give it `served:`, `response_time:` or `shed:`";
+            cx.fail(*mark, Complaint::new("nothing is published here", hint));
         }
         let phase = form.phase.get().and_then(|name| index_of("phase", &name.0, &known, complete, form.phase.mark, cx));
         let class = form
@@ -103,8 +103,8 @@ pub(super) fn published(file: &ExperimentFile, phases: &[Phase], names: &Names, 
         let alone = is_one(form.served.get()) || is_one(form.response_time.get()) || is_one(form.shed.get());
         match (form.phase.given, alone) {
             (false, true) => {
-                let mend = "add `phase:`, or write points: `[[x, figure], …]`";
-                cx.fail_in(*mark, "phase", Complaint::new("this field is missing", mend));
+                let hint = "add `phase:`, or write points: `[[x, figure], …]`";
+                cx.fail_in(*mark, "phase", Complaint::new("this field is missing", hint));
             }
             (true, false) if !bad => {
                 let what = "there is no figure for this phase: points say with their `x` where they belong";
@@ -166,11 +166,11 @@ fn figures<T: Copy>(
             Some(phase) => figures.push((phase, *figure)),
             None if complete => {
                 let known: Vec<String> = phases.iter().filter_map(|p| p.x.map(|x| x.to_string())).collect();
-                let mend = match known.as_slice() {
+                let hint = match known.as_slice() {
                     [] => "give the phases their `x:`".to_owned(),
                     some => format!("known here: {}", listed(some.iter().map(String::as_str))),
                 };
-                cx.fail(*mark, Complaint::new(format!("no phase has `x: {x}`"), mend));
+                cx.fail(*mark, Complaint::new(format!("no phase has `x: {x}`"), hint));
             }
             None => {}
         }

@@ -52,14 +52,14 @@ pub(super) fn reloads(
         let at = form.at.get().map(|&Moment(at)| at);
         if let Some(at) = at.filter(|at| complete && !at.is_zero() && phases.iter().all(|phase| phase.until != *at)) {
             let what = format!("no phase begins at {}, when other guarantees hold", span_text(at));
-            let mend = "let one end and the next begin there, so that each is judged by its own";
-            cx.fail(form.at.mark, Complaint::new(what, mend));
+            let hint = "let one end and the next begin there, so that each is judged by its own";
+            cx.fail(form.at.mark, Complaint::new(what, hint));
         }
         let (Some(at), Some(other), Some(first)) = (at, site, first) else { continue };
         same(first, &other, form.policy.mark, cx);
         let mut policy = other.policy;
         policy.discipline = first.policy.discipline.clone();
-        reloads.push(Reload { at, policy, place: cx.place(form.at.mark) });
+        reloads.push(Reload { at, policy, position: cx.position(form.at.mark) });
     }
     reloads.sort_by_key(|reload| reload.at);
     reloads
@@ -75,8 +75,8 @@ fn same(first: &Site, other: &Site, mark: Mark, cx: &mut Context) {
         let list = |names: &[String]| listed(names.iter().map(String::as_str));
         let (ours, theirs) = (names(first), names(other));
         let what = format!("its classes are {}", list(&theirs));
-        let mend = format!("give it those of the policy under test in their order, {}", list(&ours));
-        return cx.fail(mark, Complaint::new(what, mend));
+        let hint = format!("give it those of the policy under test in their order, {}", list(&ours));
+        return cx.fail(mark, Complaint::new(what, hint));
     }
     let mut differs = Vec::new();
     if first.policy.nodes != other.policy.nodes

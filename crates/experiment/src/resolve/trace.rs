@@ -35,7 +35,7 @@ const MAX_SECONDS: u64 = 10_000_000_000;
 const SAY_WHEN: &str = "write seconds, such as `12.345`, or a date, such as `2023-11-16T18:17:03Z`";
 
 /// Reads the timestamps before `end` of the trace at `path`, played `speed` times as fast, in order, at most
-/// `most` of them. Also returns, for each timestamp, the costs that the lines give for the parts in `wanted`,
+/// `max` of them. Also returns, for each timestamp, the costs that the lines give for the parts in `wanted`,
 /// or no costs if `wanted` is empty.
 ///
 /// Dates and seconds since 1970 count from the earliest in the file, other seconds from the start of the run.
@@ -49,13 +49,13 @@ pub(super) fn read(
     path: &Path,
     speed: f64,
     end: Duration,
-    most: usize,
+    max: usize,
     wanted: &[Traced],
 ) -> Result<(Vec<Duration>, Vec<Cost>), Complaint> {
     let name = quoted(&path.display().to_string());
-    let unreadable = |mend: &'static str| {
+    let unreadable = |hint: &'static str| {
         let name = name.clone();
-        move |error: std::io::Error| Complaint::new(format!("the trace {name} cannot be read: {error}"), mend)
+        move |error: std::io::Error| Complaint::new(format!("the trace {name} cannot be read: {error}"), hint)
     };
     let file = File::open(path).map_err(unreadable("a path counts from the experiment's folder"))?;
     let broken = unreadable("is it a whole file, as text or gzip?");
@@ -85,12 +85,12 @@ pub(super) fn read(
                 }
                 continue;
             }
-            Err((what, mend)) => return Err(Complaint::new(format!("line {number} of the trace {name} {what}"), mend)),
+            Err((what, hint)) => return Err(Complaint::new(format!("line {number} of the trace {name} {what}"), hint)),
         };
         let cost = match columns.is_empty() {
             true => None,
-            false => Some(columns.cost(&text, log.is_spaced()).map_err(|Complaint { what, mend }| {
-                Complaint::new(format!("line {number} of the trace {name} {what}"), mend)
+            false => Some(columns.cost(&text, log.is_spaced()).map_err(|Complaint { what, hint }| {
+                Complaint::new(format!("line {number} of the trace {name} {what}"), hint)
             })?),
         };
         whole &= since.subsec_nanos() == 0;
@@ -102,8 +102,8 @@ pub(super) fn read(
         while instants.peek().is_some_and(|(last, ..)| played(*last - start) >= end) {
             instants.pop();
         }
-        if instants.len() > most {
-            let what = format!("the trace {name} has more than {most} requests within the run");
+        if instants.len() > max {
+            let what = format!("the trace {name} has more than {max} requests within the run");
             return Err(Complaint::new(what, "make the run shorter"));
         }
     }

@@ -83,10 +83,10 @@ fn objects_mean(objects: &Traffic) -> f64 {
 
 /// Returns the form of the request as it is sent.
 pub(super) fn request(form: &RequestForm, cx: &mut Context) -> RequestShape {
-    let mut text = |field: &Optional<Text>, says: fn(&str) -> bool, mend: &str| {
+    let mut text = |field: &Optional<Text>, says: fn(&str) -> bool, hint: &str| {
         let Text(text) = field.get()?;
         if !says(text.as_str()) || text.bytes().any(|b| b.is_ascii_control()) {
-            cx.fail(field.mark, Complaint::new(format!("{} cannot be sent", quoted(text)), mend));
+            cx.fail(field.mark, Complaint::new(format!("{} cannot be sent", quoted(text)), hint));
         }
         Some(text.clone())
     };
@@ -171,8 +171,8 @@ fn source(
         }
     }
     if *source != "trace" {
-        let mend = "write a time, or give these requests a `trace:`";
-        refuse_traced(form.demand.get(), "there is no trace to take this from", mend, cx);
+        let hint = "write a time, or give these requests a `trace:`";
+        refuse_traced(form.demand.get(), "there is no trace to take this from", hint, cx);
     } else if form.demand.get().is_some_and(|steps| steps.0.len() > 1) {
         let what = "what a trace says that its requests take does not change";
         refuse_traced(form.demand.get(), what, "write one demand, not a list", cx);
@@ -193,8 +193,8 @@ fn source(
             }
             let Some(&Times(think)) = form.think.get() else {
                 if !form.think.given {
-                    let mend = "say how long users think, such as `think: { exponential: 7s }`";
-                    cx.fail_in(mark, "think", Complaint::new("this field is missing", mend));
+                    let hint = "say how long users think, such as `think: { exponential: 7s }`";
+                    cx.fail_in(mark, "think", Complaint::new("this field is missing", hint));
                 }
                 return None;
             };
@@ -225,9 +225,9 @@ fn traced(form: &TrafficForm) -> impl Iterator<Item = &(Traced, Mark)> {
 }
 
 /// Complains about every part of a cost that refers to a trace.
-pub(super) fn refuse_traced(demand: Option<&Changing<file::Demand>>, what: &str, mend: &str, cx: &mut Context) {
+pub(super) fn refuse_traced(demand: Option<&Changing<file::Demand>>, what: &str, hint: &str, cx: &mut Context) {
     for (_, mark) in demand.into_iter().flat_map(|steps| &steps.0).flat_map(|step| &step.value.figure.traced) {
-        cx.fail(*mark, Complaint::new(what, mend));
+        cx.fail(*mark, Complaint::new(what, hint));
     }
 }
 
@@ -253,8 +253,8 @@ fn arrivals(form: &TrafficForm, cx: &mut Context) -> Option<Arrivals> {
             number_text(burst),
             number_text(share * 100.0)
         );
-        let mend = format!("make `burst` × `share` less than 1: a share below {} %", number_text(100.0 / burst));
-        cx.fail(form.burst.mark, Complaint::new(what, mend));
+        let hint = format!("make `burst` × `share` less than 1: a share below {} %", number_text(100.0 / burst));
+        cx.fail(form.burst.mark, Complaint::new(what, hint));
     }
     Some(Arrivals::Mmpp { burst, share, length })
 }

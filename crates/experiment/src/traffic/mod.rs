@@ -20,7 +20,7 @@ use crate::random::{Lot, Purpose, draw, generator};
 use crate::{Distribution, Experiment, Source, Traffic, TrafficClass};
 
 /// Sender of a request that comes from no particular user.
-pub const NOBODY: u32 = u32::MAX;
+pub const NO_USER: u32 = u32::MAX;
 
 /// Properties of a request.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub struct Document {
 impl Document {
     /// Name of the file, as a hash that is spread evenly.
     #[must_use]
-    pub fn target(&self) -> u64 {
+    pub fn locality_key(&self) -> u64 {
         hash(self.object)
     }
 }
@@ -119,8 +119,8 @@ impl<'a> Stream<'a> {
             Source::Objects { .. } | Source::Part { .. } => When::WithOthers,
             Source::Users { users, think } => {
                 let changes = arrivals::changes(users, end);
-                let most = changes.iter().map(|(_, count)| *count).max().unwrap_or(0);
-                let state = vec![User::Away; most as usize];
+                let max = changes.iter().map(|(_, count)| *count).max().unwrap_or(0);
+                let state = vec![User::Away; max as usize];
                 When::Users { changes: changes.into_iter(), active: 0, state, think: *think }
             }
         };
@@ -161,7 +161,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Draws the next request, sent at `at` by `user` (or [`NOBODY`]).
+    /// Draws the next request, sent at `at` by `user` (or [`NO_USER`]).
     pub fn draw(&mut self, at: u64, user: u32) -> Draw {
         let mut demand = self.demands.next(at);
         // In a trace, the request drawn now is that of the next line.
@@ -175,7 +175,7 @@ impl<'a> Stream<'a> {
         let patience = self.traffic.patience.as_ref().map_or(u64::MAX, |p| draw(p, &mut self.patience));
         let key = if self.popularity.is_empty() { 0.0 } else { self.keys.unit() };
         // Clients of an open loop send one request each.
-        let client = if user == NOBODY { self.drawn } else { u64::from(user) };
+        let client = if user == NO_USER { self.drawn } else { u64::from(user) };
         self.drawn += 1;
         let document = self.documents.as_ref().map(|library| library.at(self.which.unit()));
         Draw { demand, patience, key: self.key_at(key), flow: self.flow_of(client), document }

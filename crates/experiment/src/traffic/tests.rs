@@ -60,7 +60,7 @@ fn keys_have_the_popularity_of_zipf() {
     let mut stream = Stream::new(&experiment, 0, 1);
     let mut counts = [0.0; 4];
     let n = 100_000;
-    (0..n).for_each(|_| counts[stream.draw(0, NOBODY).key as usize] += 1.0);
+    (0..n).for_each(|_| counts[stream.draw(0, NO_USER).key as usize] += 1.0);
     // 1, 1/2, 1/3, 1/4 of 25/12.
     for (rank, count) in (1..).zip(counts) {
         let expected = f64::from(n) * 12.0 / 25.0 / f64::from(rank);
@@ -72,7 +72,7 @@ fn keys_have_the_popularity_of_zipf() {
 fn requests_of_an_open_loop_have_their_own_source_and_those_of_a_user_one() {
     let experiment = experiment(TrafficClass::Class(0), Source::Trace(Vec::new()));
     let mut stream = Stream::new(&experiment, 0, 1);
-    let (a, b) = (stream.draw(0, NOBODY), stream.draw(0, NOBODY));
+    let (a, b) = (stream.draw(0, NO_USER), stream.draw(0, NO_USER));
     assert_ne!(a.flow, b.flow);
     assert_eq!((a.patience, a.demand.cpu, a.key), (u64::MAX, 10_000_000, 0));
     assert_eq!(stream.draw(0, 7).flow, stream.draw(0, 7).flow);
@@ -113,7 +113,7 @@ fn a_request_of_a_trace_takes_what_its_line_says() {
     while let Some((at, _)) = next {
         // The simulator and the lab look ahead in the same way.
         next = stream.next_event();
-        let demand = stream.draw(at, NOBODY).demand;
+        let demand = stream.draw(at, NO_USER).demand;
         takes.push([demand.cpu, demand.io, demand.disk, demand.link, demand.stream]);
     }
     assert_eq!(takes, [[101, 102, 0, 0, 0], [103, 104, 0, 5, 0], [106, 107, 8, 9, 10]]);

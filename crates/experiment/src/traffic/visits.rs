@@ -16,7 +16,7 @@
 
 use weirgate_emulator::random::Random;
 
-use super::{Draw, NOBODY, Stream, hash};
+use super::{Draw, NO_USER, Stream, hash};
 use crate::random::{Lot, Purpose, seed_for};
 use crate::run::{Fate, Page};
 use crate::{Counts, Experiment, Session, Source};
@@ -83,7 +83,7 @@ pub enum Then {
     Thinks(u64),
     /// The visit is over. Its user, if there is one, comes again after thinking.
     Leaves {
-        /// The user, or [`NOBODY`].
+        /// The user, or [`NO_USER`].
         user: u32,
     },
 }
@@ -123,7 +123,7 @@ impl Visits {
             return (stream.draw(at, user), None);
         };
         let seed = hash(kind.seed ^ kind.clients);
-        let client = if user == NOBODY { kind.clients } else { u64::from(user) };
+        let client = if user == NO_USER { kind.clients } else { u64::from(user) };
         kind.clients += 1;
         let mut random = Random::new(hash(seed));
         let lot = Lot::draw(&mut random);
@@ -269,7 +269,7 @@ mod tests {
     /// are served (by their order).
     fn visit(experiment: &Experiment, visits: &mut Visits, comes: impl Fn(usize) -> bool) -> Vec<Vec<u64>> {
         let mut streams = streams(experiment);
-        let (draw, id) = visits.first(&mut streams[0], 0, 0, NOBODY);
+        let (draw, id) = visits.first(&mut streams[0], 0, 0, NO_USER);
         let id = id.expect("it comes as pages");
         let mut pages = vec![vec![draw.demand.cpu]];
         // Streams of the requests in progress. One request ends every millisecond.
@@ -295,7 +295,7 @@ mod tests {
                     open.push_back(0);
                 }
                 Then::Leaves { user } => {
-                    assert_eq!((user, open.len()), (NOBODY, 0));
+                    assert_eq!((user, open.len()), (NO_USER, 0));
                     break;
                 }
             }
@@ -305,7 +305,7 @@ mod tests {
 
     const SHOP: &str = "class: A, rate: 10/s, session: { pages: 3, think: { exponential: 1s } }, \
                         demand: { exponential: 5ms }, \
-                        objects: { class: B, count: { pareto: { shape: 1.2, least: 3, most: 9 } }, \
+                        objects: { class: B, count: { pareto: { shape: 1.2, min: 3, max: 9 } }, \
                         demand: { exponential: 1ms } }";
 
     #[test]
@@ -350,8 +350,8 @@ mod tests {
         let (mut with, mut without) = (streams(&experiment), streams(&experiment));
         let mut visits = Visits::new(&experiment, 7);
         for _ in 0..10 {
-            let (draw, id) = visits.first(&mut with[0], 0, 0, NOBODY);
-            assert_eq!((draw.demand.cpu, id), (without[0].draw(0, NOBODY).demand.cpu, None));
+            let (draw, id) = visits.first(&mut with[0], 0, 0, NO_USER);
+            assert_eq!((draw.demand.cpu, id), (without[0].draw(0, NO_USER).demand.cpu, None));
         }
         assert!(visits.finish(9).is_empty());
     }

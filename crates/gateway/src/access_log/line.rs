@@ -11,7 +11,7 @@ use crate::record::{AccessRecord, Ending};
 
 /// Maximum length of a field's value, in bytes before escaping. A longer value is truncated and ends with
 /// `…`.
-const MOST_FIELD: usize = 1024;
+const MAX_FIELD: usize = 1024;
 
 /// Appends the line for `record`, including the line feed.
 pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTime) {
@@ -54,7 +54,7 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
 /// Appends `,"name":"value"`, escaped and truncated.
 fn text(line: &mut Vec<u8>, name: &str, value: &str) {
     let _ = write!(line, ",\"{name}\":\"");
-    let cut = if value.len() > MOST_FIELD { value.floor_char_boundary(MOST_FIELD) } else { value.len() };
+    let cut = if value.len() > MAX_FIELD { value.floor_char_boundary(MAX_FIELD) } else { value.len() };
     let mut rest = value.get(..cut).unwrap_or_default();
     loop {
         // Most values need no escaping, so plain bytes are copied in one piece.

@@ -26,7 +26,7 @@ use weirgate_config::AccessLog as Config;
 use crate::record::{AccessRecord, Ending, Observer};
 
 /// Maximum size of the pending lines, in bytes: about 10,000 lines, a burst of about a second.
-const MOST_PENDING: usize = 4 * 1024 * 1024;
+const MAX_PENDING: usize = 4 * 1024 * 1024;
 
 /// Time for which the writer lets lines accumulate. It limits the writer to 100 writes a second, and a line
 /// still shows up quickly for a person watching the log.
@@ -87,13 +87,13 @@ impl AccessLog {
             Some(config) => open(config.file.as_deref())?,
             None => Box::new(io::sink()),
         };
-        AccessLog::with(sink, config, MOST_PENDING)
+        AccessLog::with(sink, config, MAX_PENDING)
     }
 
-    fn with(sink: Sink, config: Option<&Config>, most_pending: usize) -> io::Result<AccessLog> {
+    fn with(sink: Sink, config: Option<&Config>, max_pending: usize) -> io::Result<AccessLog> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                pending: Vec::with_capacity(most_pending),
+                pending: Vec::with_capacity(max_pending),
                 path: config.and_then(|c| c.file.clone()),
                 ..State::default()
             }),
@@ -106,7 +106,7 @@ impl AccessLog {
         let its = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("weirgate-log".into())
-            .spawn(move || its.write(sink, Vec::with_capacity(most_pending)))?;
+            .spawn(move || its.write(sink, Vec::with_capacity(max_pending)))?;
         Ok(AccessLog { shared })
     }
 

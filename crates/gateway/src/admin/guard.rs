@@ -27,13 +27,13 @@ use crate::clock::Clock;
 use crate::framing;
 
 /// Maximum size of a request body, in bytes. A policy for 10,000 tenants is smaller.
-const MOST_BODY: usize = 1024 * 1024;
+const MAX_BODY: usize = 1024 * 1024;
 
 /// Maximum time to receive a whole request body. Admin clients are nearby.
 const BODY_TIME: Duration = Duration::from_secs(5);
 
 /// Maximum number of characters of a path in the log.
-const MOST_LOGGED: usize = 200;
+const MAX_LOGGED: usize = 200;
 
 /// Paths that need no token, because orchestrators' health probes have none. Their responses reveal nothing
 /// secret.
@@ -147,7 +147,7 @@ impl Guard {
             std::io::stderr(),
             "weirgate: admin: {what} from {who} for {} {:?}",
             request.method(),
-            request.uri().path().chars().take(MOST_LOGGED).collect::<String>()
+            request.uri().path().chars().take(MAX_LOGGED).collect::<String>()
         );
         let mut answer = refuse(StatusCode::UNAUTHORIZED, "this needs Authorization: Bearer and the admin token");
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -161,7 +161,7 @@ fn refuse(status: StatusCode, why: &str) -> Box<Response> {
 
 /// Reads the whole body, limited in size and time.
 async fn whole(body: Body) -> Result<Bytes, Box<Response>> {
-    match weirgate_clock::within(BODY_TIME, Limited::new(body, MOST_BODY).collect()).await {
+    match weirgate_clock::within(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
         Some(Ok(body)) => Ok(body.to_bytes()),
         Some(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "a request body has at most 1 MiB"))

@@ -7,7 +7,7 @@ use weirgate_config::Site;
 use weirgate_engine::{NodeEvent, NodeId};
 
 use crate::access_log::AccessLog;
-use crate::edition::{Edition, ReloadError};
+use crate::active_config::{ActiveConfig, ReloadError};
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
 
@@ -19,7 +19,7 @@ pub struct Operations {
     metrics: Arc<Metrics>,
     log: Arc<AccessLog>,
     /// The configuration at the start. Some of its fields take effect only at a start.
-    first: Arc<Edition>,
+    first: Arc<ActiveConfig>,
     turn: Mutex<()>,
 }
 
@@ -27,7 +27,7 @@ pub struct Operations {
 #[derive(Clone, Debug)]
 pub struct Reloaded {
     /// The configuration now in force.
-    pub edition: Arc<Edition>,
+    pub active_config: Arc<ActiveConfig>,
     /// Changed fields that take effect only at the next start.
     pub later: Vec<&'static str>,
 }
@@ -54,15 +54,15 @@ impl std::error::Error for NotReloaded {}
 
 /// Returns the entity tag (RFC 9110 Sec. 8.8.3) of the policy in force: its version and checksum, in quotes.
 #[must_use]
-pub fn etag(edition: &Edition) -> String {
-    format!("\"{}-{}\"", edition.version, edition.checksum)
+pub fn etag(active_config: &ActiveConfig) -> String {
+    format!("\"{}-{}\"", active_config.version, active_config.checksum)
 }
 
 impl Operations {
     /// Operates `gateway`, which has `metrics` and `log` as observers.
     #[must_use]
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, log: Arc<AccessLog>) -> Operations {
-        let first = gateway.edition();
+        let first = gateway.active_config();
         metrics.retain(names(&first.site));
         Operations { gateway, metrics, log, first, turn: Mutex::new(()) }
     }
@@ -90,7 +90,7 @@ impl Operations {
         // A panic under this lock leaves nothing half done, because the gateway replaces its configuration as
         // a whole.
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let tag = etag(&self.gateway.edition());
+        let tag = etag(&self.gateway.active_config());
         if let Some(expected) = expected
             && !expected.split(',').map(str::trim).any(|one| one == "*" || one == tag)
         {
@@ -98,19 +98,19 @@ impl Operations {
         }
         let result = self.gateway.reload();
         let later = self.follow(result.as_deref().ok());
-        result.map(|edition| Reloaded { edition, later }).map_err(NotReloaded::Failed)
+        result.map(|active_config| Reloaded { active_config, later }).map_err(NotReloaded::Failed)
     }
 
-    /// Applies a reload to the metrics and the access log. `edition` is `None` if the reload failed. Returns
+    /// Applies a reload to the metrics and the access log. `active_config` is `None` if the reload failed. Returns
     /// the changed fields that take effect only at the next start.
-    pub fn follow(&self, edition: Option<&Edition>) -> Vec<&'static str> {
-        let Some(edition) = edition else {
+    pub fn follow(&self, active_config: Option<&ActiveConfig>) -> Vec<&'static str> {
+        let Some(active_config) = active_config else {
             self.log.reopen();
             return Vec::new();
         };
-        self.metrics.retain(names(&edition.site));
-        self.log.follow(edition.site.access_log.as_ref());
-        let (now, then) = (&edition.site, &self.first.site);
+        self.metrics.retain(names(&active_config.site));
+        self.log.follow(active_config.site.access_log.as_ref());
+        let (now, then) = (&active_config.site, &self.first.site);
         let changed = [("admin", now.admin != then.admin), ("threads", now.threads != then.threads)];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(field, _)| field).collect()
     }
@@ -118,8 +118,8 @@ impl Operations {
     /// Stops sending new requests to a node (`drain`), or resumes. Returns false if there is no such node.
     pub fn drain_node(&self, pool: &str, node: &str, drain: bool) -> bool {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let edition = self.gateway.edition();
-        let Some(index) = edition.nodes.iter().position(|place| place.pool == pool && place.name == node) else {
+        let active_config = self.gateway.active_config();
+        let Some(index) = active_config.nodes.iter().position(|place| place.pool == pool && place.name == node) else {
             return false;
         };
         // A policy with more nodes than that is refused.

@@ -20,14 +20,14 @@ use super::answer::{json, refuse, with_type};
 use super::guard::{Guard, Peer, seal};
 use super::operations::{NotReloaded, Operations, etag};
 use super::{scrape, view};
-use crate::edition::ReloadError;
+use crate::active_config::ReloadError;
 use crate::gateway::Phase;
 use crate::metrics;
 
 /// Default number of live classes in one response of `/snapshot`.
 const PAGE: usize = 100;
 /// Maximum number of live classes in one response. The engine's lock is held while they are copied.
-const MOST_PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
 /// The page at `/`.
 const INDEX: &str = include_str!("index.html");
@@ -95,8 +95,8 @@ async fn scraped(State(operations): Shared) -> Response {
 }
 
 async fn policy(State(operations): Shared) -> Response {
-    let edition = operations.gateway().edition();
-    tagged(json(StatusCode::OK, &view::policy(&edition)), &etag(&edition))
+    let active_config = operations.gateway().active_config();
+    tagged(json(StatusCode::OK, &view::policy(&active_config)), &etag(&active_config))
 }
 
 /// Selection of live classes to show.
@@ -111,28 +111,28 @@ struct Page {
 }
 
 /// Maximum number of page table routes in one response: all that are learned separately, and other busy ones.
-const MOST_ROUTES: usize = 256;
+const MAX_ROUTES: usize = 256;
 
 async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryRejection>) -> Response {
     let Ok(Query(Page { from, limit })) = page else {
         return refuse(StatusCode::BAD_REQUEST, "use /snapshot?from=ID&limit=N with whole numbers");
     };
-    let limit = limit.unwrap_or(PAGE).clamp(1, MOST_PAGE);
+    let limit = limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
     let control = operations.gateway().control();
-    let edition = control.edition();
+    let active_config = control.active_config();
     let whole = control.snapshot();
     // One more than requested shows whether there is a next page.
     let mut classes = control.classes(ClassId(from), limit + 1);
     let next = classes.get(limit).map(|class| class.class.0);
     classes.truncate(limit);
-    let said = (&operations.gateway().collectors(), scrape::page_table(operations.gateway(), MOST_ROUTES).await);
-    json(StatusCode::OK, &view::snapshot(&edition, &whole, &classes, next, said))
+    let said = (&operations.gateway().collectors(), scrape::page_table(operations.gateway(), MAX_ROUTES).await);
+    json(StatusCode::OK, &view::snapshot(&active_config, &whole, &classes, next, said))
 }
 
 async fn nodes(State(operations): Shared) -> Response {
-    let edition = operations.gateway().edition();
+    let active_config = operations.gateway().active_config();
     let whole = operations.gateway().control().snapshot();
-    json(StatusCode::OK, &view::nodes(&edition, &whole, &operations.gateway().collectors()))
+    json(StatusCode::OK, &view::nodes(&active_config, &whole, &operations.gateway().collectors()))
 }
 
 /// Returns whether a body is empty or `{}`.
@@ -155,11 +155,11 @@ async fn reload(State(operations): Shared, headers: HeaderMap, body: Bytes) -> R
     match reloaded {
         Ok(Ok(reloaded)) => {
             let answer = view::Reloaded {
-                version: reloaded.edition.version,
-                checksum: &reloaded.edition.checksum,
+                version: reloaded.active_config.version,
+                checksum: &reloaded.active_config.checksum,
                 at_next_start: &reloaded.later,
             };
-            tagged(json(StatusCode::OK, &answer), &etag(&reloaded.edition))
+            tagged(json(StatusCode::OK, &answer), &etag(&reloaded.active_config))
         }
         Ok(Err(NotReloaded::Conflict(tag))) => {
             let why = NotReloaded::Conflict(tag.clone()).to_string();
@@ -181,7 +181,7 @@ async fn drain(State(operations): Shared, body: Bytes) -> Response {
     if !is_empty(&body) {
         return refuse(StatusCode::BAD_REQUEST, "the body must be empty or {}");
     }
-    let _ = writeln!(std::io::stderr(), "weirgate: POST /drain: accepting nothing new and finishing what is inside");
+    let _ = writeln!(std::io::stderr(), "weirgate: POST /drain: accepting nothing new and finishing what is in flight");
     operations.gateway().drain();
     json(StatusCode::ACCEPTED, &view::Draining { draining: true })
 }

@@ -15,12 +15,12 @@ const PAGE: usize = 64;
 
 /// Maximum number of page table routes with metrics: the number learned separately. More series would be of
 /// no use.
-const MOST_ROUTES: usize = weirgate_pages::MOST_APART;
+const MAX_ROUTES: usize = weirgate_pages::MAX_APART;
 
-/// Returns the page table with at most `most` of its routes. Yields to other requests between pages of
+/// Returns the page table with at most `max` of its routes. Yields to other requests between pages of
 /// classes.
-pub(super) async fn page_table(gateway: &Gateway, most: usize) -> Option<weirgate_wire::admin::PageTable> {
-    let mut table = gateway.page_table(most)?;
+pub(super) async fn page_table(gateway: &Gateway, max: usize) -> Option<weirgate_wire::admin::PageTable> {
+    let mut table = gateway.page_table(max)?;
     let (mut offered, mut unknown) = (0, 0);
     let mut from = Some(ClassId(0));
     while let Some(first) = from {
@@ -38,8 +38,8 @@ pub(super) async fn page_table(gateway: &Gateway, most: usize) -> Option<weirgat
 pub(super) async fn collect(operations: &Operations) -> Scrape {
     let gateway = operations.gateway();
     let control = gateway.control();
-    let edition = gateway.edition();
-    let named = edition.site.policy.classes.len();
+    let active_config = gateway.active_config();
+    let named = active_config.site.policy.classes.len();
     let mut classes: BTreeMap<String, Live> = BTreeMap::new();
     let mut from = Some(ClassId(0));
     while let Some(first) = from {
@@ -56,10 +56,10 @@ pub(super) async fn collect(operations: &Operations) -> Scrape {
         metrics: Arc::clone(operations.metrics()),
         engine: control.snapshot(),
         collectors: gateway.collectors(),
-        page_table: gateway.page_table(MOST_ROUTES),
+        page_table: gateway.page_table(MAX_ROUTES),
         classes,
         process: process(operations),
-        policy: (edition.version, edition.checksum.clone()),
+        policy: (active_config.version, active_config.checksum.clone()),
     }
 }
 

@@ -24,16 +24,16 @@ use super::strict::Strict;
 
 /// Maximum number of open connections. Others wait in the kernel's backlog. People, a health probe and a
 /// scraper need only a few.
-const MOST_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// Maximum time to wait for and receive a request head, also between two requests.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 
 /// Maximum size of a request head, in bytes.
-pub(super) const MOST_HEAD: usize = 64 * 1024;
+pub(super) const MAX_HEAD: usize = 64 * 1024;
 
 /// Maximum number of headers.
-pub(super) const MOST_HEADERS: usize = 100;
+pub(super) const MAX_HEADERS: usize = 100;
 
 /// Age after which a connection is closed once its current request is done.
 const GRACE_AGE: Duration = Duration::from_secs(30);
@@ -80,7 +80,7 @@ async fn serve<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // The semaphore is never closed.
         let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
@@ -106,8 +106,8 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, peer: Op
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
-        .max_buf_size(MOST_HEAD)
-        .max_headers(MOST_HEADERS)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(Strict::new(stream)), service);
     let mut served = std::pin::pin!(served);
     // Errors that end a connection concern only its client, so they are ignored.

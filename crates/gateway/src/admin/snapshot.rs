@@ -11,8 +11,8 @@ use weirgate_engine as engine;
 use weirgate_spanned_yaml::unit::span_text;
 use weirgate_wire::RESOURCE_NAMES;
 use weirgate_wire::admin::{
-    Achieved, Class, Contention, ContentionState, Group, Guarantee, Locality, Moved, Node, NodeState, Partition,
-    Resource, Rounds, Set, Snapshot, Statistic, Surplus, Tag, by_name, key_text,
+    Achieved, Class, Contention, ContentionState, Guarantee, Locality, MachineGroup, Moved, Node, NodeState, Partition,
+    Priority, Resource, Rounds, Set, Snapshot, Statistic, Surplus, by_name, key_text,
 };
 
 fn seconds(span: Option<Duration>) -> Option<f64> {
@@ -28,14 +28,14 @@ pub(crate) fn whole(snapshot: &engine::Snapshot, class_name: impl Fn(engine::Cla
         outstanding: snapshot.outstanding,
         waiting: snapshot.waiting,
         moved: moved(&snapshot.moved, &class_name),
-        groups: snapshot.groups.iter().map(|known| group(known, &class_name)).collect(),
+        machine_groups: snapshot.groups.iter().map(|known| group(known, &class_name)).collect(),
         classes: snapshot.classes,
         nodes: snapshot.nodes.iter().map(node).collect(),
         partitions: snapshot.partitions.iter().map(partition).collect(),
         localities: snapshot.localities.iter().map(locality).collect(),
         resources: snapshot.resources.iter().map(resource).collect(),
         rounds: snapshot.rounds.iter().map(|known| rounds(known, &class_name)).collect(),
-        tags: snapshot.tags.iter().map(|t| Tag { name: t.name.clone(), waiting: t.waiting }).collect(),
+        priorities: snapshot.priorities.iter().map(|t| Priority { name: t.name.clone(), waiting: t.waiting }).collect(),
         demanded_capacity: snapshot.demanded_capacity,
         usable_capacity: snapshot.usable_capacity,
     }
@@ -81,8 +81,8 @@ fn partition(partition: &engine::PartitionSnapshot) -> Partition {
 }
 
 fn locality(known: &engine::LocalitySnapshot) -> Locality {
-    let engine::LocalitySnapshot { pool, targets, most, hits, moves, new } = known;
-    Locality { pool: pool.clone(), targets: *targets, most: *most, hits: *hits, moves: *moves, new: *new }
+    let engine::LocalitySnapshot { pool, keys, max, hits, moves, new } = known;
+    Locality { pool: pool.clone(), keys: *keys, max: *max, hits: *hits, moves: *moves, new: *new }
 }
 
 fn resource(resource: &engine::ResourceSnapshot) -> Resource {
@@ -155,8 +155,8 @@ fn achieved(achieved: &engine::Achieved) -> Achieved {
     }
 }
 
-fn group(group: &engine::GroupSnapshot, class_name: impl Fn(engine::ClassId) -> String) -> Group {
-    Group {
+fn group(group: &engine::MachineGroupSnapshot, class_name: impl Fn(engine::ClassId) -> String) -> MachineGroup {
+    MachineGroup {
         resource: group.resource.clone(),
         pools: group.pools.clone(),
         window: group.window,

@@ -68,7 +68,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
         outstanding: 3,
         waiting: 1,
         moved: moved(1, 3, engine::Why::NoLimit),
-        groups: vec![engine::GroupSnapshot {
+        groups: vec![engine::MachineGroupSnapshot {
             resource: None,
             pools: vec!["web".into()],
             window: Some(12),
@@ -110,15 +110,8 @@ fn a_snapshot_has_base_units_and_no_nulls() {
                 demand: 0.25,
             }],
         }],
-        localities: vec![engine::LocalitySnapshot {
-            pool: "web".into(),
-            targets: 7,
-            most: 10,
-            hits: 90,
-            moves: 2,
-            new: 8,
-        }],
-        tags: vec![engine::TagSnapshot { name: "premium".into(), waiting: 1 }],
+        localities: vec![engine::LocalitySnapshot { pool: "web".into(), keys: 7, max: 10, hits: 90, moves: 2, new: 8 }],
+        priorities: vec![engine::PrioritySnapshot { name: "premium".into(), waiting: 1 }],
         resources: vec![engine::ResourceSnapshot { name: "cpu".into(), available: 0.25 }],
         rounds: vec![engine::RoundsSnapshot {
             pool: "web".into(),
@@ -138,7 +131,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             "outstanding": 3,
             "waiting": 1,
             "moved": { "at_seconds": 1.5, "from": 1, "to": 3, "why": "up 2: no class has a response-time limit" },
-            "groups": [{
+            "machine_groups": [{
                 "pools": ["web"], "window": 12, "outstanding": 3,
                 "surplus": { "outstanding": 1, "stuck": 0, "needed": 2.5, "blocked": 0.75 },
                 "contention": { "state": "seen", "since_seconds": 1.25 },
@@ -154,8 +147,8 @@ fn a_snapshot_has_base_units_and_no_nulls() {
                 "pool": "web", "moves": 4,
                 "sets": [{ "name": "top_static", "nodes": 1, "cpus": 2.0, "load": 1.5, "demand": 0.25 }],
             }],
-            "localities": [{ "pool": "web", "targets": 7, "most": 10, "hits": 90, "moves": 2, "new": 8 }],
-            "tags": [{ "name": "premium", "waiting": 1 }],
+            "localities": [{ "pool": "web", "keys": 7, "max": 10, "hits": 90, "moves": 2, "new": 8 }],
+            "priorities": [{ "name": "premium", "waiting": 1 }],
             "resources": [{ "name": "cpu", "available": 0.25 }],
             "rounds": [{
                 "pool": "web", "begun": 9, "turns": { "cpu": name(engine::ClassId(0)), "disk": name(engine::ClassId(1)),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::serve::{MOST_HEAD, MOST_HEADERS};
+use super::serve::{MAX_HEAD, MAX_HEADERS};
 use crate::framing::{Bounds, Scanner, Step};
 
 /// Maximum number of bytes read at once.
@@ -31,7 +31,7 @@ pub(super) struct Strict<S> {
 
 impl<S> Strict<S> {
     pub(super) fn new(stream: S) -> Strict<S> {
-        let bounds = Bounds { head_bytes: MOST_HEAD, headers: MOST_HEADERS };
+        let bounds = Bounds { head_bytes: MAX_HEAD, headers: MAX_HEADERS };
         Strict { stream, scanner: Scanner::new(bounds), input: Vec::new(), checked: 0, refused: false }
     }
 }

@@ -18,7 +18,7 @@ const ALLOWANCE: f64 = 10.0;
 /// Rate at which the allowance is restored, in tokens per second.
 const PER_SECOND: f64 = 1.0;
 /// Maximum number of sources remembered. Beyond it, all other sources share one allowance.
-const MOST_SOURCES: usize = 1024;
+const MAX_SOURCES: usize = 1024;
 
 /// Allowances for wrong tokens.
 #[derive(Debug)]
@@ -61,9 +61,9 @@ impl Attempts {
             Some(v4) => Source::Address(v4),
             None => Source::Local,
         };
-        if self.sources.len() >= MOST_SOURCES && !self.sources.contains_key(&source) {
+        if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&source) {
             self.sources.retain(|_, allowance| allowance.now(now) < ALLOWANCE);
-            if self.sources.len() >= MOST_SOURCES {
+            if self.sources.len() >= MAX_SOURCES {
                 source = Source::Others;
             }
         }
@@ -95,7 +95,7 @@ mod tests {
         let mut attempts = Attempts::new(weirgate_clock::keyed_hasher());
         let tries =
             (0..100_000u32).filter(|&i| attempts.wrong(Some(IpAddr::from(i.to_be_bytes())), Time::ZERO)).count();
-        assert_eq!((attempts.sources.len(), tries), (MOST_SOURCES + 1, MOST_SOURCES + 10));
+        assert_eq!((attempts.sources.len(), tries), (MAX_SOURCES + 1, MAX_SOURCES + 10));
         // The many addresses of one subscriber are one source.
         let mut attempts = Attempts::new(weirgate_clock::keyed_hasher());
         let v6 = |i: u128| Some(IpAddr::from(Ipv6Addr::from(0x2001_0db8_u128 << 96 | i)));

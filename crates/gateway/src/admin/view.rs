@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weirgate_config::{AdminAddress, ClassSite, Site, Target};
+use weirgate_config::{AdminAddress, ClassSite, RuleTarget, Site};
 use weirgate_engine::{Class, ClassId, ClassSnapshot, Dispatch, Snapshot};
 use weirgate_wire::admin as shape;
 
 use super::snapshot;
+use crate::active_config::ActiveConfig;
 use crate::classify::{Values, describe, describe_key};
-use crate::edition::Edition;
 
 /// Body of an error response.
 #[derive(Debug, Serialize)]
@@ -70,13 +70,13 @@ pub(super) struct SnapshotPage {
 }
 
 pub(super) fn snapshot(
-    edition: &Edition,
+    active_config: &ActiveConfig,
     whole: &Snapshot,
     classes: &[ClassSnapshot],
     next: Option<u32>,
     (collectors, page_table): (&Collectors, Option<shape::PageTable>),
 ) -> SnapshotPage {
-    let named = &edition.site.policy.classes;
+    let named = &active_config.site.policy.classes;
     let name = |class: ClassId| {
         let known = classes.iter().find(|c| c.class == class).map(|c| c.name.clone());
         known.or_else(|| named.get(class.0 as usize).map(|c| c.name.clone())).unwrap_or_else(|| class.0.to_string())
@@ -84,8 +84,8 @@ pub(super) fn snapshot(
     let mut engine = snapshot::whole(whole, name);
     engine.nodes.iter_mut().for_each(|node| add(collectors, node));
     SnapshotPage {
-        version: edition.version,
-        checksum: edition.checksum.clone(),
+        version: active_config.version,
+        checksum: active_config.checksum.clone(),
         engine,
         page_table,
         classes: classes.iter().map(snapshot::class).collect(),
@@ -115,9 +115,9 @@ struct NodeLine {
     address: Option<String>,
 }
 
-pub(super) fn nodes(edition: &Edition, whole: &Snapshot, collectors: &Collectors) -> Nodes {
+pub(super) fn nodes(active_config: &ActiveConfig, whole: &Snapshot, collectors: &Collectors) -> Nodes {
     let address = |node: &weirgate_engine::NodeSnapshot| {
-        let place = edition.nodes.iter().find(|place| place.pool == node.pool && place.name == node.name);
+        let place = active_config.nodes.iter().find(|place| place.pool == node.pool && place.name == node.name);
         place.map(|place| place.address.clone())
     };
     let line = |known| {
@@ -125,7 +125,7 @@ pub(super) fn nodes(edition: &Edition, whole: &Snapshot, collectors: &Collectors
         add(collectors, &mut node);
         NodeLine { node, address: address(known) }
     };
-    Nodes { version: edition.version, nodes: whole.nodes.iter().map(line).collect() }
+    Nodes { version: active_config.version, nodes: whole.nodes.iter().map(line).collect() }
 }
 
 /// Response of `/policy`: the policy in force, with defaults filled in.
@@ -153,11 +153,11 @@ struct UpstreamView {
     dispatch: &'static str,
     health_check: Option<String>,
     collector: Option<String>,
-    nodes: Vec<PlaceView>,
+    nodes: Vec<NodeView>,
 }
 
 #[derive(Debug, Serialize)]
-struct PlaceView {
+struct NodeView {
     name: String,
     address: String,
     weight: f64,
@@ -195,13 +195,13 @@ struct AdminView {
     hosts: Vec<String>,
 }
 
-pub(super) fn policy(edition: &Edition) -> PolicyView {
-    let site = &edition.site;
+pub(super) fn policy(active_config: &ActiveConfig) -> PolicyView {
+    let site = &active_config.site;
     let classes = site.policy.classes.iter().zip(&site.classes);
     let templates = site.policy.templates.iter().zip(&site.templates);
     PolicyView {
-        version: edition.version,
-        checksum: edition.checksum.clone(),
+        version: active_config.version,
+        checksum: active_config.checksum.clone(),
         discipline: site.policy.discipline.name.clone(),
         listen: site.listeners.iter().map(|l| l.address.to_string()).collect(),
         trusted_proxies: site.trusted_proxies.iter().map(ToString::to_string).collect(),
@@ -228,8 +228,8 @@ fn upstream(site: &Site, pool: usize) -> UpstreamView {
     UpstreamView {
         name: name.unwrap_or_default(),
         dispatch: match dispatch {
-            Some(Dispatch::RoundRobin { .. }) => "wrr",
-            Some(Dispatch::WeightedTurns) => "turns",
+            Some(Dispatch::LeastLoaded { .. }) => "least_loaded",
+            Some(Dispatch::WeightedRoundRobin) => "weighted_round_robin",
             Some(Dispatch::Lard(_)) => "lard",
             Some(Dispatch::PowerOfTwo) => "power_of_two",
             Some(Dispatch::PartitionStatic { .. }) => "partition_static",
@@ -239,7 +239,7 @@ fn upstream(site: &Site, pool: usize) -> UpstreamView {
         health_check: site.pools.get(pool).and_then(|p| p.health.as_ref()).map(|h| h.path.clone()),
         collector: site.pools.get(pool).and_then(|p| p.collector.as_ref()).map(|c| c.path.clone()),
         nodes: nodes
-            .map(|(node, place)| PlaceView {
+            .map(|(node, place)| NodeView {
                 name: node.name.clone(),
                 address: place.address.clone(),
                 weight: node.weight,
@@ -268,8 +268,8 @@ fn class_view(site: &Site, class: &Class, own: &ClassSite, max_live: Option<u32>
 fn rule_view(site: &Site, rule: &weirgate_config::Rule) -> RuleView {
     let name = |class: Option<&Class>| class.map(|c| c.name.clone()).unwrap_or_default();
     let (class, keyed_by) = match &rule.target {
-        Target::Class(class) => (name(site.policy.classes.get(class.0 as usize)), None),
-        Target::Template(template, key) => {
+        RuleTarget::Class(class) => (name(site.policy.classes.get(class.0 as usize)), None),
+        RuleTarget::Template(template, key) => {
             (name(site.policy.templates.get(template.0 as usize).map(|t| &t.class)), Some(describe_key(key)))
         }
     };

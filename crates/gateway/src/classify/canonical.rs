@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Method, Uri, Version};
 
-use crate::subject::Subject;
+use crate::normalized_target::NormalizedTarget;
 
 /// Host, path and query in the canonical form that is classified and forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +21,12 @@ impl Canonical {
     /// # Errors
     /// The status and the reason with which the gateway would refuse it.
     pub fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Canonical, (u16, String)> {
-        let subject = Subject::of(method, uri, Version::HTTP_11, headers)
+        let normalized = NormalizedTarget::of(method, uri, Version::HTTP_11, headers)
             .map_err(|refusal| (refusal.status.as_u16(), refusal.what.to_owned()))?;
         Ok(Canonical {
-            host: subject.host().to_owned(),
-            path: subject.target.path().to_owned(),
-            query: subject.target.query().map(str::to_owned),
+            host: normalized.host().to_owned(),
+            path: normalized.target.path().to_owned(),
+            query: normalized.target.query().map(str::to_owned),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use weirgate_config::{HostPattern, Key, Match, PathPattern, Rule, Target, ValuePattern};
+use weirgate_config::{HostPattern, Key, Match, PathPattern, Rule, RuleTarget, ValuePattern};
 
 use super::view::{Fields, MAX_VALUE_BYTES, View};
 use super::{Classifier, condition, key_of, target};
@@ -38,7 +38,7 @@ impl Classifier {
 /// Describes the conditions of the rule that matched.
 fn holds_text(rule: &Rule) -> String {
     let mut text = describe(&rule.matches, Values::Shown);
-    if let Target::Template(_, key) = &rule.target {
+    if let RuleTarget::Template(_, key) = &rule.target {
         let _ = write!(text, ", keyed by {}", describe_key(key));
     }
     text
@@ -50,11 +50,11 @@ fn fails_text(rule: &Rule, fields: &Fields<'_, '_>) -> String {
         return why;
     }
     match &rule.target {
-        Target::Template(_, key) => {
+        RuleTarget::Template(_, key) => {
             let why = key_of(key, fields).err().unwrap_or("does not serve as a key");
             format!("{} {why}", describe_key(key))
         }
-        Target::Class(_) => String::new(),
+        RuleTarget::Class(_) => String::new(),
     }
 }
 
@@ -157,9 +157,9 @@ pub(crate) fn describe_key(key: &Key) -> String {
 
 /// Quotes a value for one terminal line: control bytes escaped, truncated after 80 characters.
 fn quoted(value: &[u8]) -> String {
-    const MOST: usize = 80;
+    const MAX: usize = 80;
     let text = String::from_utf8_lossy(value);
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX) {
         Some((at, _)) => format!("{:?}…", text.get(..at).unwrap_or_default()),
         None => format!("{text:?}"),
     }

@@ -164,7 +164,7 @@ fn needed<'r>(
 
 #[cfg(test)]
 mod tests {
-    use weirgate_config::Target;
+    use weirgate_config::RuleTarget;
     use weirgate_engine::ClassId;
 
     use super::*;
@@ -174,7 +174,7 @@ mod tests {
         let path = || Match::Path(PathPattern::Prefix("/api/v1".into()));
         let host = |name: String| Match::Host(HostPattern::Exact(name));
         let key = |i: u32| Match::Header(HeaderName::from_static("x-key"), ValuePattern::Exact(format!("k{i}")));
-        let rule = |matches| Rule { matches, target: Target::Class(ClassId(0)) };
+        let rule = |matches| Rule { matches, target: RuleTarget::Class(ClassId(0)) };
         let by_key = (0..1000).map(|i| rule(Match::All(vec![path(), key(i), host("one.test".into())])));
         let by_host = (0..1000).map(|i| rule(Match::All(vec![path(), host(format!("h{i}.test"))])));
         let either = [rule(Match::Either(vec![host("a.test".into()), key(7)])), rule(Match::Not(Box::new(path())))];

@@ -15,7 +15,7 @@ mod explain;
 mod index;
 mod view;
 
-use weirgate_config::{Key, Rule, Target};
+use weirgate_config::{Key, Rule, RuleTarget};
 use weirgate_engine::{ClassId, TemplateId};
 
 pub use canonical::Canonical;
@@ -96,8 +96,8 @@ fn target<'a>(rule: &Rule, fields: &Fields<'a, '_>) -> Option<ClassRef<'a>> {
         return None;
     }
     match &rule.target {
-        Target::Class(class) => Some(ClassRef::Class(*class)),
-        Target::Template(template, key) => key_of(key, fields).ok().map(|k| ClassRef::Template(*template, k)),
+        RuleTarget::Class(class) => Some(ClassRef::Class(*class)),
+        RuleTarget::Template(template, key) => key_of(key, fields).ok().map(|k| ClassRef::Template(*template, k)),
     }
 }
 

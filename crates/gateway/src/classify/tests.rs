@@ -86,7 +86,7 @@ fn prefix(path: &str) -> Match {
 /// Builds one rule per condition. The class has the same index as the condition.
 fn classes(conditions: Vec<Match>) -> Classifier {
     let rules: Vec<Rule> =
-        (0u32..).zip(conditions).map(|(i, matches)| Rule { matches, target: Target::Class(ClassId(i)) }).collect();
+        (0u32..).zip(conditions).map(|(i, matches)| Rule { matches, target: RuleTarget::Class(ClassId(i)) }).collect();
     Classifier::new(&rules)
 }
 
@@ -197,9 +197,12 @@ fn d3_a_value_past_the_cap_is_present_and_compares_with_nothing() {
 #[test]
 fn a_template_needs_exactly_one_key_of_bounded_length() {
     let rules = [
-        Rule { matches: Match::Any, target: Target::Template(TemplateId(7), Key::Header("x-tenant".parse().unwrap())) },
-        Rule { matches: Match::Any, target: Target::Template(TemplateId(8), Key::Cookie("sid".into())) },
-        Rule { matches: Match::Any, target: Target::Class(ClassId(0)) },
+        Rule {
+            matches: Match::Any,
+            target: RuleTarget::Template(TemplateId(7), Key::Header("x-tenant".parse().unwrap())),
+        },
+        Rule { matches: Match::Any, target: RuleTarget::Template(TemplateId(8), Key::Cookie("sid".into())) },
+        Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(0)) },
     ];
     let classifier = Classifier::new(&rules);
     let request = || Request::to("h", "/");
@@ -235,14 +238,17 @@ fn an_explanation_says_what_each_rule_wanted() {
     let rules = [
         Rule {
             matches: Match::All(vec![Match::Method(Method::GET), host("b.test")]),
-            target: Target::Class(ClassId(0)),
+            target: RuleTarget::Class(ClassId(0)),
         },
-        Rule { matches: Match::Any, target: Target::Template(TemplateId(0), Key::Header("x-tenant".parse().unwrap())) },
+        Rule {
+            matches: Match::Any,
+            target: RuleTarget::Template(TemplateId(0), Key::Header("x-tenant".parse().unwrap())),
+        },
         Rule {
             matches: Match::Either(vec![host("a.test"), header("x-a", ValuePattern::Exact("1".into()))]),
-            target: Target::Class(ClassId(1)),
+            target: RuleTarget::Class(ClassId(1)),
         },
-        Rule { matches: Match::Any, target: Target::Class(ClassId(2)) },
+        Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(2)) },
     ];
     let said = Classifier::new(&rules).explain(&Request::to("a.test", "/").view());
     let said: Vec<_> = said.iter().map(|e| (e.rule, e.matched, e.why.as_str())).collect();
@@ -302,9 +308,9 @@ fn condition() -> impl Strategy<Value = Match> {
 
 fn rule() -> impl Strategy<Value = Rule> {
     let to = prop_oneof![
-        4 => (0u32..5).prop_map(|c| Target::Class(ClassId(c))),
-        1 => Just(Target::Template(TemplateId(0), Key::Header("x-a".parse().unwrap()))),
-        1 => Just(Target::Template(TemplateId(1), Key::Cookie("c".into()))),
+        4 => (0u32..5).prop_map(|c| RuleTarget::Class(ClassId(c))),
+        1 => Just(RuleTarget::Template(TemplateId(0), Key::Header("x-a".parse().unwrap()))),
+        1 => Just(RuleTarget::Template(TemplateId(1), Key::Cookie("c".into()))),
     ];
     (condition(), to).prop_map(|(matches, target)| Rule { matches, target })
 }

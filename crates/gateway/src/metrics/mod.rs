@@ -32,7 +32,7 @@ const BOUNDS: [u64; 14] = [
 
 /// Maximum number of distinct words for refusals, and for failures. The code has fewer. More are counted as
 /// `other`.
-const MOST_WORDS: usize = 64;
+const MAX_WORDS: usize = 64;
 
 /// Counters of all requests.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ struct Histogram {
 /// Lock-free counts by word. Only the code chooses the words.
 #[derive(Debug)]
 struct Words {
-    slots: [(OnceLock<&'static str>, AtomicU64); MOST_WORDS],
+    slots: [(OnceLock<&'static str>, AtomicU64); MAX_WORDS],
     other: AtomicU64,
 }
 
@@ -298,6 +298,6 @@ mod tests {
         let many: Vec<&'static str> = (0..80).map(|i| &*String::leak(format!("w{i}"))).collect();
         many.iter().chain(&many).for_each(|word| words.add(word));
         let counts: Vec<_> = words.counts().collect();
-        assert_eq!((counts.len(), counts[0], counts[MOST_WORDS]), (MOST_WORDS + 1, ("w0", 2), ("other", 32)));
+        assert_eq!((counts.len(), counts[0], counts[MAX_WORDS]), (MAX_WORDS + 1, ("w0", 2), ("other", 32)));
     }
 }

@@ -238,7 +238,7 @@ impl Scrape {
     /// Writes the engine's present state of each class.
     fn live_classes(&self, page: &mut Page<'_>) -> fmt::Result {
         page.gauges("class_waiting", "Requests that wait", None, self.live(|l| l.waiting))?;
-        page.gauges("class_outstanding", "Requests inside the nodes", None, self.live(|l| l.outstanding))?;
+        page.gauges("class_outstanding", "Requests in flight", None, self.live(|l| l.outstanding))?;
         page.gauges(
             "class_live",
             "Live classes of this name: more than 1 for a template",
@@ -313,12 +313,17 @@ impl Scrape {
         let one = |value: Option<f64>| value.into_iter().map(|value| (Vec::new(), value));
         page.gauges(
             "window",
-            "Requests that may be inside; absent without a limit",
+            "Maximum number of requests in flight; absent without a limit",
             None,
             one(self.engine.window.map(f64::from)),
         )?;
         self.groups(page)?;
-        page.gauges("outstanding", "Requests inside all nodes", None, one(Some(f64::from(self.engine.outstanding))))?;
+        page.gauges(
+            "outstanding",
+            "Requests in flight at all nodes",
+            None,
+            one(Some(f64::from(self.engine.outstanding))),
+        )?;
         page.gauges("waiting", "Requests in all queues", None, one(Some(f64::from(self.engine.waiting))))?;
         page.gauges(
             "demanded_capacity",
@@ -341,24 +346,24 @@ impl Scrape {
         let groups = || {
             names.iter().zip(&self.engine.groups).map(|(name, group)| {
                 let resource = group.resource.as_deref().map(|resource| ("resource", resource));
-                (iter::once(("group", name.as_str())).chain(resource).collect::<Labels<'_>>(), group)
+                (iter::once(("machine_group", name.as_str())).chain(resource).collect::<Labels<'_>>(), group)
             })
         };
         page.gauges(
-            "group_window",
-            "Requests that may be inside the nodes that serve the same pools; absent without a limit",
+            "machine_group_window",
+            "Maximum number of requests in flight at the nodes that serve the same pools; absent without a limit",
             None,
             groups().filter_map(|(labels, group)| group.window.map(|window| (labels, u64::from(window)))),
         )?;
         page.gauges(
-            "group_outstanding",
-            "Requests inside the nodes that serve the same pools",
+            "machine_group_outstanding",
+            "Requests in flight at the nodes that serve the same pools",
             None,
             groups().map(|(labels, group)| (labels, u64::from(group.outstanding))),
         )?;
         let contention = || groups().filter_map(|(labels, group)| Some((labels, group.contention?)));
         page.gauges(
-            "group_contention",
+            "machine_group_contention",
             "1 for whether requests have been seen to wait for one another in flight: unseen, trial or seen",
             None,
             contention().flat_map(|(labels, (is, _))| {
@@ -369,7 +374,7 @@ impl Scrape {
             }),
         )?;
         page.gauges(
-            "group_contention_age",
+            "machine_group_contention_age",
             "Since when that is so",
             Some(Unit::Seconds),
             contention().map(|(labels, (_, since))| (labels, self.engine.now.since(since).as_secs_f64())),
@@ -392,7 +397,7 @@ impl Scrape {
         )?;
         page.gauges(
             "node_outstanding",
-            "Requests inside the node",
+            "Requests in flight at the node",
             None,
             nodes().map(|(labels, n)| (labels, u64::from(n.outstanding))),
         )?;
@@ -400,7 +405,7 @@ impl Scrape {
         page.counters("node_failed", "Failures of the node", None, nodes().map(|(labels, n)| (labels, n.failed)))?;
         page.gauges(
             "node_load",
-            "Requests inside per CPU, a dynamic one as many static ones as it costs",
+            "Requests in flight per CPU, a dynamic one as many static ones as it costs",
             None,
             nodes().map(|(labels, n)| (labels, n.load)),
         )?;
@@ -412,10 +417,10 @@ impl Scrape {
     fn localities(&self, page: &mut Page<'_>) -> fmt::Result {
         let localities = || self.engine.localities.iter().map(|l| (vec![("pool", l.pool.as_str())], l));
         page.gauges(
-            "locality_targets",
+            "locality_keys",
             "Targets that are mapped to a node",
             None,
-            localities().map(|(labels, known)| (labels, u64::from(known.targets))),
+            localities().map(|(labels, known)| (labels, u64::from(known.keys))),
         )?;
         page.counters(
             "locality_requests",
@@ -429,7 +434,7 @@ impl Scrape {
     }
 
     /// Writes the state of pools that are partitioned among sets of services (at most four sets each), and
-    /// tags.
+    /// priorities.
     fn partitions(&self, page: &mut Page<'_>) -> fmt::Result {
         let partitions = || self.engine.partitions.iter().map(|p| (vec![("pool", p.pool.as_str())], p));
         page.gauges(
@@ -444,10 +449,13 @@ impl Scrape {
             }),
         )?;
         page.gauges(
-            "tag_waiting",
-            "Requests that wait with each tag of the discipline",
+            "priority_waiting",
+            "Requests that wait, by priority",
             None,
-            self.engine.tags.iter().map(|tag| (vec![("tag", tag.name.as_str())], u64::from(tag.waiting))),
+            self.engine
+                .priorities
+                .iter()
+                .map(|priority| (vec![("priority", priority.name.as_str())], u64::from(priority.waiting))),
         )?;
         page.counters(
             "partition_moves",

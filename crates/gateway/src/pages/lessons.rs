@@ -9,12 +9,12 @@ use weirgate_engine::{Demand, Time};
 use weirgate_pages::{Discovery, Index, Learner, OFTEN, Pattern, RESOURCES, Shares, Study};
 use weirgate_wire::{Usage, admin as shape};
 
-use super::{Cost, NO_ROUTE, Stayed, Table};
-use crate::edition::Edition;
+use super::{Cost, FinishedInterval, NO_ROUTE, Table};
+use crate::active_config::ActiveConfig;
 
 /// State of learning, and its inputs.
 pub(super) struct Lessons {
-    stays: Receiver<Stayed>,
+    intervals: Receiver<FinishedInterval>,
     paths: Receiver<Box<str>>,
     /// The learner. Its routes have the same numbers as in the table.
     study: Option<Study>,
@@ -30,9 +30,9 @@ pub(super) struct Lessons {
 }
 
 impl Lessons {
-    pub(super) fn new(stays: Receiver<Stayed>, paths: Receiver<Box<str>>) -> Lessons {
+    pub(super) fn new(intervals: Receiver<FinishedInterval>, paths: Receiver<Box<str>>) -> Lessons {
         Lessons {
-            stays,
+            intervals,
             paths,
             study: None,
             discovery: None,
@@ -43,9 +43,9 @@ impl Lessons {
         }
     }
 
-    /// Builds the table of `edition`. Knowledge about routes that stay is kept.
-    pub(super) fn follow(&mut self, edition: &Edition) -> Arc<Table> {
-        let site = edition.site.page_table.as_ref();
+    /// Builds the table of `active_config`. Knowledge about routes that stay is kept.
+    pub(super) fn follow(&mut self, active_config: &ActiveConfig) -> Arc<Table> {
+        let site = active_config.site.page_table.as_ref();
         self.exists = site.is_some();
         let nothing = PageTable::default();
         let site = site.unwrap_or(&nothing);
@@ -66,21 +66,21 @@ impl Lessons {
             self.study = None;
         }
         self.given = given;
-        self.follow_nodes(edition, site.capacity);
+        self.follow_nodes(active_config, site.capacity);
         // Requests in flight keep their routes if the routes have the same numbers as before.
         let renumbered = patterns != self.table.index.patterns();
         self.rebuild(patterns, self.table.epoch + u32::from(renumbered))
     }
 
     /// Nodes of one machine share its resources and are learned as one.
-    fn follow_nodes(&mut self, edition: &Edition, capacity: [Option<f64>; RESOURCES]) {
+    fn follow_nodes(&mut self, active_config: &ActiveConfig, capacity: [Option<f64>; RESOURCES]) {
         self.machines.clear();
         let Some(study) = &mut self.study else { return };
         let mut names: BTreeMap<&str, u64> = BTreeMap::new();
         let mut weights: BTreeMap<u64, f64> = BTreeMap::new();
-        for (node, target) in edition.site.policy.nodes.iter().zip(&edition.nodes) {
-            let machine = *names.entry(&node.machine).or_insert(target.id);
-            self.machines.insert(target.id, machine);
+        for (node, endpoint) in active_config.site.policy.nodes.iter().zip(&active_config.nodes) {
+            let machine = *names.entry(&node.machine).or_insert(endpoint.id);
+            self.machines.insert(endpoint.id, machine);
             let weight = weights.entry(machine).or_default();
             *weight = weight.max(node.weight);
         }
@@ -116,10 +116,15 @@ impl Lessons {
     pub(super) fn reported(&mut self, node: u64, now: Time, usage: &Usage) -> Option<Arc<Table>> {
         let study = self.study.as_mut()?;
         // Take no more requests than there were, because others arrive meanwhile.
-        for stayed in self.stays.try_iter().take(super::MOST_STAYS) {
-            let Some(machine) = self.machines.get(&stayed.node) else { continue };
-            let route = (stayed.epoch == self.table.epoch && stayed.route != NO_ROUTE).then_some(stayed.route);
-            study.finished(*machine, route, (stayed.from.as_secs_f64(), stayed.until.as_secs_f64()), stayed.whole);
+        for finished in self.intervals.try_iter().take(super::MAX_INTERVALS) {
+            let Some(machine) = self.machines.get(&finished.node) else { continue };
+            let route = (finished.epoch == self.table.epoch && finished.route != NO_ROUTE).then_some(finished.route);
+            study.finished(
+                *machine,
+                route,
+                (finished.from.as_secs_f64(), finished.until.as_secs_f64()),
+                finished.whole,
+            );
         }
         let machine = self.machines.get(&node).copied().unwrap_or(node);
         if study.reported(machine, node, now.as_secs_f64(), usage.used, usage.capacity) {
@@ -137,7 +142,7 @@ impl Lessons {
         let before = discovery.found().len();
         let mut idle = study.learner.idlest(now.as_secs_f64());
         let mut replaced = None;
-        for path in self.paths.try_iter().take(super::MOST_LOOKS) {
+        for path in self.paths.try_iter().take(super::MAX_LOOKS) {
             let full = discovery.is_full();
             if discovery.saw(&path, idle) && full {
                 replaced = idle.take();
@@ -162,14 +167,14 @@ impl Lessons {
     }
 
     /// Returns the state for operators.
-    pub(super) fn view(&self, most: usize) -> Option<shape::PageTable> {
+    pub(super) fn view(&self, max: usize) -> Option<shape::PageTable> {
         if !self.exists {
             return None;
         }
         let patterns = self.table.index.patterns();
         let routes_total = patterns.len();
         let Some(study) = &self.study else {
-            let known = patterns.iter().zip(&self.given).take(most);
+            let known = patterns.iter().zip(&self.given).take(max);
             let route = |(pattern, given): (&Pattern, &Option<Shares>)| {
                 shape::Route::new(&pattern.to_string(), given.unwrap_or_default()).with_table(*given)
             };
@@ -185,7 +190,7 @@ impl Lessons {
                 .with_table(estimate.table)
                 .with_error(estimate.error)
         };
-        let routes = known.into_iter().take(most).map(route).collect();
+        let routes = known.into_iter().take(max).map(route).collect();
         let table = shape::PageTable { learned: true, routes, routes_total, ..Default::default() };
         Some(table.with_background(study.learner.background()).with_windows(|resource| study.outcomes.of(resource)))
     }

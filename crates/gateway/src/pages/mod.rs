@@ -18,19 +18,19 @@ use weirgate_engine::{Demand, RESOURCES, Time};
 use weirgate_pages::{Index, Shares};
 use weirgate_wire::{Usage, admin as shape};
 
-use crate::edition::Edition;
+use crate::active_config::ActiveConfig;
 
 /// Maximum number of requests that may finish between two reports. A gateway with two threads finishes at
 /// most about 40,000 a second, and each node's report empties the queue. It takes 1.3 MiB.
-const MOST_STAYS: usize = 32 * 1024;
+const MAX_INTERVALS: usize = 32 * 1024;
 
 /// Maximum number of paths without a route between two reports: enough to see the frequent ones. The others
 /// are dropped and delay no request.
-const MOST_PATHS: usize = 256;
+const MAX_PATHS: usize = 256;
 
 /// Maximum number of these paths examined after a report. Each is compared with about a thousand others,
 /// which takes some tenths of a millisecond.
-const MOST_LOOKS: usize = 32;
+const MAX_LOOKS: usize = 32;
 
 /// Maximum length of a path kept for examination, in bytes.
 const LONGEST_PATH: usize = 512;
@@ -43,7 +43,7 @@ pub(crate) struct Pages {
     table: Mutex<Arc<Table>>,
     /// Version of the table, so that threads can detect an old one without a lock.
     version: AtomicU64,
-    stays: SyncSender<Stayed>,
+    intervals: SyncSender<FinishedInterval>,
     /// Whether finished requests were lost.
     lost: AtomicBool,
     paths: SyncSender<Box<str>>,
@@ -106,27 +106,27 @@ pub(crate) struct Routed {
 
 /// A service interval that has not ended: a request in flight at a node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stay {
+pub(crate) struct ServiceInterval {
     routed: Routed,
     node: u64,
     from: Time,
 }
 
-impl Stay {
+impl ServiceInterval {
     /// A request of `routed` that has been in flight at the node since `from`.
-    pub(crate) fn new(routed: Routed, node: u64, from: Time) -> Stay {
-        Stay { routed, node, from }
+    pub(crate) fn new(routed: Routed, node: u64, from: Time) -> ServiceInterval {
+        ServiceInterval { routed, node, from }
     }
 
     /// The same request at another node.
-    pub(crate) fn moved(self, node: u64, from: Time) -> Stay {
-        Stay { node, from, ..self }
+    pub(crate) fn moved(self, node: u64, from: Time) -> ServiceInterval {
+        ServiceInterval { node, from, ..self }
     }
 }
 
 /// A service interval that has ended.
 #[derive(Clone, Copy, Debug)]
-struct Stayed {
+struct FinishedInterval {
     node: u64,
     epoch: u32,
     route: u32,
@@ -141,17 +141,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pages {
-    /// Creates the table of `edition`.
-    pub(crate) fn new(edition: &Edition) -> Pages {
-        let (stays, ended) = sync_channel(MOST_STAYS);
-        let (paths, seen) = sync_channel(MOST_PATHS);
+    /// Creates the table of `active_config`.
+    pub(crate) fn new(active_config: &ActiveConfig) -> Pages {
+        let (intervals, ended) = sync_channel(MAX_INTERVALS);
+        let (paths, seen) = sync_channel(MAX_PATHS);
         let mut lessons = Lessons::new(ended, seen);
-        let table = lessons.follow(edition);
+        let table = lessons.follow(active_config);
         let version = AtomicU64::new(table.version);
         Pages {
             table: Mutex::new(table),
             version,
-            stays,
+            intervals,
             lost: AtomicBool::new(false),
             paths,
             lessons: Mutex::new(lessons),
@@ -159,9 +159,9 @@ impl Pages {
     }
 
     /// Applies a reload. Knowledge about routes that stay is kept.
-    pub(crate) fn follow(&self, edition: &Edition) {
+    pub(crate) fn follow(&self, active_config: &ActiveConfig) {
         let mut lessons = lock(&self.lessons);
-        let table = lessons.follow(edition);
+        let table = lessons.follow(active_config);
         self.publish(&lessons, table);
     }
 
@@ -179,13 +179,13 @@ impl Pages {
     }
 
     /// Records that a request left its node at `until`. `whole` is false if it was cut off.
-    pub(crate) fn left(&self, stay: Stay, until: Time, whole: bool) {
-        let Stay { routed, node, from } = stay;
+    pub(crate) fn left(&self, interval: ServiceInterval, until: Time, whole: bool) {
+        let ServiceInterval { routed, node, from } = interval;
         if !routed.learned {
             return;
         }
         let route = routed.route.unwrap_or(NO_ROUTE);
-        if self.stays.try_send(Stayed { node, epoch: routed.epoch, route, from, until, whole }).is_err() {
+        if self.intervals.try_send(FinishedInterval { node, epoch: routed.epoch, route, from, until, whole }).is_err() {
             self.lost.store(true, Ordering::Relaxed);
         }
     }
@@ -202,8 +202,8 @@ impl Pages {
     }
 
     /// Returns the state for operators, or `None` without a table. Takes a few milliseconds.
-    pub(crate) fn view(&self, most: usize) -> Option<shape::PageTable> {
-        lock(&self.lessons).view(most)
+    pub(crate) fn view(&self, max: usize) -> Option<shape::PageTable> {
+        lock(&self.lessons).view(max)
     }
 }
 

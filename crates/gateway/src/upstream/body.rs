@@ -11,8 +11,8 @@ use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::client_conn::ClientConn;
 use crate::framing::Refusal;
-use crate::line::Line;
 
 /// The body of a request on its way to a node.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum RequestBody {
 /// A body that is passed on as it arrives.
 pub(crate) struct Upload {
     incoming: Incoming,
-    line: Rc<Line>,
+    conn: Rc<ClientConn>,
     /// Number of bytes that may still arrive (413 beyond it).
     left: Option<u64>,
     /// Maximum time to the first byte of the node's response after the whole body was sent.
@@ -54,27 +54,27 @@ impl fmt::Debug for Upload {
 impl Upload {
     pub(crate) fn new(
         incoming: Incoming,
-        line: &Rc<Line>,
+        conn: &Rc<ClientConn>,
         limit: Option<u64>,
         first_byte: std::time::Duration,
     ) -> (Upload, Rc<Progress>) {
         let progress = Rc::new(Progress::default());
         let upload =
-            Upload { incoming, line: Rc::clone(line), left: limit, first_byte, progress: Rc::clone(&progress) };
+            Upload { incoming, conn: Rc::clone(conn), left: limit, first_byte, progress: Rc::clone(&progress) };
         (upload, progress)
     }
 
     fn done(&self) {
         if !self.progress.complete.replace(true) {
             self.progress.awaits_client.set(false);
-            self.line.begin_phase(self.first_byte);
+            self.conn.begin_phase(self.first_byte);
         }
     }
 }
 
 /// Counts a chunk. Returns a refusal if it exceeds the limit.
-pub(crate) fn account(line: &Line, left: &mut Option<u64>, bytes: usize) -> Result<(), Refusal> {
-    line.bytes_in.set(line.bytes_in.get() + bytes as u64);
+pub(crate) fn account(conn: &ClientConn, left: &mut Option<u64>, bytes: usize) -> Result<(), Refusal> {
+    conn.bytes_in.set(conn.bytes_in.get() + bytes as u64);
     if let Some(left) = left {
         *left = left.checked_sub(bytes as u64).ok_or(TOO_LARGE)?;
     }
@@ -114,7 +114,7 @@ impl Body for RequestBody {
                 upload.progress.awaits_client.set(true);
                 let frame = ready!(Pin::new(&mut upload.incoming).poll_frame(cx));
                 upload.progress.awaits_client.set(false);
-                upload.line.begin_phase(upload.line.progress.get());
+                upload.conn.begin_phase(upload.conn.progress.get());
                 match frame {
                     None => {
                         upload.done();
@@ -122,9 +122,9 @@ impl Body for RequestBody {
                     }
                     Some(Ok(frame)) => {
                         if let Some(data) = frame.data_ref()
-                            && let Err(refusal) = account(&upload.line, &mut upload.left, data.len())
+                            && let Err(refusal) = account(&upload.conn, &mut upload.left, data.len())
                         {
-                            upload.line.refuse_body(upload.line.calls.get(), refusal);
+                            upload.conn.refuse_body(upload.conn.calls.get(), refusal);
                             return Poll::Ready(Some(Err(Stopped)));
                         }
                         if upload.incoming.is_end_stream() {

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use tokio::net::TcpStream;
 use weirgate_engine::Time;
 
-use crate::edition::{Edition, Target};
+use crate::active_config::{ActiveConfig, Endpoint};
 use crate::gateway::Counters;
 
 /// Idle connections of one thread.
@@ -37,10 +37,10 @@ struct Idle {
 }
 
 impl Pools {
-    /// Returns the most recently used idle connection to `target` that is still open.
-    pub(crate) fn take(&self, target: &Target) -> Option<Box<Link>> {
+    /// Returns the most recently used idle connection to `endpoint` that is still open.
+    pub(crate) fn take(&self, endpoint: &Endpoint) -> Option<Box<Link>> {
         loop {
-            let mut link = self.idle.borrow_mut().get_mut(&target.id)?.pop()?.link;
+            let mut link = self.idle.borrow_mut().get_mut(&endpoint.id)?.pop()?.link;
             if link.is_reusable() {
                 return Some(link);
             }
@@ -48,23 +48,23 @@ impl Pools {
     }
 
     /// Keeps a connection for the next request, if it can serve one and the pool is not full.
-    pub(crate) fn put(&self, target: &Target, mut link: Box<Link>, now: Time) {
-        if target.settings.idle_connections == 0 || !link.is_done() {
+    pub(crate) fn put(&self, endpoint: &Endpoint, mut link: Box<Link>, now: Time) {
+        if endpoint.settings.idle_connections == 0 || !link.is_done() {
             return;
         }
         let mut idle = self.idle.borrow_mut();
-        let idle = idle.entry(target.id).or_default();
-        if idle.len() < target.settings.idle_connections {
+        let idle = idle.entry(endpoint.id).or_default();
+        if idle.len() < endpoint.settings.idle_connections {
             idle.push(Idle { link, since: now });
         }
     }
 
     /// Closes connections that have been idle for too long, were closed by the node, or lead to a removed
     /// node.
-    pub(crate) fn sweep(&self, edition: &Edition, now: Time) {
+    pub(crate) fn sweep(&self, active_config: &ActiveConfig, now: Time) {
         self.idle.borrow_mut().retain(|id, idle| {
-            let Some(target) = edition.nodes.iter().find(|t| t.id == *id) else { return false };
-            idle.retain_mut(|i| now.since(i.since) < target.settings.idle_timeout && i.link.is_reusable());
+            let Some(endpoint) = active_config.nodes.iter().find(|t| t.id == *id) else { return false };
+            idle.retain_mut(|i| now.since(i.since) < endpoint.settings.idle_timeout && i.link.is_reusable());
             !idle.is_empty()
         });
     }
@@ -75,15 +75,15 @@ impl Pools {
     }
 }
 
-/// Opens a connection to `target`.
+/// Opens a connection to `endpoint`.
 ///
 /// # Errors
 /// The address cannot be resolved or reached.
-pub(crate) async fn connect(target: &Arc<Target>, counters: &Counters) -> io::Result<Box<Link>> {
+pub(crate) async fn connect(endpoint: &Arc<Endpoint>, counters: &Counters) -> io::Result<Box<Link>> {
     counters.connects.fetch_add(1, Ordering::Relaxed);
     // An address is parsed at once. A name is resolved on another thread.
     let connected = async {
-        let stream = TcpStream::connect(target.address.as_str()).await?;
+        let stream = TcpStream::connect(endpoint.address.as_str()).await?;
         stream.set_nodelay(true)?;
         Link::open(stream).await
     };

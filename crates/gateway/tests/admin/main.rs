@@ -116,7 +116,7 @@ impl Running {
 
     /// Returns the version in force.
     pub(crate) fn version(&self) -> u64 {
-        self.gateway.edition().version
+        self.gateway.active_config().version
     }
 }
 

@@ -75,11 +75,13 @@ fn metrics_are_open_metrics_with_labels_of_the_policy_alone() {
     has("weirgate_guarantee_throughput{class=\"gold\"} 50.0");
     has("weirgate_guarantee_response_time_seconds{class=\"gold\"} 0.2");
     has("weirgate_waiting 0.0");
-    has("weirgate_group_outstanding{group=\"web\"} 0");
-    assert!(page.body.lines().any(|line| line.starts_with("weirgate_group_window{group=\"web\"} ")));
-    has("weirgate_group_contention{group=\"web\",state=\"unseen\"} 1");
-    has("weirgate_group_contention{group=\"web\",state=\"seen\"} 0");
-    assert!(page.body.lines().any(|line| line.starts_with("weirgate_group_contention_age_seconds{group=\"web\"} ")));
+    has("weirgate_machine_group_outstanding{group=\"web\"} 0");
+    assert!(page.body.lines().any(|line| line.starts_with("weirgate_machine_group_window{group=\"web\"} ")));
+    has("weirgate_machine_group_contention{group=\"web\",state=\"unseen\"} 1");
+    has("weirgate_machine_group_contention{group=\"web\",state=\"seen\"} 0");
+    assert!(
+        page.body.lines().any(|line| line.starts_with("weirgate_machine_group_contention_age_seconds{group=\"web\"} "))
+    );
     has("# EOF");
     assert!(!page.body.contains("evila") && !page.body.contains("}\\n{"));
     for line in page.body.lines() {
@@ -92,7 +94,7 @@ fn metrics_are_open_metrics_with_labels_of_the_policy_alone() {
     }
     let node = format!(
         "weirgate_node_state{{pool=\"web\",node=\"{}\",state=\"up\"}} 1",
-        running.gateway.edition().nodes[0].name
+        running.gateway.active_config().nodes[0].name
     );
     has(&node);
 }
@@ -147,7 +149,7 @@ fn what_collectors_said_is_shown_with_its_age() {
     assert_eq!(running.get("/snapshot").json()["engine"]["nodes"][0]["collector"]["active"], said["active"]);
     assert_eq!(running.get("/policy").json()["upstreams"][0]["collector"], json!("/weirgate/report"));
     let page = running.get("/metrics").body;
-    let name = &running.gateway.edition().nodes[0].name;
+    let name = &running.gateway.active_config().nodes[0].name;
     let labels = format!("{{pool=\"web\",node=\"{name}\"}} ");
     assert!(page.contains(&format!("weirgate_collector_failures_total{labels}0")), "{page}");
     assert!(page.contains(&format!("weirgate_collector_age_seconds{labels}")), "{page}");
@@ -204,10 +206,10 @@ classes: [{ name: other }]
     has("weirgate_route_cost_seconds{route=\"/math.php\",resource=\"cpu\"} 0.09");
     has("weirgate_route_cost_seconds{route=\"/album/*\",resource=\"disk\"} 0.12");
     has("weirgate_unknown_route_requests_total{class=\"other\"} 1");
-    let name = &running.gateway.edition().nodes[0].name;
+    let name = &running.gateway.active_config().nodes[0].name;
     has(&format!("weirgate_node_available_ratio{{pool=\"web\",node=\"{name}\",resource=\"disk\"}} 1.0"));
 
-    let learned = policy.replace("page_table:", "page_table:\n  learned: yes");
+    let learned = policy.replace("page_table:", "page_table:\n  learned: true");
     let learned = Start { policy: &learned, ..Start::default() }.before(node());
     assert_eq!(learned.get("/snapshot").json()["page_table"]["windows"]["disk"]["no_capacity"], json!(0));
     let page = learned.get("/metrics").body;

@@ -49,8 +49,8 @@ fn too_large_a_body_is_refused() {
 fn a_body_is_asked_for_when_the_request_is_forwarded() {
     let node = Node::scripted();
     let stage = Stage::open(&policy(&[&node], &crate::stage::windowed(1)));
-    let mut inside = stage.client();
-    inside.get("/");
+    let mut in_flight = stage.client();
+    in_flight.get("/");
     let call = node.call();
     let mut client = stage.client();
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");

@@ -26,7 +26,7 @@ fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
     let stage = stage(&site, &copy, "{ upstream: copy, body: \"a light page\", content_type: text/plain }");
     let mut clients: Vec<_> = (0..5).map(|_| stage.client()).collect();
     clients[0].get("/inside");
-    let inside = site.call();
+    let in_flight = site.call();
     clients[1].get("/waits");
     wait_until("one waits", || waiting(&stage) == 1);
 
@@ -51,7 +51,7 @@ fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
     assert_eq!((record.class.as_str(), record.ending, record.status), ("all/fallback", Ending::Served, 200));
     copy.call().ok("from the copy, later");
     assert_eq!(clients[3].answer().text(), "from the copy, later");
-    inside.ok("from the site");
+    in_flight.ok("from the site");
     site.call().ok("from the site, later");
     assert_eq!(
         (clients[0].answer().text(), clients[1].answer().text()),
@@ -67,7 +67,7 @@ fn where_the_other_upstream_has_no_room_the_first_refusal_stands() {
     let stage = stage(&site, &copy, "{ upstream: copy }");
     let mut clients: Vec<_> = (0..5).map(|_| stage.client()).collect();
     clients[0].get("/");
-    let inside = site.call();
+    let in_flight = site.call();
     clients[1].get("/");
     wait_until("one waits", || waiting(&stage) == 1);
     clients[2].get("/");
@@ -79,7 +79,7 @@ fn where_the_other_upstream_has_no_room_the_first_refusal_stands() {
     assert_eq!(answer.status, 503);
     assert!(answer.header("proxy-status").is_some_and(|status| status.contains("queue_full")));
     assert_eq!(stage.record().class, "all");
-    for call in [inside, copied] {
+    for call in [in_flight, copied] {
         call.ok("");
     }
     site.call().ok("");
@@ -93,7 +93,7 @@ fn a_client_that_leaves_the_other_upstream_frees_its_slot() {
     let stage = stage(&site, &copy, "{ upstream: copy }");
     let mut clients: Vec<_> = (0..2).map(|_| stage.client()).collect();
     clients[0].get("/");
-    let inside = site.call();
+    let in_flight = site.call();
     clients[1].get("/");
     wait_until("one waits", || waiting(&stage) == 1);
     let mut leaves = stage.client();
@@ -104,7 +104,7 @@ fn a_client_that_leaves_the_other_upstream_frees_its_slot() {
     assert_eq!((record.class.as_str(), record.ending), ("all/fallback", Ending::Left));
     wait_until("only the site's are there", || stage.gateway.control().snapshot().outstanding == 1);
     drop(copied);
-    inside.ok("");
+    in_flight.ok("");
     site.call().ok("");
     wait_until("all slots are free", || stage.is_empty());
 }

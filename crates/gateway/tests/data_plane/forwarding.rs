@@ -122,7 +122,7 @@ fn an_answer_that_cannot_be_told_from_the_next_is_not_passed_on() {
 }
 
 #[test]
-fn what_comes_behind_an_answer_is_nobodys() {
+fn bytes_after_an_answer_belong_to_no_request() {
     let node = Node::answering([ok("mine"), ok("stray")].concat());
     let stage = Stage::open(&policy(&[&node], PLAIN));
     let mut client = stage.client();

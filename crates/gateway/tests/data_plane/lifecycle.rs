@@ -40,7 +40,7 @@ fn a_reload_under_load_loses_nothing() {
     for client in clients {
         client.join().expect("every request got its answer");
     }
-    assert_eq!(stage.gateway.edition().version, 31);
+    assert_eq!(stage.gateway.active_config().version, 31);
     wait_until("all slots are free", || stage.is_empty());
 }
 
@@ -48,20 +48,20 @@ fn a_reload_under_load_loses_nothing() {
 fn waiting_requests_survive_a_reload() {
     let node = Node::scripted();
     let stage = Stage::open(&policy(&[&node], &windowed(1)));
-    let (mut inside, mut waiting) = (stage.client(), stage.client());
-    inside.get("/inside");
+    let (mut in_flight, mut waiting) = (stage.client(), stage.client());
+    in_flight.get("/inside");
     let call = node.call();
     waiting.get("/waiting");
     wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
     let text = policy(&[&node], &windowed(2));
-    let edition = stage.gateway.reload_site(site(&text), &text).expect("a good policy");
-    assert_eq!(edition.version, 2);
+    let active_config = stage.gateway.reload_site(site(&text), &text).expect("a good policy");
+    assert_eq!(active_config.version, 2);
     // With the larger window it is released at once.
     let second = node.call();
     assert_eq!(second.line(), "GET /waiting HTTP/1.1");
     second.ok("2");
     call.ok("1");
-    assert_eq!((inside.answer().text(), waiting.answer().text()), ("1".into(), "2".into()));
+    assert_eq!((in_flight.answer().text(), waiting.answer().text()), ("1".into(), "2".into()));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn listeners_come_and_go_with_the_policy() {
     let taken = text(&format!("\"{}\"", taken.local_addr().expect("an address")));
     let failed = stage.gateway.reload_site(site(&taken), &taken);
     assert!(matches!(failed, Err(ReloadError::Listen(_))), "{failed:?}");
-    assert_eq!(stage.gateway.edition().version, 2);
+    assert_eq!(stage.gateway.active_config().version, 2);
     stays.get("/");
     assert_eq!(stays.answer().status, 200);
 }
@@ -100,11 +100,11 @@ fn a_drain_finishes_what_is_inside_and_takes_nothing_new() {
     let node = Node::scripted();
     let stage = Stage::open(&policy(&[&node], &windowed(1)));
     let address = stage.address();
-    let (mut inside, mut waiting, mut idle) = (stage.client(), stage.client(), stage.client());
+    let (mut in_flight, mut waiting, mut idle) = (stage.client(), stage.client(), stage.client());
     idle.get("/idle");
     node.call().ok("");
     assert_eq!(idle.answer().status, 200);
-    inside.get("/inside");
+    in_flight.get("/inside");
     let call = node.call();
     waiting.get("/waiting");
     wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
@@ -114,7 +114,7 @@ fn a_drain_finishes_what_is_inside_and_takes_nothing_new() {
     wait_until("nobody listens", || std::net::TcpStream::connect(address).is_err());
     call.ok("1");
     node.call().ok("2");
-    for (client, text) in [(&mut inside, "1"), (&mut waiting, "2")] {
+    for (client, text) in [(&mut in_flight, "1"), (&mut waiting, "2")] {
         let answer = client.answer();
         assert_eq!((answer.text().as_str(), answer.header("connection").as_deref()), (text, Some("close")));
         assert!(client.is_closed());

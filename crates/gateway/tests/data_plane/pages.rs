@@ -110,11 +110,11 @@ fn a_table_is_learned_from_nothing_but_reports_and_kept_over_a_reload() {
 }
 
 #[test]
-fn a_table_that_is_wrong_is_mended_and_one_that_is_not_learned_stays() {
+fn a_wrong_table_is_corrected_and_one_that_is_not_learned_stays() {
     let costs = Costs::new(Mutex::new([("/a", 0.002), ("/b", 0.0005)].into()));
     let node = node(&costs);
     let routes = r#"routes: { "/a/*": { cpu: 1% }, "/b/*": { cpu: 1%, disk: 2% } }"#;
-    let stage = Stage::open(&policy(&node, &format!("{{ learned: yes, {routes} }}")));
+    let stage = Stage::open(&policy(&node, &format!("{{ learned: true, {routes} }}")));
     learn(&stage, &node, ["/a/", "/b/"], [("/a/*", 0.0001), ("/b/*", 0.000025)]);
     let b = route(&stage, "/b/*").expect("it is given");
     assert_eq!((b.table["cpu"], b.table["disk"]), (0.01, 0.02));

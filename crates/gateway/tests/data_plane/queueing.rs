@@ -60,8 +60,8 @@ fn a_client_that_leaves_frees_its_place_at_once() {
     for orderly in [true, false] {
         let node = Node::scripted();
         let stage = Stage::open(&policy(&[&node], &windowed(1)));
-        let mut inside = stage.client();
-        inside.get("/inside");
+        let mut in_flight = stage.client();
+        in_flight.get("/inside");
         let call = node.call();
         for request in &requests {
             let mut client = stage.client();
@@ -77,7 +77,7 @@ fn a_client_that_leaves_frees_its_place_at_once() {
             assert_eq!((record.ending, record.status), (Ending::Left, 0));
         }
         call.ok("");
-        assert_eq!(inside.answer().status, 200);
+        assert_eq!(in_flight.answer().status, 200);
         assert!(node.has_no_call());
         wait_until("all slots are free", || stage.is_empty());
     }
@@ -106,8 +106,8 @@ fn what_is_shed_is_told_why_and_when_to_come_back() {
     let rest = "classes: [{ name: all, queue: { max_waiting: 1 }, shed: { status: 429, body: \"later\\n\", content_type: text/x-sorry } }]\n\
                 discipline: { custom: { admit: none, load_control: { fixed: 1 }, precedence: fifo } }\n";
     let stage = Stage::open(&policy(&[&node], rest));
-    let (mut inside, mut queued, mut shed) = (stage.client(), stage.client(), stage.client());
-    inside.get("/");
+    let (mut in_flight, mut queued, mut shed) = (stage.client(), stage.client(), stage.client());
+    in_flight.get("/");
     let call = node.call();
     queued.get("/");
     wait_until("one waits", || waiting(&stage) == 1);
@@ -125,7 +125,7 @@ fn what_is_shed_is_told_why_and_when_to_come_back() {
     // The connection and the gateway continue to work.
     call.ok("");
     node.call().ok("");
-    assert_eq!((inside.answer().status, queued.answer().status), (200, 200));
+    assert_eq!((in_flight.answer().status, queued.answer().status), (200, 200));
     shed.get("/");
     node.call().ok("");
     assert_eq!(shed.answer().status, 200);
@@ -137,8 +137,8 @@ fn what_waits_too_long_is_shed() {
     let rest = "classes: [{ name: all, queue: { max_wait: 50ms } }]\n\
                 discipline: { custom: { admit: none, load_control: { fixed: 1 }, precedence: fifo } }\n";
     let stage = Stage::open(&policy(&[&node], rest));
-    let (mut inside, mut queued) = (stage.client(), stage.client());
-    inside.get("/");
+    let (mut in_flight, mut queued) = (stage.client(), stage.client());
+    in_flight.get("/");
     let call = node.call();
     queued.get("/");
     let answer = queued.answer();

@@ -93,7 +93,7 @@ fn nothing_is_tried_again_once_a_byte_went_downstream() {
 }
 
 #[test]
-fn a_kept_connection_that_was_closed_counts_against_nobody() {
+fn a_closed_idle_connection_counts_as_no_failure() {
     // Answers the first request of a connection, reads the next one, and closes.
     let node = Node::raw(|_, mut stream| {
         let mut buffer = [0; 4096];

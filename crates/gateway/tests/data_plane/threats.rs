@@ -70,7 +70,7 @@ fn d8_a_hog_does_not_keep_others_out() {
         client.send(format!("GET /{address} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {address}\r\n\r\n"));
         client
     };
-    let mut inside = from("192.0.2.1");
+    let mut in_flight = from("192.0.2.1");
     let call = node.call();
     // All addresses of one /64 are one source.
     let mut hogs: Vec<_> = (0..50).map(|i| from(&format!("2001:db8::{i:x}"))).collect();
@@ -84,7 +84,7 @@ fn d8_a_hog_does_not_keep_others_out() {
     for _ in 0..11 {
         node.call().ok("");
     }
-    assert_eq!((inside.answer().status, polite.answer().status), (200, 200));
+    assert_eq!((in_flight.answer().status, polite.answer().status), (200, 200));
     let statuses: Vec<_> = hogs.iter_mut().map(|c| c.answer().status).collect();
     assert_eq!(statuses.iter().filter(|s| **s == 200).count(), 10);
     assert_eq!(statuses.iter().filter(|s| **s == 503).count(), 40);

@@ -54,21 +54,21 @@ pub enum Slots {
 
 /// Largest accepted number of slots. HAProxy and nginx count connections in 16 to 32 bits, and no server in
 /// the lab has more slots than this.
-const MOST_SLOTS: u32 = 65_535;
+const MAX_SLOTS: u32 = 65_535;
 
 /// Largest accepted multiple or share.
-const MOST_TIMES: f64 = 1000.0;
+const MAX_TIMES: f64 = 1000.0;
 
 impl FromStr for Slots {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Slots, String> {
-        let sound = |times: &f64| *times > 0.0 && *times <= MOST_TIMES;
+        let sound = |times: &f64| *times > 0.0 && *times <= MAX_TIMES;
         let slots = match text.strip_suffix('x') {
             Some(times) => times.parse().ok().filter(sound).map(Slots::Times),
             None if text == "off" => Some(Slots::Off),
             None if text == "workers" => Some(Slots::Workers),
-            None => text.parse().ok().filter(|count| (1..=MOST_SLOTS).contains(count)).map(Slots::Count),
+            None => text.parse().ok().filter(|count| (1..=MAX_SLOTS).contains(count)).map(Slots::Count),
         };
         slots.ok_or_else(|| {
             "write a number such as 4, a multiple of the guaranteed load such as 2x, workers, or off".into()
@@ -89,7 +89,7 @@ impl Slots {
             (Slots::Count(count), _) => Ok(Some(count)),
             // Rounded up, because a fraction of a slot serves no request.
             (Slots::Times(times), Some(base)) => {
-                Ok(Some((times * base).ceil().clamp(1.0, f64::from(MOST_SLOTS)) as u32))
+                Ok(Some((times * base).ceil().clamp(1.0, f64::from(MAX_SLOTS)) as u32))
             }
             (Slots::Times(_), None) => Err("a multiple needs `service_time` of every class with a floor, or \
                                             `capacity` of every node; write a number, such as 4, or `workers`"),
@@ -109,7 +109,7 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Share, String> {
         let share = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok()).map(|percent| percent / 100.0);
-        let sound = share.filter(|share| *share > 0.0 && *share <= MOST_TIMES);
+        let sound = share.filter(|share| *share > 0.0 && *share <= MAX_TIMES);
         sound.map(Share).ok_or_else(|| "write a percentage above 0, such as 50%".into())
     }
 }

@@ -51,7 +51,7 @@ impl Peer {
         setting: &Setting<'_>,
         configure: impl Fn(SocketAddr) -> Result<Command, String>,
     ) -> Result<Peer, String> {
-        most_descriptors();
+        max_descriptors();
         let log = absolute(setting.directory)?.join(format!("{name}.log"));
         let mut start = 1;
         loop {
@@ -197,7 +197,7 @@ fn free_address() -> Result<SocketAddr, String> {
 
 /// Raises the limit on open files of this process and its children as far as the system allows. A queue of
 /// a few seconds at a few thousand requests/s needs more than the usual thousand.
-fn most_descriptors() {
+fn max_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // If this fails, the limit stays, and a peer that runs out of descriptors reports it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

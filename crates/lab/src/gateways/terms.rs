@@ -31,7 +31,7 @@ pub(super) struct Server<'a> {
     /// Name of that node.
     pub(super) label: &'a str,
     pub(super) address: SocketAddr,
-    /// Weight from 1 to [`MOST_WEIGHT`].
+    /// Weight from 1 to [`MAX_WEIGHT`].
     pub(super) weight: u32,
     /// Slots in use when the whole capacity, or else the guarantees, are used. `None` if unknown.
     pub(super) slots: Option<f64>,
@@ -78,7 +78,7 @@ const HEALTH: Health =
     Health { interval: Duration::from_millis(500), timeout: Duration::from_secs(2), fall: 3, rise: 2 };
 
 /// Largest weight. HAProxy accepts up to 256, and with 100 one step is one percent.
-pub(super) const MOST_WEIGHT: u32 = 100;
+pub(super) const MAX_WEIGHT: u32 = 100;
 
 impl Class<'_> {
     /// Returns the slots at the guaranteed rate, by Little's law, or `None` if rate or service time is not declared.
@@ -182,7 +182,7 @@ fn servers<'a>(setting: &Setting<'a>, pool: usize, classes: &[Class<'a>]) -> Vec
                 node: index,
                 label: &node.name,
                 address: setting.addresses[index],
-                weight: ((node.weight / heaviest * f64::from(MOST_WEIGHT)).round() as u32).max(1),
+                weight: ((node.weight / heaviest * f64::from(MAX_WEIGHT)).round() as u32).max(1),
                 slots: full.or_else(|| owed.map(|slots| slots * node.weight / total)),
                 workers: [workers, node.max_outstanding].into_iter().flatten().min(),
             }

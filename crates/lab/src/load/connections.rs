@@ -11,7 +11,7 @@
 //! }
 //! ```
 //!
-//! A request takes the most recently used idle connection of its pool. If none is idle, it opens a new one. If the
+//! A request takes the max recently used idle connection of its pool. If none is idle, it opens a new one. If the
 //! pool is at its limit, the request waits in FIFO order. A connection carries one request at a time (HTTP/1.1 without
 //! pipelining).
 
@@ -46,7 +46,7 @@ pub struct Target {
     /// Address of the server.
     pub address: SocketAddr,
     /// Maximum number of open connections.
-    pub most: usize,
+    pub max: usize,
 }
 
 /// Handle of a request until it is over.
@@ -297,7 +297,7 @@ impl<R> Connections<R> {
             }
         }
         let pool_at = &self.pools[pool];
-        if pool_at.open >= pool_at.target.most { Ok(None) } else { self.connect(pool).map(Some) }
+        if pool_at.open >= pool_at.target.max { Ok(None) } else { self.connect(pool).map(Some) }
     }
 
     fn is_unused(&self, place: usize, serial: u64) -> bool {

@@ -51,8 +51,8 @@ pub struct Reply {
     pub bytes: u64,
     /// Whether it has a field `X-Node`. Emulated nodes send the field. A gateway's own replies do not have it.
     pub from_node: bool,
-    /// Time in microseconds that the request spent in an emulated node, from the field `X-Inside`.
-    pub inside: Option<u64>,
+    /// Time in microseconds that the request spent in an emulated node, from the field `X-InFlight`.
+    pub in_flight: Option<u64>,
 }
 
 /// Outcome of a request.
@@ -194,7 +194,7 @@ impl Exchange {
                     if head.status >= 200 {
                         self.reply.status = head.status;
                         self.reply.from_node = head.from_node;
-                        self.reply.inside = head.inside;
+                        self.reply.in_flight = head.in_flight;
                         self.keep_alive = head.keep_alive && head.body != Body::UntilClose;
                         self.stage = Stage::Body(head.body);
                     }
@@ -210,7 +210,7 @@ struct Head {
     status: u16,
     keep_alive: bool,
     from_node: bool,
-    inside: Option<u64>,
+    in_flight: Option<u64>,
     body: Body,
 }
 
@@ -226,7 +226,7 @@ fn head(bytes: &[u8], is_head: bool) -> Result<Option<Head>, ()> {
     let status = parsed.code.ok_or(())?;
     let mut keep_alive = parsed.version == Some(1);
     let mut body = Body::UntilClose;
-    let (mut from_node, mut inside) = (false, None);
+    let (mut from_node, mut in_flight) = (false, None);
     for header in parsed.headers.iter() {
         let value = header.value.trim_ascii();
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -247,13 +247,13 @@ fn head(bytes: &[u8], is_head: bool) -> Result<Option<Head>, ()> {
         } else if header.name.eq_ignore_ascii_case("x-node") {
             from_node = true;
         } else if header.name.eq_ignore_ascii_case("x-inside") {
-            inside = str::from_utf8(value).ok().and_then(|v| v.parse().ok());
+            in_flight = str::from_utf8(value).ok().and_then(|v| v.parse().ok());
         }
     }
     if is_head || status < 200 || status == 204 || status == 304 {
         body = Body::Length(0);
     }
-    Ok(Some(Head { length, status, keep_alive, from_node, inside, body }))
+    Ok(Some(Head { length, status, keep_alive, from_node, in_flight, body }))
 }
 
 #[cfg(test)]
@@ -275,8 +275,8 @@ mod tests {
         assert!(!of("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", false).keep_alive);
         assert!(!of("HTTP/1.0 200 OK\r\n\r\n", false).keep_alive);
         assert!(of("HTTP/1.1 200 OK\r\nx-node: n1\r\n\r\n", false).from_node);
-        let inside = |value: &str| of(&format!("HTTP/1.1 200 OK\r\nX-Inside: {value}\r\n\r\n"), false).inside;
-        assert_eq!((inside("1250"), inside("-1"), inside("1ms")), (Some(1250), None, None));
+        let in_flight = |value: &str| of(&format!("HTTP/1.1 200 OK\r\nX-Inside: {value}\r\n\r\n"), false).in_flight;
+        assert_eq!((in_flight("1250"), in_flight("-1"), in_flight("1ms")), (Some(1250), None, None));
         assert!(!of("HTTP/1.1 200 OK\r\nx-nodes: n1\r\n\r\n", false).from_node);
         assert_eq!(head(b"HTTP/1.1 20", false), Ok(None));
         assert_eq!(head(b"\x80\x81\x82", false), Err(()));

@@ -35,11 +35,11 @@ pub use self::sent::{Answer, Ended, Id, Sent, StreamSent};
 pub use self::template::Template;
 
 use self::play::Play;
-use self::sent::Books;
+use self::sent::Ledger;
 use crate::process;
 
 /// Maximum number of attempts in one run: 128 million, as in the simulator, with about 7 GB of records.
-pub const MOST_REQUESTS: u64 = 1 << 27;
+pub const MAX_REQUESTS: u64 = 1 << 27;
 
 /// Descriptors in addition to the load's connections: logs, pipes, sockets of nodes and admin in the same process.
 const DESCRIPTORS: u64 = 256;
@@ -63,8 +63,8 @@ pub struct Plan<'a> {
     /// Maximum number of concurrent connections for each traffic source. A request that finds none free
     /// waits for one. It counts as [`StreamSent::delayed`], and the wait is part of its response time.
     pub connections: usize,
-    /// Number of attempts after which sending ends, at most [`MOST_REQUESTS`].
-    pub most_requests: u64,
+    /// Number of attempts after which sending ends, at most [`MAX_REQUESTS`].
+    pub max_requests: u64,
 }
 
 /// Progress of a run.
@@ -103,7 +103,7 @@ impl Counts {
 #[derive(Debug)]
 pub struct Running {
     start: u64,
-    books: Arc<[Books]>,
+    ledger: Arc<[Ledger]>,
     thread: Thread<Sent>,
 }
 
@@ -118,8 +118,8 @@ pub fn start(plan: &Plan) -> io::Result<Running> {
     if plan.templates.len() != traffic.len() {
         return Err(invalid(format!("{} templates for {} traffics", plan.templates.len(), traffic.len())));
     }
-    if plan.connections == 0 || plan.most_requests == 0 || plan.most_requests > MOST_REQUESTS {
-        return Err(invalid(format!("connections must be at least 1, requests 1 to {MOST_REQUESTS}")));
+    if plan.connections == 0 || plan.max_requests == 0 || plan.max_requests > MAX_REQUESTS {
+        return Err(invalid(format!("connections must be at least 1, requests 1 to {MAX_REQUESTS}")));
     }
     if let Some(cpu) = plan.cpu
         && !process::cpus()?.contains(&cpu)
@@ -129,14 +129,14 @@ pub fn start(plan: &Plan) -> io::Result<Running> {
     let connections = (plan.connections as u64).saturating_mul(traffic.len() as u64);
     allow_descriptors(connections.saturating_add(DESCRIPTORS))?;
     let heads = plan.templates.iter().map(Template::head).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
-    let books: Arc<[Books]> = traffic.iter().map(|_| Books::new()).collect();
-    let (waker, run) = Play::prepare(plan, heads, Arc::clone(&books))?;
+    let ledger: Arc<[Ledger]> = traffic.iter().map(|_| Ledger::new()).collect();
+    let (waker, run) = Play::prepare(plan, heads, Arc::clone(&ledger))?;
     let (experiment, seed, cpu) = (plan.experiment.clone(), plan.seed, plan.cpu);
     let thread = Thread::start("lab-load", waker, move |stop| {
         cpu.map_or(Ok(()), process::pin)?;
         Play::new(&experiment, seed, run).play(stop)
     })?;
-    Ok(Running { start: plan.start, books, thread })
+    Ok(Running { start: plan.start, ledger, thread })
 }
 
 impl Running {
@@ -144,14 +144,14 @@ impl Running {
     #[must_use]
     pub fn progress(&self) -> Progress {
         let elapsed = Duration::from_nanos(clock::now().saturating_sub(self.start));
-        Progress { elapsed, traffic: self.books.iter().map(Books::counts).collect() }
+        Progress { elapsed, traffic: self.ledger.iter().map(Ledger::counts).collect() }
     }
 
     /// Returns the response times, in microseconds, of the attempts of each traffic source that were served
     /// since the last call.
     #[must_use]
     pub fn take_responses(&self) -> Vec<Histogram<u32>> {
-        self.books.iter().map(Books::take_responses).collect()
+        self.ledger.iter().map(Ledger::take_responses).collect()
     }
 
     /// Returns whether the run has ended, so that [`Running::join`] returns at once.
@@ -175,19 +175,19 @@ impl Running {
     }
 }
 
-/// Raises the limit on open files to `most`, if it is lower and may be raised.
-fn allow_descriptors(most: u64) -> io::Result<()> {
+/// Raises the limit on open files to `max`, if it is lower and may be raised.
+fn allow_descriptors(max: u64) -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= most) {
+    if limit.current.is_none_or(|current| current >= max) {
         return Ok(());
     }
-    if limit.maximum.is_some_and(|maximum| maximum < most) {
+    if limit.maximum.is_some_and(|maximum| maximum < max) {
         let maximum = limit.maximum.unwrap_or(u64::MAX);
         return Err(invalid(format!(
-            "the load needs {most} open files, and {maximum} are allowed: plan fewer connections, or `ulimit -n {most}`"
+            "the load needs {max} open files, and {maximum} are allowed: plan fewer connections, or `ulimit -n {max}`"
         )));
     }
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: limit.maximum })?)
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(max), maximum: limit.maximum })?)
 }
 
 fn invalid(text: String) -> io::Error {

@@ -22,11 +22,11 @@ use weirgate_emulator::random::Random;
 use weirgate_emulator::station::Demand;
 use weirgate_experiment::random::{Purpose, generator};
 use weirgate_experiment::traffic::visits::{Then, VisitId, Visits};
-use weirgate_experiment::traffic::{Document, Draw, Event, NOBODY, Stream};
+use weirgate_experiment::traffic::{Document, Draw, Event, NO_USER, Stream};
 use weirgate_experiment::{Experiment, Fate, Record};
 
 use super::Plan;
-use super::sent::{Answer, Books, Ended, Id, Sent, StreamSent, histogram, histograms, record};
+use super::sent::{Answer, Ended, Id, Ledger, Sent, StreamSent, histogram, histograms, record};
 use super::template::{Filling, Head};
 
 /// Grace period for replies after the end, in nanoseconds. It exceeds the longest limit of the published
@@ -86,9 +86,9 @@ enum Errand {
 pub(super) struct Prepared {
     connections: Connections<Attempt>,
     heads: Vec<Head>,
-    books: Arc<[Books]>,
+    ledger: Arc<[Ledger]>,
     start: u64,
-    most_requests: u64,
+    max_requests: u64,
 }
 
 /// A running load.
@@ -113,11 +113,11 @@ pub(super) struct Play<'a> {
 
 impl<'a> Play<'a> {
     /// Opens the connections of a run.
-    pub(super) fn prepare(plan: &Plan, heads: Vec<Head>, books: Arc<[Books]>) -> io::Result<(Waker, Prepared)> {
-        let target = Target { address: plan.target, most: plan.connections };
+    pub(super) fn prepare(plan: &Plan, heads: Vec<Head>, ledger: Arc<[Ledger]>) -> io::Result<(Waker, Prepared)> {
+        let target = Target { address: plan.target, max: plan.connections };
         let (connections, waker) = Connections::new(heads.iter().map(|_| target))?;
-        let (start, most_requests) = (plan.start, plan.most_requests);
-        Ok((waker, Prepared { connections, heads, books, start, most_requests }))
+        let (start, max_requests) = (plan.start, plan.max_requests);
+        Ok((waker, Prepared { connections, heads, ledger, start, max_requests }))
     }
 
     pub(super) fn new(experiment: &'a Experiment, seed: u64, prepared: Prepared) -> Play<'a> {
@@ -222,7 +222,7 @@ impl<'a> Play<'a> {
                 _ if at > self.end || self.ended.is_some() => {}
                 Errand::Stream(traffic) => {
                     match self.coming[traffic as usize].take() {
-                        Some(Event::Arrival) => self.first_send(traffic, NOBODY, at),
+                        Some(Event::Arrival) => self.first_send(traffic, NO_USER, at),
                         Some(Event::Users(count)) => {
                             for (user, thinks) in self.streams[traffic as usize].want_users(count) {
                                 self.errand(at.saturating_add(thinks), Errand::User { traffic, user });
@@ -240,12 +240,12 @@ impl<'a> Play<'a> {
                 Errand::Page(visit) => {
                     let (traffic, _) = self.visits.traffic_of(visit);
                     let draw = self.visits.page(&mut self.streams[traffic as usize], visit, at);
-                    self.send_new(traffic, NOBODY, Some(visit), draw, at);
+                    self.send_new(traffic, NO_USER, Some(visit), draw, at);
                 }
                 Errand::Object(visit) => {
                     let (_, traffic) = self.visits.traffic_of(visit);
                     let draw = self.visits.object(&mut self.streams[traffic as usize], visit, at);
-                    self.send_new(traffic, NOBODY, Some(visit), draw, at);
+                    self.send_new(traffic, NO_USER, Some(visit), draw, at);
                 }
                 Errand::Retry(request) => self.send(request, at),
             }
@@ -288,8 +288,8 @@ impl<'a> Play<'a> {
         let page = request.visit.map(|visit| self.visits.page_of(visit));
         self.records.push(Record { page, ..record(request.traffic, at, request.demand) });
         self.ids.push(id);
-        let Prepared { connections, heads, books, .. } = &mut self.prepared;
-        books[index].sent();
+        let Prepared { connections, heads, ledger, .. } = &mut self.prepared;
+        ledger[index].sent();
         let Request { demand, key, word, document, .. } = request;
         let (object, bytes) = document.map_or((0, 0), |document| (document.object, document.bytes));
         let write = |out: &mut Vec<u8>| heads[index].write(&Filling { id, demand, key, word, object, bytes }, out);
@@ -298,7 +298,7 @@ impl<'a> Play<'a> {
         if request.patience != u64::MAX {
             self.errand(at.saturating_add(request.patience), Errand::Leave(ticket));
         }
-        if self.records.len() as u64 >= self.prepared.most_requests {
+        if self.records.len() as u64 >= self.prepared.max_requests {
             self.end(self.now(), Ended::Count);
         }
     }
@@ -311,12 +311,12 @@ impl<'a> Play<'a> {
             *self.traffic[index].answers.entry(answer).or_default() += 1;
             let fate = answer.fate(self.prepared.heads[index].signed);
             let by_node = fate == Fate::Served || matches!(answer, Answer::Node(_));
-            let inside = if let Ending::Reply(reply) = ending { reply.inside } else { None };
+            let in_flight = if let Ending::Reply(reply) = ending { reply.in_flight } else { None };
             let at = at.saturating_sub(self.prepared.start);
             // A node reports the time from receiving the request to the first byte of its reply.
             let stream = attempt.request.demand.stream;
             let since = |micros: u64| at.saturating_sub(micros.saturating_mul(1000).saturating_add(stream));
-            let released = by_node.then(|| inside.map_or(0, since));
+            let released = by_node.then(|| in_flight.map_or(0, since));
             self.close(attempt, fate, at, released);
         }
     }
@@ -328,7 +328,7 @@ impl<'a> Play<'a> {
         record.fate = fate;
         record.ended = at;
         record.released = released.map_or(0, |released| released.max(record.arrived).max(1));
-        self.prepared.books[request.traffic as usize].ended(fate, at.saturating_sub(record.arrived));
+        self.prepared.ledger[request.traffic as usize].ended(fate, at.saturating_sub(record.arrived));
         if fate == Fate::Cut {
             return;
         }
@@ -338,30 +338,30 @@ impl<'a> Play<'a> {
             let after = stream.retry_after().max(TURNAROUND);
             self.errand(at.saturating_add(after), Errand::Retry(request));
         } else {
-            let least = if fate == Fate::Served { 0 } else { TURNAROUND };
-            self.go_on(&request, fate, at, least);
+            let min = if fate == Fate::Served { 0 } else { TURNAROUND };
+            self.go_on(&request, fate, at, min);
         }
     }
 
     /// Continues after the last attempt of a request. Its client goes on with its page, requests another
-    /// one, or thinks, in each case at least `least` nanoseconds later.
-    fn go_on(&mut self, request: &Request, fate: Fate, at: u64, least: u64) {
+    /// one, or thinks, in each case at least `min` nanoseconds later.
+    fn go_on(&mut self, request: &Request, fate: Fate, at: u64, min: u64) {
         let (mut traffic, mut user) = (request.traffic, request.user);
         if let Some(visit) = request.visit {
             let of = self.visits.traffic_of(visit).0;
             match self.visits.ended(visit, traffic, fate, at) {
                 Then::Waits => return,
                 Then::Objects(count) => {
-                    let then = at.saturating_add(least);
+                    let then = at.saturating_add(min);
                     return (0..count).for_each(|_| self.errand(then, Errand::Object(visit)));
                 }
-                Then::Thinks(thinks) => return self.errand(at.saturating_add(thinks.max(least)), Errand::Page(visit)),
+                Then::Thinks(thinks) => return self.errand(at.saturating_add(thinks.max(min)), Errand::Page(visit)),
                 Then::Leaves { user: own } => (traffic, user) = (of, own),
             }
         }
-        if user != NOBODY {
+        if user != NO_USER {
             traffic = self.experiment.home_of(traffic as usize) as u32;
-            let after = self.streams[traffic as usize].think().max(least);
+            let after = self.streams[traffic as usize].think().max(min);
             self.errand(at.saturating_add(after), Errand::User { traffic, user });
         }
     }

@@ -167,17 +167,17 @@ pub fn record(traffic: u32, arrived: u64, demand: Demand) -> Record {
 
 /// Counters of one traffic source of a running load, readable from other threads.
 #[derive(Debug)]
-pub(super) struct Books {
+pub(super) struct Ledger {
     sent: AtomicU64,
     /// One counter per fate.
     fates: [AtomicU64; 5],
-    /// Response times of attempts served since the last call of [`Books::take_responses`], in microseconds.
+    /// Response times of attempts served since the last call of [`Ledger::take_responses`], in microseconds.
     responses: Mutex<Histogram<u32>>,
 }
 
-impl Books {
-    pub(super) fn new() -> Books {
-        Books { sent: AtomicU64::new(0), fates: Default::default(), responses: Mutex::new(histogram()) }
+impl Ledger {
+    pub(super) fn new() -> Ledger {
+        Ledger { sent: AtomicU64::new(0), fates: Default::default(), responses: Mutex::new(histogram()) }
     }
 
     pub(super) fn sent(&self) {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn fates_follow_from_who_answered_what() {
+    fn fates_follow_from_the_answers_and_their_source() {
         use Answer::{Garbled, NoConnection, Node, Reset, Unsigned};
         for (answer, signed, unsigned) in [
             (Node(200), Fate::Served, Fate::Served),

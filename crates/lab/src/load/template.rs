@@ -1,7 +1,7 @@
 //! The form of a traffic source's requests on the wire.
 
 use super::text::{Text, digits};
-use weirgate_config::{Key, Target};
+use weirgate_config::{Key, RuleTarget};
 use weirgate_emulator::station::Demand;
 use weirgate_engine::{Content, TemplateId};
 use weirgate_experiment::{Experiment, TrafficClass};
@@ -44,8 +44,8 @@ impl Template {
         let name = traffic.class.name(&site.policy);
         let mut headers = vec![(CLASS.to_owned(), name.to_owned())];
         if let TrafficClass::Template { template, .. } = traffic.class {
-            let of = |target: &Target| match target {
-                Target::Template(TemplateId(id), key) if *id as usize == template => Some(key.clone()),
+            let of = |target: &RuleTarget| match target {
+                RuleTarget::Template(TemplateId(id), key) if *id as usize == template => Some(key.clone()),
                 _ => None,
             };
             headers.extend(site.rules.iter().find_map(|rule| of(&rule.target)).map(|key| match key {

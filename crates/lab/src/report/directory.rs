@@ -11,7 +11,7 @@ use super::run_file::{ConfigFile, RunFile, VERSION};
 
 /// Size in bytes above which the page links to a configuration file instead of showing it. Hand-written
 /// files are far shorter.
-const MOST_SHOWN: u64 = 64 << 10;
+const MAX_SHOWN: u64 = 64 << 10;
 
 /// Writes everything except `config/` into `dir`, and creates `dir` if needed. Existing files are replaced,
 /// so that a run can be written after each trial, and an old one again with the pages of a newer program.
@@ -115,7 +115,7 @@ fn config_file(dir: &Path, file: &Path, length: u64) -> io::Result<Option<Config
     let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     // A file belongs to the directory of an approach. One directly in `config/` is ignored.
     let [_, approach, _, ..] = parts.as_slice() else { return Ok(None) };
-    let text = if length <= MOST_SHOWN { String::from_utf8(fs::read(file)?).ok() } else { None };
+    let text = if length <= MAX_SHOWN { String::from_utf8(fs::read(file)?).ok() } else { None };
     Ok(Some(ConfigFile { approach: approach.clone(), path: parts.join("/"), text }))
 }
 

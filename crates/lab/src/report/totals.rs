@@ -19,7 +19,7 @@ struct Total<'a> {
     /// Comparison with the reference, or `None` for the reference itself.
     against: Option<Against>,
     /// Whether no approach served more requests within their limit.
-    most: bool,
+    max: bool,
     utilisation: Option<Spread>,
     served_over_oracle: Option<Spread>,
 }
@@ -86,7 +86,7 @@ fn totals<'a>(report: &Report<'a>) -> Vec<Total<'a>> {
                 served,
                 in_time: ours,
                 against: other.then(|| Against::new(ours.median, theirs.median)),
-                most: report.groups.len() > 1 && ours.median >= largest,
+                max: report.groups.len() > 1 && ours.median >= largest,
                 utilisation: runs.utilisation(),
                 served_over_oracle: runs.served_over_oracle(),
             });
@@ -119,7 +119,7 @@ pub(super) fn table(report: &Report<'_>) -> Table {
             total.approach.into(),
             Cell::spread(Some(total.served), 1),
             Cell::spread(Some(total.in_time), 1),
-            Cell::bold(if total.most { "most" } else { "" }),
+            Cell::bold(if total.max { "most" } else { "" }),
             total.against.map_or_else(Cell::default, Against::cell),
             Cell::spread(total.utilisation, 2),
             Cell::spread(total.served_over_oracle, 2),

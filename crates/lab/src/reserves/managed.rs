@@ -138,7 +138,7 @@ pub(super) fn name(node: usize) -> String {
 
 fn policy(terms: Coordinator, port: u16, admin: &Path) -> String {
     let every = terms.every.map_or_else(|| "off".to_owned(), |every| format!("{}s", every.as_secs()));
-    let on_demand = if terms.on_demand { "yes" } else { "no" };
+    let on_demand = if terms.on_demand { "true" } else { "false" };
     let nodes: Vec<String> = (0..NODES).map(name).collect();
     let mut text = format!(
         "reserves:\n  listen: 127.0.0.1:{port}\n  admin: \"unix:{}\"\n  every: {every}\n  on_demand: {on_demand}\n  \

@@ -51,8 +51,8 @@ fn found(scenario: &Scenario, recording: &Recording) -> Vec<Finding> {
             }
             Judged::Others(from) => {
                 let parts = (1..CLASSES).map(|class| recording.of_cluster(class, from.as_secs_f64()));
-                let (least, most) = parts.fold((f64::INFINITY, 0.0_f64), |(l, m), part| (l.min(part), m.max(part)));
-                ("each other class, % of the cluster".to_owned(), vec![least, most])
+                let (min, max) = parts.fold((f64::INFINITY, 0.0_f64), |(l, m), part| (l.min(part), m.max(part)));
+                ("each other class, % of the cluster".to_owned(), vec![min, max])
             }
             Judged::Relocation => {
                 let times = recording.relocation_times();
@@ -66,8 +66,8 @@ fn found(scenario: &Scenario, recording: &Recording) -> Vec<Finding> {
             what,
             paper: band.paper.into(),
             ours: text.join(" to "),
-            band: format!("{} to {}", band.least, band.most),
-            holds: ours.iter().all(|figure| (band.least..=band.most).contains(figure)),
+            band: format!("{} to {}", band.min, band.max),
+            holds: ours.iter().all(|figure| (band.min..=band.max).contains(figure)),
         }
     };
     scenario.bands.iter().map(finding).collect()

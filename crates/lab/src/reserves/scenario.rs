@@ -47,9 +47,9 @@ pub struct Band {
     /// The paper's value.
     pub paper: &'static str,
     /// Minimum of our value.
-    pub least: f64,
+    pub min: f64,
     /// Maximum of our value.
-    pub most: f64,
+    pub max: f64,
 }
 
 /// A judged result, from an instant until the end.
@@ -89,8 +89,8 @@ pub const SCENARIOS: [Scenario; 5] = [
         request: None,
         shown: None,
         bands: &[
-            Band { judged: Judged::Class(0, SETTLED), paper: "20", least: 19.5, most: 20.5 },
-            Band { judged: Judged::Others(SETTLED), paper: "20", least: 19.5, most: 20.5 },
+            Band { judged: Judged::Class(0, SETTLED), paper: "20", min: 19.5, max: 20.5 },
+            Band { judged: Judged::Others(SETTLED), paper: "20", min: 19.5, max: 20.5 },
         ],
     },
     Scenario {
@@ -103,8 +103,8 @@ pub const SCENARIOS: [Scenario; 5] = [
         request: None,
         shown: Some(1),
         bands: &[
-            Band { judged: Judged::Class(0, SETTLED), paper: "10", least: 9.5, most: 10.5 },
-            Band { judged: Judged::Others(SETTLED), paper: "nearly 23", least: 22.0, most: 23.0 },
+            Band { judged: Judged::Class(0, SETTLED), paper: "10", min: 9.5, max: 10.5 },
+            Band { judged: Judged::Others(SETTLED), paper: "nearly 23", min: 22.0, max: 23.0 },
         ],
     },
     Scenario {
@@ -117,8 +117,8 @@ pub const SCENARIOS: [Scenario; 5] = [
         request: None,
         shown: Some(1),
         bands: &[
-            Band { judged: Judged::Class(0, LATE_SETTLED), paper: "20", least: 18.5, most: 20.5 },
-            Band { judged: Judged::Others(LATE_SETTLED), paper: "20", least: 19.5, most: 20.6 },
+            Band { judged: Judged::Class(0, LATE_SETTLED), paper: "20", min: 18.5, max: 20.5 },
+            Band { judged: Judged::Others(LATE_SETTLED), paper: "20", min: 19.5, max: 20.6 },
         ],
     },
     Scenario {
@@ -131,8 +131,8 @@ pub const SCENARIOS: [Scenario; 5] = [
         request: Some(seconds(10)),
         shown: Some(0),
         bands: &[
-            Band { judged: Judged::Class(0, Duration::ZERO), paper: "5", least: 4.7, most: 5.3 },
-            Band { judged: Judged::Others(Duration::ZERO), paper: "nearly 24", least: 23.0, most: 24.0 },
+            Band { judged: Judged::Class(0, Duration::ZERO), paper: "5", min: 4.7, max: 5.3 },
+            Band { judged: Judged::Others(Duration::ZERO), paper: "nearly 24", min: 23.0, max: 24.0 },
         ],
     },
     Scenario {
@@ -147,9 +147,9 @@ pub const SCENARIOS: [Scenario; 5] = [
         bands: &[
             // The minimum share of 1 % of every class on every node makes 20 unreachable: 77 % of one node
             // is 19.25 % of four.
-            Band { judged: Judged::Class(0, seconds(10)), paper: "20", least: 17.5, most: 20.0 },
-            Band { judged: Judged::Others(seconds(10)), paper: "20", least: 19.5, most: 21.0 },
-            Band { judged: Judged::Relocation, paper: "0.3 to 1", least: 0.0, most: 1.0 },
+            Band { judged: Judged::Class(0, seconds(10)), paper: "20", min: 17.5, max: 20.0 },
+            Band { judged: Judged::Others(seconds(10)), paper: "20", min: 19.5, max: 21.0 },
+            Band { judged: Judged::Relocation, paper: "0.3 to 1", min: 0.0, max: 1.0 },
         ],
     },
 ];

@@ -35,7 +35,7 @@ const FORMAT: u32 = 1;
 const QUERIES: usize = 1000;
 
 /// Maximum number of words in a search. Searches by people have two or three.
-const MOST_WORDS: u64 = 3;
+const MAX_WORDS: u64 = 3;
 
 /// Minimum and maximum percentage of pages that contain a word of a search. Rarer words are misspellings
 /// and symbols, and searching for them costs no more than the start of the program. More frequent words are
@@ -184,7 +184,7 @@ fn queries((size, terms): &(usize, Vec<(String, usize)>)) -> Result<Vec<String>,
     let mut queries = BTreeSet::new();
     let mut drawn = Vec::with_capacity(QUERIES);
     while drawn.len() < QUERIES {
-        let count = 1 + below(MOST_WORDS as usize);
+        let count = 1 + below(MAX_WORDS as usize);
         let query: Vec<&str> = (0..count).map(|_| words[below(words.len())]).collect();
         let query = query.join("+");
         if queries.insert(query.clone()) {

@@ -32,10 +32,10 @@ use instance::{Instance, Place};
 
 /// Maximum number of requests that one instance may work on at once. It is enough for any experiment on one
 /// machine, and few enough that all threads or processes fit into its memory.
-const MOST_WORKERS: usize = 1000;
+const MAX_WORKERS: usize = 1000;
 
 /// Maximum number of instances. A Tomcat uses 150 MB.
-const MOST_INSTANCES: usize = 64;
+const MAX_INSTANCES: usize = 64;
 
 /// The kind of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,9 +170,9 @@ impl Instances {
         cpu: Option<usize>,
         directory: &Path,
     ) -> Result<Instances, String> {
-        for (what, value, most) in [("instances", count, MOST_INSTANCES), ("workers", workers, MOST_WORKERS)] {
-            if !(1..=most).contains(&value) {
-                return Err(format!("{kind}: {value} {what} cannot be had; there may be 1 to {most}"));
+        for (what, value, max) in [("instances", count, MAX_INSTANCES), ("workers", workers, MAX_WORKERS)] {
+            if !(1..=max).contains(&value) {
+                return Err(format!("{kind}: {value} {what} cannot be had; there may be 1 to {max}"));
             }
         }
         kind.check()?;

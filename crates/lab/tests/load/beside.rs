@@ -24,7 +24,7 @@ const RATIO: f64 = 1.25;
 const SECONDS: u64 = 3;
 
 #[test]
-fn users_who_never_think_get_what_those_of_wrk_get() {
+fn users_without_think_time_get_the_same_as_those_of_wrk() {
     let Some(mut wrk) = program("wrk") else {
         let skip = std::env::var_os("WEIRGATE_SKIP_PACKAGES").is_some_and(|value| value == "1");
         assert!(skip, "wrk is missing: run `cargo xtask packages`, or set WEIRGATE_SKIP_PACKAGES=1 to do without");
@@ -35,7 +35,7 @@ fn users_who_never_think_get_what_those_of_wrk_get() {
 }
 
 #[test]
-fn users_who_never_think_get_what_those_of_oha_get() {
+fn users_without_think_time_get_the_same_as_those_of_oha() {
     let Some(mut oha) = program("oha") else { return };
     oha.args(["--no-tui", "-c", "16", "-z", &format!("{SECONDS}s")]);
     compare(oha, |report| {

@@ -30,8 +30,8 @@ fn every_request_is_answered_once_and_the_node_knows_them_all() {
     assert_eq!(sent.ended, Ended::Schedule);
     assert_eq!(fates(&sent.records).keys().collect::<Vec<_>>(), [&Fate::Served]);
     // Each request was in flight for at least its demand, less the rounding to microseconds.
-    let inside = |r: &Record| (r.ended - r.released + MS / 100) as f64 / 1e9 >= f64::from(r.cpu) + r.beside_cpu();
-    assert!(sent.records.iter().all(|r| r.released >= r.arrived && inside(r)));
+    let in_flight = |r: &Record| (r.ended - r.released + MS / 100) as f64 / 1e9 >= f64::from(r.cpu) + r.beside_cpu();
+    assert!(sent.records.iter().all(|r| r.released >= r.arrived && in_flight(r)));
 
     let stats = &cluster.stats().unwrap()[0];
     let logged: BTreeSet<Id> = stats.ids.received.iter().map(|id| id.parse().unwrap()).collect();
@@ -43,8 +43,8 @@ fn every_request_is_answered_once_and_the_node_knows_them_all() {
     let rounding = sent.records.len() as f64 * 0.5e-6 + asked * 1e-3;
     assert!((asked - stats.busy.as_secs_f64()).abs() < rounding, "{asked} s asked, {:?} done", stats.busy);
     // No request is faster than its demand.
-    let least = |r: &Record| (f64::from(r.cpu + r.io) * 1e9) as u64;
-    assert!(sent.records.iter().all(|r| r.ended - r.arrived + MS / 100 >= least(r)));
+    let min = |r: &Record| (f64::from(r.cpu + r.io) * 1e9) as u64;
+    assert!(sent.records.iter().all(|r| r.ended - r.arrived + MS / 100 >= min(r)));
 
     for (traffic, class) in sent.traffic.iter().zip(&sent.histograms) {
         let count: u64 = traffic.answers.values().sum();
@@ -88,7 +88,7 @@ fn what_no_node_signed_is_shed() {
             write!(stream, "HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
         }
     });
-    let sent = start(&experiment, address, |plan| plan.most_requests = COUNT).join().unwrap();
+    let sent = start(&experiment, address, |plan| plan.max_requests = COUNT).join().unwrap();
     gateway.join().unwrap();
     check(&sent);
     assert_eq!(sent.ended, Ended::Count);
@@ -139,8 +139,8 @@ fn users_wait_for_the_reply_think_and_come_and_go() {
     let sent = play(&experiment, &cluster);
     check(&sent);
     assert_eq!(fates(&sent.records), BTreeMap::from([(Fate::Served, sent.records.len())]));
-    let inside = |at: u64| sent.records.iter().filter(|r| r.arrived <= at && at < r.ended).count();
-    assert_eq!(sent.records.iter().map(|r| inside(r.arrived)).max(), Some(6));
+    let in_flight = |at: u64| sent.records.iter().filter(|r| r.arrived <= at && at < r.ended).count();
+    assert_eq!(sent.records.iter().map(|r| in_flight(r.arrived)).max(), Some(6));
     // Users beyond the second leave when their next request would be due.
     let late = sent.records.iter().filter(|r| r.arrived >= 500 * MS).count();
     assert!((1..=2 * (500 / 30 + 1)).contains(&late), "{late}");
@@ -151,7 +151,7 @@ fn users_wait_for_the_reply_think_and_come_and_go() {
 }
 
 #[test]
-fn users_who_never_think_do_not_hammer_a_dead_address() {
+fn users_without_think_time_do_not_hammer_a_dead_address() {
     let experiment = experiment("  - { class: A, users: 4, think: 1us, demand: 1us }", 100);
     let cluster = node(NodeSpec::new("a", 1));
     cluster.set_health(0, Health { crashed: true, ..Health::WELL }).unwrap();
@@ -196,13 +196,13 @@ fn plans_that_cannot_be_played_are_refused() {
         start: clock::now(),
         cpu: None,
         connections: 1,
-        most_requests: 1,
+        max_requests: 1,
     };
     for (plan, words) in [
         (weirgate_lab::load::Plan { templates: &[], ..sound }, "0 templates for 1 traffics"),
         (weirgate_lab::load::Plan { connections: 0, ..sound }, "at least 1"),
         (weirgate_lab::load::Plan { connections: 1 << 40, ..sound }, "open files"),
-        (weirgate_lab::load::Plan { most_requests: u64::MAX, ..sound }, "requests 1 to"),
+        (weirgate_lab::load::Plan { max_requests: u64::MAX, ..sound }, "requests 1 to"),
         (weirgate_lab::load::Plan { cpu: Some(1 << 20), ..sound }, "CPU 1048576"),
     ] {
         let error = weirgate_lab::load::start(&plan).map(drop).unwrap_err().to_string();

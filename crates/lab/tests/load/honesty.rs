@@ -1,7 +1,7 @@
 //! The load does not yield: a slow server makes neither the load lighter nor its results better.
 
 use weirgate_emulator::{Health, NodeSpec, clock};
-use weirgate_experiment::traffic::{NOBODY, Stream};
+use weirgate_experiment::traffic::{NO_USER, Stream};
 use weirgate_experiment::{Fate, Record};
 use weirgate_lab::load::Sent;
 
@@ -15,7 +15,7 @@ fn meant() -> Vec<(u64, f32)> {
     let experiment = experiment(TRAFFIC, 1000);
     let mut stream = Stream::new(&experiment, 0, 7);
     let draw = |(at, _)| {
-        let cpu = stream.draw(at, NOBODY).demand.cpu;
+        let cpu = stream.draw(at, NO_USER).demand.cpu;
         (at, (cpu as f64 / 1e9) as f32)
     };
     let mut instants = Stream::new(&experiment, 0, 7);

@@ -50,7 +50,7 @@ fn start(experiment: &Experiment, target: SocketAddr, change: impl FnOnce(&mut P
         start: clock::now() + 20 * MS,
         cpu: None,
         connections: 1000,
-        most_requests: 1_000_000,
+        max_requests: 1_000_000,
     };
     change(&mut plan);
     load::start(&plan).unwrap()

@@ -10,8 +10,8 @@ use super::{MS, check, experiment, experiment_of, node, play};
 
 /// Few enough pages that no request waits long.
 const PAGES: &str = "  - { class: A, rate: 60/s, demand: { exponential: 1ms },\n      \
-                     session: { pages: { inverse_gaussian: { mean: 2, shape: 4, most: 5 } }, think: 50ms },\n      \
-                     objects: { class: B, count: { pareto: { shape: 1.5, least: 1, most: 8 } }, \
+                     session: { pages: { inverse_gaussian: { mean: 2, shape: 4, max: 5 } }, think: 50ms },\n      \
+                     objects: { class: B, count: { pareto: { shape: 1.5, min: 1, max: 8 } }, \
                      demand: { exponential: 500us }, connections: 3 } }\n  \
                      - { class: B, rate: 100/s, demand: { exponential: 1ms } }";
 
@@ -92,7 +92,7 @@ fn the_pages_of_a_seed_are_those_of_the_simulator() {
 }
 
 #[test]
-fn who_is_not_served_a_page_asks_for_no_objects() {
+fn a_user_without_a_page_asks_for_no_objects() {
     let experiment = experiment(
         "  - { class: A, rate: 100/s, demand: 1ms, objects: { count: 3, demand: 1ms }, patience: 1s, retries: 1, \
          retry_after: 20ms }",

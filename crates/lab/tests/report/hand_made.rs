@@ -93,7 +93,7 @@ pub(crate) fn series(seed: u64) -> Series {
         classes: vec![class(0, "A"), class(1, "B")],
         window: vec![(0.0, 20.0), (60.0, 24.0)],
         outstanding: vec![(0.5, 11.0)],
-        inside: Vec::new(),
+        in_flight: Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The page of a run, and the page of a comparison.
 
 use weirgate_lab::report::{Side, charts, compare, figures, page};
-use weirgate_verdict::report::InsideSeries;
+use weirgate_verdict::report::InFlightSeries;
 use weirgate_verdict::{ClassUse, Portion, ResourceUse};
 
 use crate::hand_made::run;
@@ -65,8 +65,8 @@ fn figures_of_several_runs_are_on_one_page() {
                 classes: vec![class("A", 0.6), class("B", 0.3)],
             });
         }
-        let line = InsideSeries { resource: "disk".into(), requests: vec![4.5; 30] };
-        trial.series.iter_mut().for_each(|series| series.inside.push(line.clone()));
+        let line = InFlightSeries { resource: "disk".into(), requests: vec![4.5; 30] };
+        trial.series.iter_mut().for_each(|series| series.in_flight.push(line.clone()));
     }
     let html = figures(&[used.clone(), used.clone()]).unwrap();
     assert_eq!(balance(&html), Ok(()));

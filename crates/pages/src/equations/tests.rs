@@ -31,10 +31,10 @@ impl Dice {
     }
 }
 
-const ANY: Prior = Prior { cost: 0.01, deviation: 0.05, most: MOST };
+const ANY: Prior = Prior { cost: 0.01, deviation: 0.05, max: MAX };
 
 fn priors(routes: usize) -> Vec<Prior> {
-    let background = Prior { cost: 0.0, deviation: 0.05, most: MOST };
+    let background = Prior { cost: 0.0, deviation: 0.05, max: MAX };
     std::iter::once(background).chain(std::iter::repeat_n(ANY, routes)).collect()
 }
 
@@ -80,7 +80,7 @@ fn a_route_that_gets_three_times_dearer_is_known_after_a_minute() {
 
 #[test]
 fn errors_are_as_large_as_said() {
-    let mut inside = 0;
+    let mut in_flight = 0;
     for seed in 0..50 {
         let mut dice = Dice(seed);
         let costs = [0.004, 0.001, 0.002, 0.0005];
@@ -91,19 +91,19 @@ fn errors_are_as_large_as_said() {
         }
         let deviations = equations.deviations();
         for (place, cost) in costs.iter().enumerate() {
-            inside += i32::from((equations.costs()[place + 1] - cost).abs() < 2.0 * deviations[place + 1]);
+            in_flight += i32::from((equations.costs()[place + 1] - cost).abs() < 2.0 * deviations[place + 1]);
             assert!(deviations[place + 1] < 0.0005, "{deviations:?}");
         }
     }
     // Two deviations: 95 % of 200.
-    assert!(inside >= 186, "{inside}");
+    assert!(in_flight >= 186, "{in_flight}");
 }
 
 #[test]
 fn routes_that_always_come_together_have_the_right_sum_and_rest() {
     let mut dice = Dice(1);
     let mut priors = priors(2);
-    priors[1] = Prior { cost: 0.03, deviation: 0.03, most: MOST };
+    priors[1] = Prior { cost: 0.03, deviation: 0.03, max: MAX };
     let mut equations = Equations::new(priors);
     let mut splits = Vec::new();
     for at in 0..400 {
@@ -116,8 +116,8 @@ fn routes_that_always_come_together_have_the_right_sum_and_rest() {
             splits.push(costs[1]);
         }
     }
-    let (least, most) = splits.iter().fold((f64::MAX, 0.0f64), |(a, b), s| (a.min(*s), b.max(*s)));
-    assert!(most - least < 0.002, "{least} to {most}");
+    let (min, max) = splits.iter().fold((f64::MAX, 0.0f64), |(a, b), s| (a.min(*s), b.max(*s)));
+    assert!(max - min < 0.002, "{min} to {max}");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn odd_windows_move_little_and_raise_no_alarm() {
     }
 }
 
-/// Returns the best costs between 0 and [`MOST`] over all windows at once. It tries for each cost whether it
+/// Returns the best costs between 0 and [`MAX`] over all windows at once. It tries for each cost whether it
 /// is on a bound, and finds the others by Gaussian elimination.
 fn batch(windows: &[(f64, f64, Vec<f64>, f64)], prior: &[Prior]) -> Vec<f64> {
     let size = prior.len();
@@ -154,7 +154,7 @@ fn batch(windows: &[(f64, f64, Vec<f64>, f64)], prior: &[Prior]) -> Vec<f64> {
     let mut best: Option<(f64, Vec<f64>)> = None;
     for choice in 0..3usize.pow(u32::try_from(size).expect("few")) {
         let fixed: Vec<Option<f64>> =
-            (0..size).map(|i| [None, Some(0.0), Some(MOST)][choice / 3usize.pow(i as u32) % 3]).collect();
+            (0..size).map(|i| [None, Some(0.0), Some(MAX)][choice / 3usize.pow(i as u32) % 3]).collect();
         let free: Vec<usize> = (0..size).filter(|i| fixed[*i].is_none()).collect();
         let mut rows: Vec<Vec<f64>> = free
             .iter()
@@ -188,7 +188,7 @@ fn batch(windows: &[(f64, f64, Vec<f64>, f64)], prior: &[Prior]) -> Vec<f64> {
         }
         let mut costs: Vec<f64> = fixed.iter().map(|f| f.unwrap_or(0.0)).collect();
         free.iter().zip(&rows).for_each(|(i, row)| costs[*i] = row[free.len()]);
-        if costs.iter().all(|c| (-1e-9..=MOST + 1e-9).contains(c)) {
+        if costs.iter().all(|c| (-1e-9..=MAX + 1e-9).contains(c)) {
             let loss = loss(&costs);
             if best.as_ref().is_none_or(|best| loss < best.0) {
                 best = Some((loss, costs));
@@ -236,7 +236,7 @@ proptest! {
         for ((_, seconds, rates, used), wait, late) in windows {
             at += wait;
             equations.learn((at - late).max(0.0), seconds, &rates, used);
-            prop_assert!(equations.costs().iter().all(|cost| (0.0..=MOST).contains(cost)), "{:?}", equations.costs());
+            prop_assert!(equations.costs().iter().all(|cost| (0.0..=MAX).contains(cost)), "{:?}", equations.costs());
         }
         prop_assert!(equations.deviations().iter().all(|deviation| deviation.is_finite()));
     }

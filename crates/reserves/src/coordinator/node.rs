@@ -11,7 +11,7 @@ pub const MEMORY: Duration = Duration::from_secs(2);
 
 /// Maximum number of questions remembered per node. An agent asks at most once a window, which is eight times
 /// within [`MEMORY`].
-const MOST_HEARD: usize = 32;
+const MAX_HEARD: usize = 32;
 
 /// Uses of a class count as equal if they differ by less than this: as a part of the larger one (Sec. 5.4's
 /// measure of a significant fall), and in percent of the node (half the minimum share).
@@ -45,7 +45,7 @@ impl Node {
         let same = |before: f64| (used - before).abs() <= points.max(part * used.max(before));
         self.heard.retain(|&(at, _, _)| now < at + MEMORY);
         let news = !self.heard.iter().any(|&(_, other, before)| other == class && same(before));
-        if news && self.heard.len() < MOST_HEARD {
+        if news && self.heard.len() < MAX_HEARD {
             self.heard.push((now, class, used));
         }
         news

@@ -77,7 +77,7 @@ fn without_news_it_runs_when_it_is_time() {
         }
     }
     assert_eq!(runs, [ms(8_000), ms(13_000)]);
-    assert_eq!(coordinator.books().runs.by_cause()[..1], [("periodic", 2)]);
+    assert_eq!(coordinator.ledger().runs.by_cause()[..1], [("periodic", 2)]);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_run_on_demand_waits_for_a_window_after_the_last_shares() {
     assert_eq!(problem.sink, [[false, true], [true, true]]);
     assert_eq!(coordinator.poll_run(ms(3_301)), None, "one run at a time");
     coordinator.solved(ms(3_400), solve(&problem), ms(100));
-    let finished = coordinator.books().finished.back().expect("a run");
+    let finished = coordinator.ledger().finished.back().expect("a run");
     assert_eq!(finished.cause, Cause::Asked { node: 0, trigger: Trigger::SinkEnded { class: 0 } });
     assert!(finished.moved > 20.0, "class 0 is given more on node 1: {finished:?}");
     assert_eq!(coordinator.poll_run(ms(3_400)), None);
@@ -119,14 +119,14 @@ fn down_nodes_are_left_out_and_their_return_is_a_reason() {
     coordinator.disconnected(1);
     coordinator.reported(ms(3_300), 0, report(1, &[50.0, 50.0], false));
     assert_eq!(run(&mut coordinator, ms(3_300)).iter().map(|shares| shares.node).collect::<Vec<_>>(), [0]);
-    assert_eq!(coordinator.books().finished.back().map(|run| run.cause), Some(Cause::Left { node: 1 }));
+    assert_eq!(coordinator.ledger().finished.back().map(|run| run.cause), Some(Cause::Left { node: 1 }));
 
     coordinator.connected(1);
     coordinator.reported(ms(3_600), 0, report(2, &[50.0, 50.0], false));
     assert_eq!(coordinator.poll_run(ms(3_600)), None, "it has not reported yet");
     coordinator.reported(ms(3_700), 1, report(1, &[50.0, 50.0], false));
     assert_eq!(run(&mut coordinator, ms(3_700)).len(), 2);
-    assert_eq!(coordinator.books().finished.back().map(|run| run.cause), Some(Cause::Joined { node: 1 }));
+    assert_eq!(coordinator.ledger().finished.back().map(|run| run.cause), Some(Cause::Joined { node: 1 }));
 
     // A silent node counts as down, and a timer detects it.
     coordinator.reported(ms(4_400), 0, report(3, &[50.0, 50.0], false));
@@ -190,7 +190,7 @@ fn a_node_is_not_heard_about_the_same_again_and_again() {
     assert_eq!(ask(4_200, 10.0), 2);
     assert_eq!(ask(5_299, 10.0), 2);
     assert_eq!(ask(5_300, 10.0), 3);
-    assert_eq!(coordinator.books().runs.asked, 6);
+    assert_eq!(coordinator.ledger().runs.asked, 6);
 }
 
 #[test]
@@ -203,13 +203,13 @@ fn a_run_that_comes_to_nothing_changes_nothing_and_is_tried_again() {
     assert!(coordinator.poll_run(ms(3_300)).is_some());
     coordinator.solved(ms(3_400), Err(Error::Unsolved { missed: 1.0 }), ms(100));
     assert_eq!(coordinator.poll_shares(), None);
-    assert_eq!(coordinator.books().failure, Some(Error::Unsolved { missed: 1.0 }));
+    assert_eq!(coordinator.ledger().failure, Some(Error::Unsolved { missed: 1.0 }));
     for node in 0..2 {
         coordinator.reported(ms(4_300), node, report(1, &[50.0, 50.0], false));
     }
     assert_eq!(coordinator.poll_run(ms(4_399)), None);
     assert_eq!(run(&mut coordinator, ms(4_400)).len(), 2);
-    assert_eq!((coordinator.books().runs.failed, coordinator.books().failure.clone()), (1, None));
+    assert_eq!((coordinator.ledger().runs.failed, coordinator.ledger().failure.clone()), (1, None));
 }
 
 #[test]
@@ -348,11 +348,11 @@ fn a_quiet_cluster_settles() {
     let mut coordinator = Coordinator::new(ms(0), Settings { every: None, ..settings(4, &[50.0, 30.0, 20.0]) });
     (0..4).for_each(|node| coordinator.connected(node));
     let now = play(&mut coordinator, &mut machines, ms(0), ms(60_000));
-    let before = coordinator.books().runs.done();
+    let before = coordinator.ledger().runs.done();
     assert!(before > 0);
     play(&mut coordinator, &mut machines, now, ms(60_000));
-    let later = coordinator.books().runs.done() - before;
-    assert_eq!(later, 0, "{:?}", coordinator.books().finished.iter().rev().take(4).collect::<Vec<_>>());
+    let later = coordinator.ledger().runs.done() - before;
+    assert_eq!(later, 0, "{:?}", coordinator.ledger().finished.iter().rev().take(4).collect::<Vec<_>>());
 }
 
 /// Possible events.
@@ -500,10 +500,10 @@ proptest! {
         let mut coordinator = Coordinator::new(ms(0), Settings { every: None, ..settings(nodes, &desired) });
         (0..nodes).for_each(|node| coordinator.connected(node));
         let now = play(&mut coordinator, &mut machines, ms(0), ms(30_000));
-        let before = coordinator.books().runs.done();
+        let before = coordinator.ledger().runs.done();
         play(&mut coordinator, &mut machines, now, ms(15_000));
-        let later = coordinator.books().runs.done() - before;
-        prop_assert_eq!(later, 0, "{:?}", coordinator.books().finished.iter().rev().take(6).collect::<Vec<_>>());
+        let later = coordinator.ledger().runs.done() - before;
+        prop_assert_eq!(later, 0, "{:?}", coordinator.ledger().finished.iter().rev().take(6).collect::<Vec<_>>());
     }
 
     #[test]
@@ -531,7 +531,7 @@ proptest! {
         for machine in &play.machines {
             let (at, counters) = (play.now + WINDOW, machine.counters.clone());
             let run = machine.tracker.clone().measure(at, &counters).expect("a window later").run;
-            prop_assert_eq!(run, play.coordinator.books().finished.back().expect("a run").number);
+            prop_assert_eq!(run, play.coordinator.ledger().finished.back().expect("a run").number);
         }
     }
 }

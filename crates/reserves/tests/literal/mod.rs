@@ -30,7 +30,7 @@ impl Constraints {
     }
 
     /// Returns the x that minimises `square`/2 x^2 + `linear` x under these constraints.
-    fn least(&self, square: &[f64], linear: &[f64]) -> Vec<f64> {
+    fn min(&self, square: &[f64], linear: &[f64]) -> Vec<f64> {
         let n = linear.len();
         let diagonal: Vec<usize> = (0..n).collect();
         let square = CscMatrix::new_from_triplets(n, n, diagonal.clone(), diagonal, square.to_vec());
@@ -76,7 +76,7 @@ pub fn solve(problem: &Problem) -> Literal {
         all[shares..].fill(value);
         all
     };
-    let found = constraints.least(&deviations(0.0, 0.0), &deviations(1.0, 0.0));
+    let found = constraints.min(&deviations(0.0, 0.0), &deviations(1.0, 0.0));
     let deviation: f64 = found[shares..].iter().sum();
 
     // An interior-point solver needs a small tolerance.
@@ -87,7 +87,7 @@ pub fn solve(problem: &Problem) -> Literal {
             linear[node * classes + class] = -aim(problem.desired[class], problem.usage[node][class]);
         }
     }
-    let found = constraints.least(&deviations(0.0, 1.0), &linear);
+    let found = constraints.min(&deviations(0.0, 1.0), &linear);
     Literal { deviation, closest: found[..shares].chunks(classes).map(<[f64]>::to_vec).collect() }
 }
 

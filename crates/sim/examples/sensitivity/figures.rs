@@ -54,12 +54,12 @@ impl Figure {
 }
 
 macro_rules! number {
-    ($part:ident.$name:ident, $least:expr, $most:expr) => {
+    ($part:ident.$name:ident, $min:expr, $max:expr) => {
         Figure {
             name: concat!(stringify!($part), ".", stringify!($name)),
             read: |f| f.$part.$name,
             write: |f, value| f.$part.$name = value,
-            range: [$least, $most],
+            range: [$min, $max],
             is_time: false,
         }
     };
@@ -82,16 +82,16 @@ const ANY: f64 = f64::INFINITY;
 /// All figures. Shares end at 1. `search` is more than 1, and 1.01 means almost no search.
 pub const ALL: [Figure; 32] = [
     number!(predict.soft_share, 0.0, 1.0),
-    time!(predict.soft_least),
+    time!(predict.soft_min),
     number!(predict.margin, 0.0, 1.0),
-    number!(predict.most_compute, 0.0, 1.0),
+    number!(predict.max_compute, 0.0, 1.0),
     time!(predict.young),
     time!(predict.old),
     number!(predict.fresh, 0.0, 1.0),
     number!(window.swing, 0.0, ANY),
     number!(window.target, 0.0, 1.0),
     number!(window.gain, 0.0, ANY),
-    number!(window.least_share, 0.0, ANY),
+    number!(window.min_share, 0.0, ANY),
     number!(window.per_machine, 0.0, ANY),
     number!(window.compute_share, 0.0, 1.0),
     number!(window.back_off, 0.0, 1.0),
@@ -112,5 +112,5 @@ pub const ALL: [Figure; 32] = [
     number!(tokens.debt, 0.0, ANY),
     number!(tokens.best_effort_share, 0.0, 1.0),
     number!(tokens.best_effort_rate, 0.0, ANY),
-    number!(tokens.dear, 1.0, ANY),
+    number!(tokens.max_cost_ratio, 1.0, ANY),
 ];

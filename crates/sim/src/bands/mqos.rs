@@ -268,7 +268,7 @@ fn where_servers_thrash() -> Vec<Figure> {
             .within(0.9..=1.1, "no more than the server bears: no difference but chance"),
     ];
     let nqos = [(1, "600", 0.9), (2, "900", 0.7), (3, "1200", 0.55)];
-    for (at, clients, most) in nqos {
+    for (at, clients, max) in nqos {
         figures.push(
             figure(
                 "Fig. 13",
@@ -277,10 +277,7 @@ fn where_servers_thrash() -> Vec<Figure> {
                 over(at),
             )
             .said("shorter")
-            .within(
-                0.2..=most,
-                "the more clients the more is gained: 0.67, 0.48 and 0.38, and a third of that as room",
-            ),
+            .within(0.2..=max, "the more clients the more is gained: 0.67, 0.48 and 0.38, and a third of that as room"),
         );
     }
     let gains = |runs: &[&Played]| match runs {

@@ -32,8 +32,8 @@ impl Played {
         figure: impl Fn(&Part) -> Option<f64>,
     ) -> Option<(f64, f64)> {
         let figures: Vec<f64> = self.points(class, between).filter_map(|(_, part)| figure(part)).collect();
-        let least = figures.iter().copied().reduce(f64::min)?;
-        Some((least, figures.iter().copied().fold(least, f64::max)))
+        let min = figures.iter().copied().reduce(f64::min)?;
+        Some((min, figures.iter().copied().fold(min, f64::max)))
     }
 
     /// Returns the largest axis value up to which `figure` of the class is at most `limit`.
@@ -103,8 +103,8 @@ pub(super) fn extreme(
     largest: bool,
 ) -> impl Fn(&[&Played]) -> Option<f64> + Send + Sync {
     move |runs| {
-        let (least, most) = runs.first()?.over(class, between, figure)?;
-        Some(if largest { most } else { least })
+        let (min, max) = runs.first()?.over(class, between, figure)?;
+        Some(if largest { max } else { min })
     }
 }
 
@@ -112,12 +112,12 @@ pub(super) fn extreme(
 /// weight.
 pub(super) fn off_the_split(used: &ResourceUse, weights: &[f64]) -> Option<f64> {
     let all: f64 = weights.iter().sum();
-    let mut most: Option<f64> = None;
+    let mut max: Option<f64> = None;
     for resource in 0..used.names.len() {
         for (part, weight) in used.split(resource).zip(weights) {
             let off = (part * all / weight - 1.0).abs() * 100.0;
-            most = Some(most.unwrap_or(0.0).max(off));
+            max = Some(max.unwrap_or(0.0).max(off));
         }
     }
-    most
+    max
 }

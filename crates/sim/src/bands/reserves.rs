@@ -17,7 +17,7 @@ const ALONE: &[&str] = &[
     "policy.classes.log4.upstream=four",
 ];
 
-const WRR: &[&str] = &["policy.upstreams.web.dispatch=wrr"];
+const WRR: &[&str] = &["policy.upstreams.web.dispatch=least_loaded"];
 
 pub(super) fn figures() -> Vec<Figure> {
     let mut figures = table3();
@@ -99,7 +99,7 @@ fn shares() -> Vec<Figure> {
     let balanced = [play("reserves-balanced")];
     let geographic = [play("reserves-geographic")];
     let sparse = [play("reserves-sparse")];
-    let still = [play("reserves-sparse").with(&["reserves.on_demand=no"])];
+    let still = [play("reserves-sparse").with(&["reserves.on_demand=false"])];
     let mut figures = Vec::new();
     let mut both = |name,
                     what: &str,

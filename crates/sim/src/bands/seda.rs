@@ -74,6 +74,6 @@ fn ratio(runs: &[&Played]) -> Option<f64> {
 }
 
 fn flat(runs: &[&Played]) -> Option<f64> {
-    let (least, most) = runs.first()?.over("premium", [75.0, 400.0], mean)?;
-    Some(most / least)
+    let (min, max) = runs.first()?.over("premium", [75.0, 400.0], mean)?;
+    Some(max / min)
 }

@@ -176,12 +176,12 @@ fn ours(found: &Found) -> String {
     let Found::Figures(figures) = found else { return "–".to_owned() };
     let mut there: Vec<f64> = figures.iter().copied().flatten().collect();
     there.sort_unstable_by(f64::total_cmp);
-    let Some((least, most)) = there.first().zip(there.last()) else { return "none".to_owned() };
+    let Some((min, max)) = there.first().zip(there.last()) else { return "none".to_owned() };
     let median = f64::midpoint(there[(there.len() - 1) / 2], there[there.len() / 2]);
     let missing = if there.len() < figures.len() { ", none with a seed" } else { "" };
     match there.len() {
         1 => format!("{}{missing}", number(median)),
-        _ => format!("{} ({}–{}){missing}", number(median), number(*least), number(*most)),
+        _ => format!("{} ({}–{}){missing}", number(median), number(*min), number(*max)),
     }
 }
 

@@ -65,7 +65,7 @@ fn figs_1_and_2() -> Vec<Figure> {
 
 fn figs_3_and_4() -> Vec<Figure> {
     let all = [0.0, f64::INFINITY];
-    let turns = Play::of("web-switch-dynamic", "none").with(&["policy.upstreams.web.dispatch=turns"]);
+    let turns = Play::of("web-switch-dynamic", "none").with(&["policy.upstreams.web.dispatch=weighted_round_robin"]);
     let play = |discipline| [Play::of("web-switch-dynamic", discipline)];
     let files = |plays: &[Play]| {
         Figure::new(

@@ -37,8 +37,8 @@ use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use weirgate_engine::{
-    ClassSnapshot, Demand, GroupSnapshot, NodeEvent, NodeId, NodeState, Policy, ServiceSet, Snapshot, SurplusSnapshot,
-    Ticket, Time,
+    ClassSnapshot, Demand, MachineGroupSnapshot, NodeEvent, NodeId, NodeState, Policy, ServiceSet, Snapshot,
+    SurplusSnapshot, Ticket, Time,
 };
 
 use crate::requests::{Place, Request};
@@ -46,7 +46,7 @@ use resources::Resources;
 use weirgate_experiment::{Fate, Page, Record, Violation};
 
 /// Maximum number of violations that are kept. The first ones show the cause.
-const MOST_KEPT: usize = 100;
+const MAX_KEPT: usize = 100;
 
 /// Number of releases between two checks of the engine. A check costs about ten decisions, so this interval
 /// keeps the cost at a few percent.
@@ -82,7 +82,7 @@ pub(crate) struct Tally {
     pub(crate) shed: u64,
     pub(crate) retried: u64,
     pub(crate) waiting: u32,
-    pub(crate) inside: u32,
+    pub(crate) in_flight: u32,
 }
 
 /// A node, as the driver reported it to the engine.
@@ -93,7 +93,7 @@ struct Node {
     is_down: bool,
     is_drained: bool,
     is_ejected: bool,
-    inside: u32,
+    in_flight: u32,
     group: usize,
 }
 
@@ -103,15 +103,15 @@ struct Group {
     /// The window and the engine's surplus figures at the last check.
     window: u32,
     surplus: Option<SurplusSnapshot>,
-    inside: u32,
+    in_flight: u32,
 }
 
 impl Group {
     /// Returns whether more requests are in flight than the bound for an owed or a surplus request allows,
     /// that request included.
     fn is_over(&self, owed: bool) -> bool {
-        let Some(surplus) = self.surplus else { return self.inside > self.window };
-        let counted = self.inside.saturating_sub(surplus.stuck);
+        let Some(surplus) = self.surplus else { return self.in_flight > self.window };
+        let counted = self.in_flight.saturating_sub(surplus.stuck);
         let of_owed = counted.saturating_sub(surplus.outstanding);
         counted > self.window && !(owed && of_owed <= self.window.max(surplus.reach.unwrap_or(0)))
     }
@@ -125,7 +125,7 @@ impl Group {
         let within =
             surplus.reach.is_some() || class.allowance.is_none_or(|allowance| f64::from(class.outstanding) < allowance);
         let sure = class.tokens.is_some_and(|tokens| tokens > 1.0 + HAIR);
-        let one_more = Group { inside: self.inside + 1, ..*self };
+        let one_more = Group { in_flight: self.in_flight + 1, ..*self };
         !(owed && sure && needs(class) == Some(true))
             && (one_more.is_over(owed) || !(owed && sure && within) && surplus.needed + surplus.blocked > NOTHING)
     }
@@ -143,7 +143,7 @@ pub(crate) struct Checks {
     nodes: Vec<Node>,
     now: u64,
     waiting: u32,
-    inside: u32,
+    in_flight: u32,
     groups: Vec<Group>,
     releases: u32,
     /// The pool and set of services of each entry in `tallies`.
@@ -156,11 +156,11 @@ impl Checks {
     pub(crate) fn new(policy: &Policy) -> Checks {
         let node = |index: usize| Node {
             pool: policy.nodes[index].pool,
-            bound: policy.most_inside(index),
+            bound: policy.max_in_flight(index),
             is_down: false,
             is_drained: false,
             is_ejected: false,
-            inside: 0,
+            in_flight: 0,
             group: 0,
         };
         let specs = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class));
@@ -172,7 +172,7 @@ impl Checks {
             nodes: (0..policy.nodes.len()).map(node).collect(),
             now: 0,
             waiting: 0,
-            inside: 0,
+            in_flight: 0,
             groups: vec![Group::default()],
             releases: 0,
             services: specs.map(|class| (class.pool, ServiceSet::of(class))).collect(),
@@ -182,7 +182,7 @@ impl Checks {
 
     /// Notes a violation.
     pub(crate) fn note(&mut self, invariant: &'static str, what: String) {
-        if self.violations.len() < MOST_KEPT {
+        if self.violations.len() < MAX_KEPT {
             self.violations.push(Violation { at: self.now, invariant, what });
         }
     }
@@ -249,8 +249,8 @@ impl Checks {
     /// checked now, with [`Checks::look_at_release`].
     pub(crate) fn released(&mut self, class: usize, node: NodeId, demand: Option<Demand>, owed: bool) -> bool {
         self.takes(class, node, demand);
-        self.tallies[class].inside += 1;
-        self.inside += 1;
+        self.tallies[class].in_flight += 1;
+        self.in_flight += 1;
         self.releases = (self.releases + 1) % LOOK_EVERY;
         self.enters(node, owed) || self.releases == 0
     }
@@ -282,30 +282,30 @@ impl Checks {
             self.note("node", format!("{id:?} does not exist"));
             return false;
         };
-        node.inside += 1;
+        node.in_flight += 1;
         let node = *node;
         if node.is_down || node.is_drained {
             self.note("node", format!("{id:?} gets a request while it is down or drained: {node:?}"));
         }
-        if node.inside > node.bound {
-            self.note("node", format!("{id:?} has {} requests, its bound is {}", node.inside, node.bound));
+        if node.in_flight > node.bound {
+            self.note("node", format!("{id:?} has {} requests, its bound is {}", node.in_flight, node.bound));
         }
         let group = &mut self.groups[node.group];
-        group.inside += 1;
+        group.in_flight += 1;
         node.is_ejected || group.is_over(owed)
     }
 
     fn exits(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.0 as usize];
-        node.inside -= 1;
-        self.groups[node.group].inside -= 1;
+        node.in_flight -= 1;
+        self.groups[node.group].in_flight -= 1;
     }
 
     /// A request gives its slot back.
     pub(crate) fn freed(&mut self, class: usize, node: NodeId, demand: Option<Demand>) {
         self.gives_back(class, node, demand);
-        self.tallies[class].inside -= 1;
-        self.inside -= 1;
+        self.tallies[class].in_flight -= 1;
+        self.in_flight -= 1;
         self.exits(node);
     }
 
@@ -341,8 +341,9 @@ impl Checks {
         let group = group_of(node).and_then(|group| self.groups.get(group)).copied().unwrap_or_default();
         let over = group.is_over(owed) && from.and_then(group_of) != group_of(node);
         if over && !(owed && group.surplus.is_some() && classes().iter().any(needed)) {
-            let Group { window, surplus, inside } = group;
-            let what = format!("a release (owed: {owed}) leaves {inside} inside, the window is {window}, {surplus:?}");
+            let Group { window, surplus, in_flight } = group;
+            let what =
+                format!("a release (owed: {owed}) leaves {in_flight} inside, the window is {window}, {surplus:?}");
             self.note("window", what);
         }
         if let Some(NodeState::Ejected { until }) = snapshot.nodes.get(node.0 as usize).map(|n| n.state) {
@@ -352,7 +353,7 @@ impl Checks {
 
     /// Checks the engine at any time.
     pub(crate) fn look(&mut self, snapshot: &Snapshot) {
-        self.compare("all nodes", snapshot.outstanding, self.inside);
+        self.compare("all nodes", snapshot.outstanding, self.in_flight);
         self.compare("the queues", snapshot.waiting, self.waiting);
         let parts = windows_per_group(&snapshot.groups);
         let groups = snapshot.groups.len() / parts;
@@ -360,22 +361,22 @@ impl Checks {
         let whole = |group: usize| Group {
             window: if parts > 1 { u32::MAX } else { snapshot.groups[group].window.unwrap_or(u32::MAX) },
             surplus: snapshot.groups[group].surplus,
-            inside: 0,
+            in_flight: 0,
         };
         self.groups = (0..groups).map(whole).collect();
         for (index, seen) in snapshot.nodes.iter().enumerate() {
             let Some(node) = self.nodes.get_mut(index) else { continue };
             node.is_ejected = matches!(seen.state, NodeState::Ejected { .. });
             node.group = seen.group as usize;
-            let inside = node.inside;
+            let in_flight = node.in_flight;
             if let Some(group) = self.groups.get_mut(node.group) {
-                group.inside += inside;
+                group.in_flight += in_flight;
             }
-            self.compare(&seen.name, seen.outstanding, inside);
+            self.compare(&seen.name, seen.outstanding, in_flight);
         }
         for group in 0..groups {
-            let inside = snapshot.groups.iter().skip(group).step_by(groups).map(|seen| seen.outstanding).sum();
-            self.compare("a group", inside, self.groups[group].inside);
+            let in_flight = snapshot.groups.iter().skip(group).step_by(groups).map(|seen| seen.outstanding).sum();
+            self.compare("a group", in_flight, self.groups[group].in_flight);
         }
         if let Some(what) = self.resources.as_ref().and_then(|resources| resources.differs(snapshot)) {
             self.note("resources", what);
@@ -402,7 +403,7 @@ impl Checks {
         let classes = LazyCell::new(classes);
         for (index, (node, seen)) in self.nodes.iter().zip(&snapshot.nodes).enumerate() {
             let group = self.groups.get(node.group).copied().unwrap_or_default();
-            let one_more = Group { inside: group.inside + 1, ..group };
+            let one_more = Group { in_flight: group.in_flight + 1, ..group };
             let has_room = self.resources.as_ref().is_none_or(|resources| resources.has_room_for_any(index));
             // Owed requests find room wherever surplus does, and requests that a guarantee needs also in a
             // full window.
@@ -429,9 +430,9 @@ impl Checks {
                 kept = of_node.filter(in_turn).filter(|class| !group.may_keep(class)).map(|class| class.waiting).sum();
             }
             if kept > 0 {
-                let Group { window, surplus, inside } = group;
+                let Group { window, surplus, in_flight } = group;
                 let (name, beside) = (&seen.name, surplus.map(|surplus| format!(", {surplus:?}")).unwrap_or_default());
-                let what = format!("{kept} wait for {name} while {inside} are inside a window of {window}{beside}");
+                let what = format!("{kept} wait for {name} while {in_flight} are inside a window of {window}{beside}");
                 return self.note("work", what);
             }
         }
@@ -456,7 +457,7 @@ impl Checks {
             sum.shed += class.shed.iter().sum::<u64>();
             sum.retried += class.retried;
             sum.waiting += class.waiting;
-            sum.inside += class.outstanding;
+            sum.in_flight += class.outstanding;
         }
         let names = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).map(|class| &class.name);
         for ((name, theirs), ours) in names.zip(counted).zip(self.tallies.clone()) {
@@ -469,7 +470,7 @@ impl Checks {
     /// At the end of the run, checks that every attempt of a client has one end.
     pub(crate) fn conservation(&mut self, records: &[Record]) {
         let cut = records.iter().filter(|record| record.fate == Fate::Cut).count();
-        let here = self.waiting as usize + self.inside as usize;
+        let here = self.waiting as usize + self.in_flight as usize;
         if cut != here {
             self.note("conservation", format!("{cut} attempts have no end, {here} wait or are inside"));
         }
@@ -510,7 +511,7 @@ impl Checks {
 
 /// Returns the number of windows of a group: one for each resource if the discipline keeps them apart, else
 /// 1.
-fn windows_per_group(windows: &[GroupSnapshot]) -> usize {
+fn windows_per_group(windows: &[MachineGroupSnapshot]) -> usize {
     let first = windows.first().and_then(|window| window.resource.as_deref());
     let mut named: Vec<&str> = windows.iter().filter_map(|window| window.resource.as_deref()).collect();
     named.dedup();

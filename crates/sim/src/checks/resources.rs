@@ -17,7 +17,7 @@ pub(super) struct Resources {
     /// Cost of a request with an unknown route, per class and then per template.
     unknown: Vec<Demand>,
     /// Maximum cost that a request counts as, per class, if costs are estimated.
-    most: Vec<u64>,
+    max: Vec<u64>,
     /// The largest cost of all requests so far, per resource.
     largest: [u64; RESOURCES],
 }
@@ -45,7 +45,7 @@ impl Resources {
             full: weights.iter().map(|weight| (horizon * weight).round().max(1.0) as u64).collect(),
             taken: vec![[0; RESOURCES]; weights.len()],
             unknown: specs.clone().map(|class| class.demand).collect(),
-            most: match policy.estimated {
+            max: match policy.estimated {
                 true => specs.map(|class| policy.largest(class.pool).unwrap_or(u64::MAX)).collect(),
                 false => Vec::new(),
             },
@@ -56,7 +56,7 @@ impl Resources {
     /// Returns the cost of a class's request in the managed resources.
     fn managed(&self, class: usize, demand: Option<Demand>) -> [u64; RESOURCES] {
         let demand = demand.or_else(|| self.unknown.get(class).copied()).unwrap_or_default();
-        let demand = self.most.get(class).map_or(demand, |most| demand.at_most(*most));
+        let demand = self.max.get(class).map_or(demand, |max| demand.at_most(*max));
         std::array::from_fn(|resource| match self.only {
             Some(only) if only != resource => 0,
             _ => u64::from(demand.0[resource]),

@@ -3,7 +3,7 @@
 use weirgate_emulator::computer::Work;
 use weirgate_engine::{Action, Arrival, ClassId, NodeId, Outcome, Shed, TemplateId, Ticket, Verdict};
 use weirgate_experiment::traffic::visits::{Then, VisitId};
-use weirgate_experiment::traffic::{Draw, Event, NOBODY};
+use weirgate_experiment::traffic::{Draw, Event, NO_USER};
 use weirgate_experiment::{Fate, TrafficClass};
 
 use super::{CHECK, Driver, Errand, Message, News, Sources, record};
@@ -30,7 +30,7 @@ impl Driver<'_> {
     /// Handles the next event of a stream.
     pub(super) fn come(&mut self, stream: usize, event: Event) {
         match event {
-            Event::Arrival => self.first_send(stream, NOBODY),
+            Event::Arrival => self.first_send(stream, NO_USER),
             Event::Users(count) => {
                 for (user, thinks) in self.streams[stream].want_users(count) {
                     self.errand(thinks, Errand::User { traffic: stream as u32, user });
@@ -50,14 +50,14 @@ impl Driver<'_> {
     pub(super) fn next_page(&mut self, visit: VisitId) {
         let (traffic, _) = self.visits.traffic_of(visit);
         let draw = self.visits.page(&mut self.streams[traffic as usize], visit, self.now);
-        self.send_new(traffic, NOBODY, Some(visit), draw);
+        self.send_new(traffic, NO_USER, Some(visit), draw);
     }
 
     /// The client of `visit` asks for the next object of its page.
     pub(super) fn next_object(&mut self, visit: VisitId) {
         let (_, traffic) = self.visits.traffic_of(visit);
         let draw = self.visits.object(&mut self.streams[traffic as usize], visit, self.now);
-        self.send_new(traffic, NOBODY, Some(visit), draw);
+        self.send_new(traffic, NO_USER, Some(visit), draw);
     }
 
     fn send_new(&mut self, traffic: u32, user: u32, visit: Option<VisitId>, draw: Draw) {
@@ -112,10 +112,10 @@ impl Driver<'_> {
     fn knock(&mut self, slot: u32, class: ClassId, spec: usize) {
         let request = &mut self.requests[slot];
         request.spec = spec as u32;
-        let target = request.document.map(|document| document.target());
+        let locality_key = request.document.map(|document| document.locality_key());
         let demand = self.table.cost_of(request.traffic);
         request.cost = demand;
-        let arrival = Arrival { class, flow: request.flow, demand, target, tag: u64::from(slot) };
+        let arrival = Arrival { class, flow: request.flow, demand, locality_key, token: u64::from(slot) };
         self.checks.arrived(spec);
         match self.engine.arrive(self.time(), arrival) {
             Verdict::Release { ticket, node } => self.release(slot, ticket, node),
@@ -143,13 +143,13 @@ impl Driver<'_> {
     pub(super) fn settle(&mut self) {
         while let Some(action) = self.engine.poll(self.time()) {
             match action {
-                Action::Release { ticket, tag, node, .. } => {
-                    if let Some(slot) = self.waiting(tag, ticket) {
+                Action::Release { ticket, token, node, .. } => {
+                    if let Some(slot) = self.waiting(token, ticket) {
                         self.release(slot, ticket, node);
                     }
                 }
-                Action::Shed { ticket, tag, shed, .. } => {
-                    if let Some(slot) = self.waiting(tag, ticket) {
+                Action::Shed { ticket, token, shed, .. } => {
+                    if let Some(slot) = self.waiting(token, ticket) {
                         self.turned_away(slot, shed);
                     }
                 }
@@ -168,11 +168,11 @@ impl Driver<'_> {
     }
 
     /// Finds the waiting request that the engine names and takes it out of the queue's count.
-    fn waiting(&mut self, tag: u64, ticket: Ticket) -> Option<u32> {
-        if !self.checks.ticket(self.requests.get(tag), ticket) {
+    fn waiting(&mut self, token: u64, ticket: Ticket) -> Option<u32> {
+        if !self.checks.ticket(self.requests.get(token), ticket) {
             return None;
         }
-        let slot = tag as u32;
+        let slot = token as u32;
         self.checks.waits_no_more(self.requests[slot].spec as usize);
         Some(slot)
     }
@@ -304,8 +304,8 @@ impl Driver<'_> {
     /// *observe*: the first byte of a reply, or another sign of progress, has reached the gateway.
     pub(super) fn hear_first_byte(&mut self, message: Message) {
         let request = &mut self.requests[message.id as u32];
-        let is_inside = matches!(request.place, Place::Serving(_) | Place::Returning);
-        if request.attempt != message.stamp || !is_inside || std::mem::replace(&mut request.begun, true) {
+        let is_in_flight = matches!(request.place, Place::Serving(_) | Place::Returning);
+        if request.attempt != message.stamp || !is_in_flight || std::mem::replace(&mut request.begun, true) {
             return;
         }
         if let Some(ticket) = request.ticket {
@@ -486,7 +486,7 @@ impl Driver<'_> {
 
     /// Starts the thinking time of a user, if `user` is one.
     fn think(&mut self, traffic: u32, user: u32) {
-        if user != NOBODY {
+        if user != NO_USER {
             let traffic = self.experiment.home_of(traffic as usize) as u32;
             let after = self.streams[traffic as usize].think().max(TURNAROUND);
             self.errand(after, Errand::User { traffic, user });

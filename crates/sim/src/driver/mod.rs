@@ -25,7 +25,7 @@ use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
 use weirgate_experiment::traffic::{Event, Stream};
 use weirgate_experiment::{
-    Beliefs, Experiment, Fate, Idle, IdleMeter, Record, Run, Sample, TrafficClass, Turn, Violation, turns,
+    Experiment, Fate, Idle, IdleMeter, LearnedCosts, Record, Run, Sample, TrafficClass, Turn, Violation, turns,
 };
 
 use crate::agenda::{Agenda, Errands};
@@ -40,7 +40,7 @@ const SAMPLE_EVERY: u64 = 500_000_000;
 
 /// Maximum number of attempts of one run. They take six gigabytes of records. A larger number means a
 /// mistake in the experiment.
-const MOST_RECORDS: usize = 1 << 27;
+const MAX_RECORDS: usize = 1 << 27;
 
 /// Plays `experiment` once. `seed` determines every random draw: the same experiment and seed give the same
 /// run to the bit. `progress` receives the simulated time at every sample.
@@ -61,7 +61,7 @@ pub fn run_metered(experiment: &Experiment, seed: u64, meter: IdleMeter<'_>, pro
             pages: Vec::new(),
             samples: Vec::new(),
             idle: Idle::default(),
-            beliefs: Vec::new(),
+            learned_costs: Vec::new(),
             violations: vec![Violation { at: 0, invariant: "policy", what: invalid.to_string() }],
         },
     }
@@ -115,7 +115,7 @@ struct Driver<'a> {
     sample_times: Vec<u64>,
     samples: Vec<Sample>,
     idle: IdleMeter<'a>,
-    beliefs: Beliefs,
+    learned_costs: LearnedCosts,
 }
 
 /// A message under way between the gateway and a machine.
@@ -250,7 +250,7 @@ impl<'a> Driver<'a> {
             sample_times: sample_times(experiment),
             samples: Vec::new(),
             idle,
-            beliefs: Beliefs::new(experiment.duration()),
+            learned_costs: LearnedCosts::new(experiment.duration()),
             engine,
             engine_at: u64::MAX,
             sources,
@@ -293,7 +293,7 @@ impl<'a> Driver<'a> {
     /// Plays until the end, or until there are too many records.
     fn go(&mut self, mut progress: impl FnMut(Duration)) {
         let end = nanos(self.experiment.duration());
-        while self.records.len() < MOST_RECORDS {
+        while self.records.len() < MAX_RECORDS {
             let planned = self.agenda.first();
             let arrives = self.wire.front().map(|message| message.at);
             let arrives = arrives.filter(|arrives| planned.is_none_or(|(at, _)| *arrives <= at));
@@ -312,8 +312,8 @@ impl<'a> Driver<'a> {
                 }
             }
         }
-        if self.records.len() >= MOST_RECORDS {
-            self.checks.note("bound", format!("stopped after {MOST_RECORDS} attempts"));
+        if self.records.len() >= MAX_RECORDS {
+            self.checks.note("bound", format!("stopped after {MAX_RECORDS} attempts"));
         } else {
             self.now = end;
         }
@@ -433,7 +433,7 @@ impl<'a> Driver<'a> {
             link,
             usage: self.usage(),
         });
-        self.note_beliefs();
+        self.note_learned_costs();
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
     }
 
@@ -455,7 +455,7 @@ impl<'a> Driver<'a> {
 
     /// Ends the run: requests under way are cut, and the final checks are made.
     fn finish(mut self) -> Run {
-        let open = self.requests.iter().filter(|(_, r)| r.place == Place::Waiting || r.place.is_inside());
+        let open = self.requests.iter().filter(|(_, r)| r.place == Place::Waiting || r.place.is_in_flight());
         for record in open.map(|(_, request)| request.record) {
             self.records[record as usize].ended = self.now;
         }
@@ -473,7 +473,7 @@ impl<'a> Driver<'a> {
             pages,
             samples: self.samples,
             idle: self.idle.finish(),
-            beliefs: self.beliefs.into_routes(),
+            learned_costs: self.learned_costs.into_routes(),
             violations: self.checks.violations,
         }
     }

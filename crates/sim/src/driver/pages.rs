@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use weirgate_config::PageTable;
 use weirgate_engine::Demand;
-use weirgate_experiment::{Belief, Experiment};
+use weirgate_experiment::{CostEstimate, Experiment};
 use weirgate_pages::{Discovery, Index, Learner, Pattern, RESOURCES, Study};
 
 use super::{Driver, Errand};
@@ -117,15 +117,16 @@ impl Driver<'_> {
     }
 
     /// Notes the present estimates, if the table is learned and a sample is due.
-    pub(super) fn note_beliefs(&mut self) {
+    pub(super) fn note_learned_costs(&mut self) {
         let Some(Lessons { study, .. }) = &self.table.lessons else { return };
-        if !self.beliefs.is_due(self.now) {
+        if !self.learned_costs.is_due(self.now) {
             return;
         }
         let estimates = study.learner.estimates();
         for (route, pattern) in &self.table.patterns {
             if let Some(estimate) = estimates.get(*route as usize) {
-                self.beliefs.note(pattern, Belief { at: self.now, cost: estimate.cost, error: estimate.error });
+                self.learned_costs
+                    .note(pattern, CostEstimate { at: self.now, cost: estimate.cost, error: estimate.error });
             }
         }
     }

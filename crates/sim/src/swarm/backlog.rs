@@ -87,9 +87,9 @@ fn domains(experiment: &Experiment, horizon: f64) -> Option<Vec<Domain>> {
         nodes.map(|(node, _)| node.weight).fold(0.0, f64::max) * horizon
     };
     let domain = |set: BTreeSet<usize>| {
-        let inside = |class: &&usize| machines_of(experiment, policy.classes[**class].pool) == set;
+        let in_flight = |class: &&usize| machines_of(experiment, policy.classes[**class].pool) == set;
         let all: Vec<usize> = (0..policy.classes.len()).collect();
-        let classes: Vec<usize> = all.iter().filter(inside).copied().collect();
+        let classes: Vec<usize> = all.iter().filter(in_flight).copied().collect();
         let full: Vec<f64> = set.iter().map(|machine| weight(*machine)).collect();
         Domain {
             weights: classes.iter().map(|class| policy.classes[*class].weight).sum(),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_with_a_release_or_when_nobody_waits_any_more() {
+    fn a_wait_ends_with_a_release_or_with_the_last_waiting_request() {
         let one = backlog(vec![
             asked(0, 10, true),
             asked(5, 20, true),

@@ -195,7 +195,7 @@ fn small_clusters(sketch: &mut Sketch, draw: &mut Draw) -> String {
         let class = draw.whole(0, sketch.classes.len() - 1);
         let times = draw.between(2.0, 10.0);
         for phase in events(sketch, draw) {
-            sketch.classes[class].dearer[phase] = times;
+            sketch.classes[class].cost_ratio[phase] = times;
         }
         sketch.classes[class].declared = Some(1.0);
         about += &format!(", pages of {} cost ×{times:.1}", class_name(class));
@@ -312,7 +312,7 @@ fn leaks(sketch: &mut Sketch, draw: &mut Draw) -> String {
     let times = if computes { draw.between(1.5, 4.0) } else { draw.between(3.0, 10.0) };
     let one = draw.chance(0.5).then(|| draw.whole(0, sketch.classes.len() - 1));
     for (index, class) in sketch.classes.iter_mut().enumerate() {
-        *class = ClassSketch { offers: vec![class.offers[0]; phases], dearer: vec![1.0; phases], ..class.clone() };
+        *class = ClassSketch { offers: vec![class.offers[0]; phases], cost_ratio: vec![1.0; phases], ..class.clone() };
         class.slower = vec![1.0; phases];
         if one.is_some_and(|one| one != index) {
             continue;
@@ -320,7 +320,7 @@ fn leaks(sketch: &mut Sketch, draw: &mut Draw) -> String {
         if !computes {
             class.io = Some((draw.decades(1.0, 10.0), Shape::Exponential));
         }
-        let grown = if computes { &mut class.dearer } else { &mut class.slower };
+        let grown = if computes { &mut class.cost_ratio } else { &mut class.slower };
         // The same factor in every step, until a restart.
         let step = |phase: usize| (times.powf(phase as f64 / (steps - 1) as f64) * 100.0).round() / 100.0;
         grown.iter_mut().take(steps).enumerate().for_each(|(phase, it)| *it = step(phase));

@@ -173,7 +173,7 @@ impl Look<'_> {
 
     fn tendency(&self, stream: usize) -> usize {
         let charged = self.backlog.charged[stream];
-        (1..RESOURCES).fold(0, |most, next| if charged[next] > charged[most] { next } else { most })
+        (1..RESOURCES).fold(0, |max, next| if charged[next] > charged[max] { next } else { max })
     }
 
     /// Returns the classes that waited while nothing was released.
@@ -230,14 +230,14 @@ impl Look<'_> {
         for class in backlogged.iter().copied() {
             let (own, grain) = had(class, [true; RESOURCES]);
             let others = backlogged.iter().copied().filter(|other| *other != class && self.compete(class, *other));
-            let most = others.map(|other| {
+            let max = others.map(|other| {
                 let (had, largest) = had(other, short);
                 had - largest
             });
             let bound = own * (1.0 + band) + turns * whole / weights + grain;
-            let most = most.fold(0.0, f64::max);
-            if most > bound {
-                all.push(self.broken(Lapse::Shares, class, most, own));
+            let max = max.fold(0.0, f64::max);
+            if max > bound {
+                all.push(self.broken(Lapse::Shares, class, max, own));
             }
         }
         all
@@ -250,8 +250,8 @@ impl Look<'_> {
             let used = self.backlog.used(class, self.stretch);
             all.iter_mut().zip(used).for_each(|(all, used)| *all += used);
         }
-        let most = all.into_iter().fold(0.0, f64::max);
-        all.map(|used| !self.backlog.by_virtual_time || used >= SHORT * most)
+        let max = all.into_iter().fold(0.0, f64::max);
+        all.map(|used| !self.backlog.by_virtual_time || used >= SHORT * max)
     }
 
     /// Returns whether every stream of `other` uses every resource that `class` needs.

@@ -8,16 +8,16 @@ use weirgate_engine::Statistic;
 use weirgate_experiment::Distribution;
 
 use super::draw::Draw;
-use super::rule::{MOST_OWED, declared_cpu};
+use super::rule::{MAX_OWED, declared_cpu};
 use super::sketch::{ClassSketch, MachineSketch, Shape, Sketch, Stream, tidy, tidy_down, tidy_up};
 use super::slots;
 
 /// Maximum number of requests per second of all classes. It is more than twice the largest drawn rate, so
 /// that surges show, while a run stays below a second of computing.
-const MOST_RATE: f64 = 9_000.0;
+const MAX_RATE: f64 = 9_000.0;
 
 /// Maximum wanted work in any phase, over the capacity. Beyond it everything is shed alike.
-const MOST_WANTED: f64 = 4.0;
+const MAX_WANTED: f64 = 4.0;
 
 /// Range of CPU times, in milliseconds. Below it the gateway and not the cluster is the bottleneck. Above
 /// it a phase has too few requests to judge.
@@ -54,7 +54,7 @@ pub(super) fn figures(sketch: &Sketch, draw: &mut Draw) -> Vec<Figures> {
     // Requests per second and CPU millisecond. Rates are inverse to the unit of CPU time.
     let rates = |phase: usize| -> f64 { works.iter().map(|work| work.rate(phase, room)).sum() };
     let largest = (0..sketch.phases.len()).map(rates).fold(0.0, f64::max);
-    let unit = sketch.cpu_ms.map_or(rates(0) / sketch.rate, |ms| ms / 1e3).max(largest / MOST_RATE);
+    let unit = sketch.cpu_ms.map_or(rates(0) / sketch.rate, |ms| ms / 1e3).max(largest / MAX_RATE);
     let calm: Vec<f64> = (0..sketch.phases.len()).map(|phase| moderation(sketch, &works, phase, room)).collect();
     let classes = sketch.classes.iter().zip(&works);
     classes.map(|(class, work)| class_figures(sketch, class, work, [unit, room], &calm, draw)).collect()
@@ -73,29 +73,29 @@ struct Work {
     /// sends 1/n.
     popular: f64,
     offers: Vec<f64>,
-    dearer: Vec<f64>,
+    cost_ratio: Vec<f64>,
     capacity: f64,
 }
 
 impl Work {
     fn new(class: &ClassSketch, sketch: &Sketch) -> Work {
         let io = class.io.map_or(0.0, |(io, _)| io);
-        let first = class.dearer.first().copied().unwrap_or(1.0);
+        let first = class.cost_ratio.first().copied().unwrap_or(1.0);
         let declared = class.declared.map(|declared| declared_cpu(declared * (1.0 + io), [first, io]));
-        let owed = |dearer: &f64| match sketch.at_true_cost {
+        let owed = |cost_ratio: &f64| match sketch.at_true_cost {
             // At least the normal cost is owed, whichever part of a declared time is CPU time.
-            true => class.declared.map_or(*dearer, |d| (d * (1.0 + io)).max(1.0).min(*dearer)),
-            false => declared.map_or(*dearer, |declared| declared.min(*dearer)),
+            true => class.declared.map_or(*cost_ratio, |d| (d * (1.0 + io)).max(1.0).min(*cost_ratio)),
+            false => declared.map_or(*cost_ratio, |declared| declared.min(*cost_ratio)),
         };
         let machines = &sketch.pools[class.pool].machines;
         Work {
             cost: class.cost * class.shape.of(1.0).mean() * 1e3,
-            owed: class.dearer.iter().map(owed).fold(0.0, f64::max),
+            owed: class.cost_ratio.iter().map(owed).fold(0.0, f64::max),
             share: class.share,
             keys: f64::from(class.tenants.unwrap_or(1)),
             popular: (1..=class.tenants.unwrap_or(1)).map(|rank| 1.0 / f64::from(rank)).sum(),
             offers: class.offers.clone(),
-            dearer: class.dearer.clone(),
+            cost_ratio: class.cost_ratio.clone(),
             capacity: machines.iter().map(|&m| sketch.machines[m].capacity()).sum(),
         }
     }
@@ -128,7 +128,7 @@ fn room(sketch: &Sketch, works: &[Work]) -> f64 {
             };
             let capacity: f64 = machines.map(|m| does(m) * sketch.usable(m, phase)).sum();
             if shares > 0.0 {
-                room = room.min(MOST_OWED * capacity / shares);
+                room = room.min(MAX_OWED * capacity / shares);
             }
         }
     }
@@ -149,8 +149,8 @@ fn with_slots<'a>(
         // Guaranteed work over the largest owed work. A class that is more expensive now is owed fewer
         // requests.
         let normal = share / work.owed;
-        let fewer = (work.owed / work.dearer[phase]).min(1.0);
-        cpu += normal * fewer * work.dearer[phase];
+        let fewer = (work.owed / work.cost_ratio[phase]).min(1.0);
+        cpu += normal * fewer * work.cost_ratio[phase];
         io += normal * fewer * class.io.map_or(0.0, |(io, _)| io * class.slower[phase]);
     }
     if cpu == 0.0 {
@@ -161,16 +161,16 @@ fn with_slots<'a>(
 }
 
 /// Returns the factor on the requests beyond the guarantees in `phase` that keeps the wanted work at
-/// `MOST_WANTED` times the capacity or less.
+/// `MAX_WANTED` times the capacity or less.
 fn moderation(sketch: &Sketch, works: &[Work], phase: usize, room: f64) -> f64 {
     let capacity: f64 = sketch.machines.iter().map(|machine| machine.capacity()).sum();
     let (mut within, mut beyond) = (0.0, 0.0);
     for work in works {
-        let wanted = work.rate(phase, room) * work.cost * work.dearer[phase];
+        let wanted = work.rate(phase, room) * work.cost * work.cost_ratio[phase];
         if is_within(work, phase) { within += wanted } else { beyond += wanted }
     }
-    let most = (MOST_WANTED * capacity - within).max(0.0);
-    if beyond > most { most / beyond } else { 1.0 }
+    let max = (MAX_WANTED * capacity - within).max(0.0);
+    if beyond > max { max / beyond } else { 1.0 }
 }
 
 /// Returns whether the class stays within its guarantee in `phase`.
@@ -189,7 +189,8 @@ fn class_figures(
     let mean_ms = class.cost * unit * 1e3;
     // A family that sets CPU times needs no clamping.
     let mean_ms = if sketch.cpu_ms.is_some() { mean_ms } else { mean_ms.clamp(CPU_MS.0, CPU_MS.1) };
-    let cpu: Vec<Distribution> = class.dearer.iter().map(|dearer| class.shape.of(mean_ms * dearer)).collect();
+    let cpu: Vec<Distribution> =
+        class.cost_ratio.iter().map(|cost_ratio| class.shape.of(mean_ms * cost_ratio)).collect();
     let io: Option<Vec<Distribution>> =
         class.io.map(|(times, shape)| class.slower.iter().map(|slower| shape.of(mean_ms * times * slower)).collect());
     let io_ms = class.io.map_or(0.0, |(times, shape)| shape.of(mean_ms * times).mean() * 1e3);
@@ -286,7 +287,7 @@ fn limit_ms(
             Statistic::Average => times.iter().sum::<f64>() / times.len() as f64,
             Statistic::Percentile(p) => percentile(p),
         };
-        let busy = MOST_OWED * sketch.tight;
+        let busy = MAX_OWED * sketch.tight;
         let wait = slots::wait(cpus, busy);
         // Servers that take turns behind one address queue as if they were alone.
         let wait = if hidden { wait * 2.0 } else { wait };
@@ -309,7 +310,7 @@ fn blocking_ms(sketch: &Sketch, pool: usize, unit: f64) -> f64 {
         return 0.0;
     }
     let machines = sketch.pools[pool].machines.iter().map(|&m| (m, &sketch.machines[m]));
-    let mut most = 0.0f64;
+    let mut max = 0.0f64;
     for phase in (0..sketch.phases.len()).filter(|phase| sketch.phases[*phase].judged) {
         let mut workers = 0.0;
         for (index, machine) in machines.clone() {
@@ -322,8 +323,8 @@ fn blocking_ms(sketch: &Sketch, pool: usize, unit: f64) -> f64 {
             let Some(share) = class.share.filter(|_| class.pool == pool) else { continue };
             let mean = |relative: f64, shape: Shape| shape.of(class.cost * unit * 1e3 * relative).mean() * 1e3;
             let (waits, io) = class.io.map_or((0.0, Shape::Fixed), |(io, shape)| (io * class.slower[phase], shape));
-            let (cpu_ms, io_ms) = (mean(class.dearer[phase], class.shape), mean(waits, io));
-            let owed = share / (class.cost * class.dearer[phase]);
+            let (cpu_ms, io_ms) = (mean(class.cost_ratio[phase], class.shape), mean(waits, io));
+            let owed = share / (class.cost * class.cost_ratio[phase]);
             rate += owed;
             first += owed * (cpu_ms + io_ms);
             second += owed
@@ -334,9 +335,9 @@ fn blocking_ms(sketch: &Sketch, pool: usize, unit: f64) -> f64 {
         }
         if rate > 0.0 {
             let squares = rate * second / (first * first);
-            let mean = slots::wait(workers, MOST_OWED * sketch.tight) * squares / 2.0 * first / rate;
-            most = most.max(P95 * mean + longest / workers);
+            let mean = slots::wait(workers, MAX_OWED * sketch.tight) * squares / 2.0 * first / rate;
+            max = max.max(P95 * mean + longest / workers);
         }
     }
-    most
+    max
 }

@@ -16,7 +16,7 @@ use super::yaml::class_name;
 const PHASES: [&str; 5] = ["before", "event", "between", "event2", "after"];
 
 /// Largest share of a pool's machines that fails: the share that passive ejection leaves out by default.
-const MOST_FAILING: f64 = 0.34;
+const MAX_FAILING: f64 = 0.34;
 
 /// Draws a scenario of `family`.
 pub(super) fn sketch(family: Family, draw: &mut Draw) -> Sketch {
@@ -114,7 +114,7 @@ pub(super) fn plain_class(phases: usize, draw: &mut Draw) -> ClassSketch {
         cost: draw.decades(0.4, 2.5),
         shape: draw.pick(&[Shape::Exponential, Shape::Exponential, Shape::Fixed, Shape::Hyper]),
         io: draw.chance(0.15).then(|| (draw.decades(0.2, 2.0), Shape::Exponential)),
-        dearer: vec![1.0; phases],
+        cost_ratio: vec![1.0; phases],
         slower: vec![1.0; phases],
         declared: draw.chance(0.85).then_some(1.0),
         limit: draw.chance(0.9).then(|| (statistic(draw), draw.decades(4.0, 100.0))),
@@ -163,7 +163,7 @@ fn costly(sketch: &mut Sketch, draw: &mut Draw) -> String {
     let class = draw.whole(0, sketch.classes.len() - 1);
     let times = draw.between(2.0, 8.0);
     for phase in events(sketch, draw) {
-        sketch.classes[class].dearer[phase] = times;
+        sketch.classes[class].cost_ratio[phase] = times;
     }
     // The owed rate of expensive requests depends on the declared service time.
     sketch.classes[class].declared = Some(1.0);
@@ -177,8 +177,8 @@ fn costly(sketch: &mut Sketch, draw: &mut Draw) -> String {
 /// Draws the failing machines: at least one, and at most a third.
 fn failing(sketch: &Sketch, draw: &mut Draw) -> Vec<usize> {
     let all = sketch.machines.len();
-    let most = ((all as f64 * MOST_FAILING) as usize).max(1);
-    let count = draw.whole(1, most);
+    let max = ((all as f64 * MAX_FAILING) as usize).max(1);
+    let count = draw.whole(1, max);
     draw.some(count, all)
 }
 
@@ -363,7 +363,7 @@ fn idle_return(sketch: &mut Sketch, draw: &mut Draw) -> String {
     sketch.phases.insert(1, PhaseSketch { name: "hang", until_s: from_s + length, judged: false });
     for class in &mut sketch.classes {
         class.offers.insert(1, class.offers[0]);
-        class.dearer.insert(1, class.dearer[0]);
+        class.cost_ratio.insert(1, class.cost_ratio[0]);
         class.slower.insert(1, class.slower[0]);
     }
     format!("{about}; all nodes hang for {length} s")

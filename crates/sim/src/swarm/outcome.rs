@@ -16,7 +16,7 @@ use super::{Scenario, scenario_of};
 use crate::run;
 
 /// Largest allowed share of wrong sheds among the requests of classes within their guarantee.
-const MOST_WRONG: f64 = 0.005;
+const MAX_WRONG: f64 = 0.005;
 
 /// A class is within its guarantee in a phase if at least this share of its requests is owed. Random
 /// arrivals at nearly the guaranteed rate run out of tokens now and then.
@@ -247,8 +247,8 @@ fn wrong_sheds(scenario: &Scenario, phase: &PhaseVerdict) -> Option<Missed> {
     let wrong: u64 = within.iter().map(|class| class.part.shed.wrong).sum();
     let seconds = phase.to_s - phase.judged_from_s;
     let sent: f64 = within.iter().map(|class| class.part.offered_per_s * seconds).sum();
-    let (got, promised) = (wrong as f64 / sent.max(1.0), MOST_WRONG);
-    let most = within.iter().max_by_key(|class| class.part.shed.wrong)?;
-    let (class, phase) = (most.class.clone(), phase.name.clone());
+    let (got, promised) = (wrong as f64 / sent.max(1.0), MAX_WRONG);
+    let max = within.iter().max_by_key(|class| class.part.shed.wrong)?;
+    let (class, phase) = (max.class.clone(), phase.name.clone());
     (got > promised).then_some(Missed { kind: Lapse::WrongSheds, class, phase, promised, got, by: got })
 }

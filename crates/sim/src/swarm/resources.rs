@@ -16,7 +16,7 @@
 use weirgate_experiment::FaultKind;
 
 use super::draw::Draw;
-use super::rule::MOST_OWED;
+use super::rule::MAX_OWED;
 use super::sketch::{FaultSketch, PhaseSketch, tidy, tidy_down, tidy_up};
 use super::table;
 
@@ -24,7 +24,7 @@ use super::table;
 pub(super) const RESOURCES: usize = weirgate_wire::RESOURCE_NAMES.len();
 
 /// Maximum number of requests per second of all classes. Runs take about a second.
-const MOST_RATE: f64 = 2_500.0;
+const MAX_RATE: f64 = 2_500.0;
 
 /// A request is large if few of its kind fit. Costs up to this share of a horizon may grow to reduce the
 /// number of requests.
@@ -32,14 +32,14 @@ const SMALL: f64 = 0.2;
 
 /// Maximum number of users of a stream. A horizon's work is in flight, and with twice as many users one
 /// always waits.
-const MOST_USERS: f64 = 500.0;
+const MAX_USERS: f64 = 500.0;
 
 /// A route and the cost of its requests.
 pub(super) struct Route {
     /// Cost by the table per resource, in node-seconds.
     pub(super) cost: [f64; RESOURCES],
     /// The true cost over the cost by the table.
-    pub(super) truth: f64,
+    pub(super) actual: f64,
     /// Whether the table has the route. If not, its class's `cost` applies.
     pub(super) known: bool,
     pub(super) shape: super::sketch::Shape,
@@ -48,7 +48,7 @@ pub(super) struct Route {
 impl Route {
     /// Returns the true cost.
     pub(super) fn takes(&self) -> [f64; RESOURCES] {
-        self.cost.map(|cost| cost * self.truth)
+        self.cost.map(|cost| cost * self.actual)
     }
 
     fn dominant(&self) -> f64 {
@@ -77,7 +77,7 @@ pub(super) struct Class {
     pub(super) weight: f64,
     pub(super) streams: Vec<Stream>,
     /// Maximum number of waiting requests.
-    pub(super) most_waiting: usize,
+    pub(super) max_waiting: usize,
     /// Guaranteed requests per second, and the limit on p95 in milliseconds.
     pub(super) guarantee: Option<(f64, f64)>,
 }
@@ -150,7 +150,7 @@ fn routes(horizon_s: f64, learned: bool, draw: &mut Draw) -> Vec<Route> {
     let count = draw.whole(3, 8);
     let route = |index: usize, draw: &mut Draw| {
         let known = !(missing && index == 0);
-        let most = horizon_s
+        let max = horizon_s
             * match draw.between(0.0, 1.0) {
                 kind if kind < 0.75 => draw.decades(0.01, 0.05),
                 kind if kind < 0.9 => draw.decades(0.05, 0.3),
@@ -158,13 +158,13 @@ fn routes(horizon_s: f64, learned: bool, draw: &mut Draw) -> Vec<Route> {
             };
         let tendency = draw.whole(0, RESOURCES - 1);
         let cost = std::array::from_fn(|resource| match resource {
-            resource if resource == tendency => most,
+            resource if resource == tendency => max,
             // Every request needs a processor.
             _ if resource > 0 && draw.chance(0.25) => 0.0,
-            _ => most * draw.between(0.05, 1.0),
+            _ => max * draw.between(0.05, 1.0),
         });
-        let truth = if learned || !known { draw.pick(&[0.5, 1.0, 1.0, 2.0]) } else { 1.0 };
-        Route { cost, truth, known, shape: draw.pick(&shapes) }
+        let actual = if learned || !known { draw.pick(&[0.5, 1.0, 1.0, 2.0]) } else { 1.0 };
+        Route { cost, actual, known, shape: draw.pick(&shapes) }
     };
     (0..count).map(|index| route(index, draw)).collect()
 }
@@ -220,7 +220,7 @@ fn class(pools: usize, routes: usize, draw: &mut Draw) -> Class {
         pool: draw.whole(0, pools - 1),
         weight: draw.pick(&[1.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0]),
         streams,
-        most_waiting: draw.pick(&[50, 500, 5000]),
+        max_waiting: draw.pick(&[50, 500, 5000]),
         guarantee: None,
     }
 }
@@ -244,11 +244,11 @@ impl Site {
     }
 }
 
-/// Makes small requests larger until the request rate is within [`MOST_RATE`].
+/// Makes small requests larger until the request rate is within [`MAX_RATE`].
 fn spread(site: &mut Site) {
-    let most = SMALL * site.horizon_ms / 1e3;
-    while site.classes.iter().map(|class| site.due(class)).sum::<f64>() > MOST_RATE {
-        let small = site.routes.iter_mut().filter(|route| route.dominant() < most);
+    let max = SMALL * site.horizon_ms / 1e3;
+    while site.classes.iter().map(|class| site.due(class)).sum::<f64>() > MAX_RATE {
+        let small = site.routes.iter_mut().filter(|route| route.dominant() < max);
         let mut grown = 0;
         for route in small {
             route.cost.iter_mut().for_each(|cost| *cost *= 1.25);
@@ -275,7 +275,7 @@ fn volumes(site: &mut Site, draw: &mut Draw) {
             for stream in &mut class.streams {
                 let rate = due * level * stream.part;
                 // A user's request is in flight for about a second, and the user asks again soon.
-                let users = (2.0 * rate).ceil().min(MOST_USERS);
+                let users = (2.0 * rate).ceil().min(MAX_USERS);
                 let volume = if stream.closed { users } else { tidy_down(rate) };
                 // The phase of the fault is like the one before it.
                 let before = stream.volume.last().copied();
@@ -309,7 +309,7 @@ fn guarantees(site: &mut Site, draw: &mut Draw) {
             room = room.min(if owed > 0.0 { whole / owed } else { f64::INFINITY });
         }
     }
-    let tight = MOST_OWED * draw.between(0.5, 1.0);
+    let tight = MAX_OWED * draw.between(0.5, 1.0);
     // The class's own request, and the largest of all requests ahead of it at every stage.
     let longest = |route: &Route| route.takes().iter().sum::<f64>() * 1e3;
     let largest = site.routes.iter().map(longest).fold(0.0, f64::max);

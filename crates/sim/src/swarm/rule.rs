@@ -11,10 +11,10 @@ use weirgate_experiment::{DemandFrom, Experiment, FaultKind, TrafficClass};
 
 /// Maximum owed work of a scenario, as a share of the capacity. The rest is room for queueing: with more
 /// owed work, no order of service can hold limits of four times the unloaded p95.
-pub const MOST_OWED: f64 = 0.92;
+pub const MAX_OWED: f64 = 0.92;
 
 /// Maximum number of pools for which every set is checked.
-const MOST_POOLS: usize = 8;
+const MAX_POOLS: usize = 8;
 
 /// The useful share of a machine during a fault.
 pub(crate) trait Usable {
@@ -81,12 +81,12 @@ pub fn owed_share(experiment: &Experiment, phase: usize, reading: Reading) -> f6
             };
             (part.min(1.0) * cpu, part.min(1.0) * (cpu + io))
         };
-        let most = |of: fn((f64, f64)) -> f64| during.clone().map(|demand| of(owed(demand))).fold(0.0, f64::max);
-        work[class.pool] += rate * keys * most(|(cpu, _)| cpu);
-        held[class.pool] += rate * keys * most(|(_, held)| held);
+        let max = |of: fn((f64, f64)) -> f64| during.clone().map(|demand| of(owed(demand))).fold(0.0, f64::max);
+        work[class.pool] += rate * keys * max(|(cpu, _)| cpu);
+        held[class.pool] += rate * keys * max(|(_, held)| held);
     }
     let every: Vec<u32> = match pools {
-        0..=MOST_POOLS => (1..1 << pools).collect(),
+        0..=MAX_POOLS => (1..1 << pools).collect(),
         _ => Vec::new(),
     };
     let alone_and_together = (0..pools).map(|pool| vec![pool]).chain([(0..pools).collect()]);

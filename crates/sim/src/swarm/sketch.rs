@@ -81,7 +81,7 @@ pub(super) struct ClassSketch {
     /// Time without a CPU, relative to its CPU time.
     pub(super) io: Option<(f64, Shape)>,
     /// CPU time over the normal one, per phase.
-    pub(super) dearer: Vec<f64>,
+    pub(super) cost_ratio: Vec<f64>,
     /// Time without a CPU over the normal one, per phase.
     pub(super) slower: Vec<f64>,
     /// Requests sent over requests guaranteed, per phase. Without a guarantee: work wanted over the pool's
@@ -141,7 +141,7 @@ impl Shape {
                 // 1)))/2.
                 let p = 0.887;
                 let [first, second] = [p, 1.0 - p].map(|p| time(mean_ms / (2.0 * p)));
-                Distribution::HyperExponential { p, first, second, most: time(20.0 * mean_ms) }
+                Distribution::HyperExponential { p, first, second, max: time(20.0 * mean_ms) }
             }
             Shape::Tail { share, times } => {
                 let body_ms = mean_ms / (1.0 - share + share * times);
@@ -151,7 +151,7 @@ impl Shape {
                     p: tidy(1.0 - share),
                     first: time(body_ms),
                     second: time(tail_ms),
-                    most: time(5.0 * tail_ms),
+                    max: time(5.0 * tail_ms),
                 }
             }
         }

@@ -11,9 +11,9 @@
 /// Returns the mean number of busy CPUs of `cpus`, while requests that compute for `cpu` and wait for `io`
 /// seconds hold all `slots`.
 pub(super) fn busy_cpus(slots: u32, cpus: u32, cpu: f64, io: f64) -> f64 {
-    let most = f64::from(slots.min(cpus));
+    let max = f64::from(slots.min(cpus));
     if io <= 0.0 {
-        return most;
+        return max;
     }
     // Relative probability that j of the slots compute. The largest so far is near 1.
     let (mut weight, mut all, mut busy) = (1.0f64, 1.0f64, 0.0f64);

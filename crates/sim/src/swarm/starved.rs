@@ -7,11 +7,11 @@ use weirgate_experiment::{Experiment, Fate, Record, Run, TrafficClass};
 use super::rule::Usable as _;
 
 /// Maximum time that a class may be at zero after the cause has ended.
-const MOST: Duration = Duration::from_secs(1);
+const MAX: Duration = Duration::from_secs(1);
 
 /// The same for classes without a guaranteed throughput. They get at least one release a second, so two
 /// completions are at most a second plus a request's own time apart.
-const MOST_BEST_EFFORT: Duration = Duration::from_secs(2);
+const MAX_BEST_EFFORT: Duration = Duration::from_secs(2);
 
 /// Number of unserved requests after which a class counts as starved. One or two may simply take long.
 const IN_VAIN: usize = 5;
@@ -58,12 +58,12 @@ pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
             served.push(until);
             let own = |record: &&Record| f64::from(record.cpu) / slowest + record.beside_cpu();
             let mean = during.iter().map(own).sum::<f64>() / during.len().max(1) as f64;
-            let most = match class.guarantee.throughput {
-                Some(rate) => MOST.max(owed_gap(rate, class.service_time, mean)),
-                None => MOST_BEST_EFFORT,
+            let max = match class.guarantee.throughput {
+                Some(rate) => MAX.max(owed_gap(rate, class.service_time, mean)),
+                None => MAX_BEST_EFFORT,
             };
-            let most = ((most.as_secs_f64() + OWN_TIME * mean) * 1e9) as u64;
-            if let Some(longest) = longest_at_zero(from, during, &served, most) {
+            let max = ((max.as_secs_f64() + OWN_TIME * mean) * 1e9) as u64;
+            if let Some(longest) = longest_at_zero(from, during, &served, max) {
                 found.push(Starved { subject, phase, seconds: longest as f64 / 1e9 });
             }
         }
@@ -79,15 +79,15 @@ fn owed_gap(rate: f64, declared: Option<Duration>, mean: f64) -> Duration {
 }
 
 /// Returns the longest stretch without an instant of `served`, from its first arrival on, if it is longer
-/// than `most` and at least `IN_VAIN` requests arrived more than `most` before its end.
-fn longest_at_zero(from: u64, arrivals: &[&Record], served: &[u64], most: u64) -> Option<u64> {
+/// than `max` and at least `IN_VAIN` requests arrived more than `max` before its end.
+fn longest_at_zero(from: u64, arrivals: &[&Record], served: &[u64], max: u64) -> Option<u64> {
     let mut longest = None;
     let mut start = from;
     for &end in served {
         let first = arrivals.partition_point(|record| record.arrived < start);
         start = end;
         let Some(begin) = arrivals.get(first).map(|record| record.arrived) else { break };
-        let Some(vain_until) = end.checked_sub(most).filter(|until| *until > begin) else { continue };
+        let Some(vain_until) = end.checked_sub(max).filter(|until| *until > begin) else { continue };
         let in_vain = arrivals.partition_point(|record| record.arrived < vain_until) - first;
         if in_vain >= IN_VAIN {
             longest = longest.max(Some(end - begin));

@@ -29,7 +29,7 @@ pub(super) fn yaml(seed: u64, site: &Site) -> String {
             format!("        - {{ name: {name}, machine: {name}, address: \"{address}\", weight: {weight} }}")
         }));
     }
-    let learned = if site.learned { "yes" } else { "no" };
+    let learned = if site.learned { "true" } else { "false" };
     lines.push(format!("  page_table:\n    learned: {learned}\n    routes:"));
     let known = site.routes.iter().enumerate().filter(|(_, route)| route.known);
     lines.extend(known.map(|(index, route)| format!("      {}: {}", path(index), cost(route))));
@@ -70,10 +70,10 @@ fn cost(route: &Route) -> String {
 }
 
 fn policy_class(site: &Site, index: usize, class: &Class) -> Vec<String> {
-    let (upstream, weight, most) = (POOLS[class.pool], class.weight, class.most_waiting);
+    let (upstream, weight, max) = (POOLS[class.pool], class.weight, class.max_waiting);
     let mut lines = vec![
         format!("    - name: {}\n      upstream: {upstream}\n      weight: {weight}", class_name(index)),
-        format!("      queue: {{ max_waiting: {most}, max_waiting_per_source: {most} }}"),
+        format!("      queue: {{ max_waiting: {max}, max_waiting_per_source: {max} }}"),
     ];
     let unknown = class.streams.iter().map(|stream| &site.routes[stream.route]).find(|route| !route.known);
     lines.extend(unknown.map(|route| format!("      cost: {}", cost(route))));

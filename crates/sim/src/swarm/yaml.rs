@@ -75,7 +75,7 @@ pub(super) fn yaml(seed: u64, family: Family, sketch: &Sketch, figures: &[Figure
 /// Returns the list of phases.
 pub(super) fn phases(phases: &[PhaseSketch]) -> Vec<String> {
     let line = |phase: &PhaseSketch| {
-        let judged = if phase.judged { "" } else { ", judged: no" };
+        let judged = if phase.judged { "" } else { ", judged: false" };
         format!("  - {{ name: {}, until: {}s{judged} }}", phase.name, phase.until_s)
     };
     std::iter::once("phases:".to_owned()).chain(phases.iter().map(line)).collect()
@@ -189,19 +189,19 @@ pub(super) fn times(distribution: &Distribution) -> String {
     match *distribution {
         Distribution::Fixed(time) => ms(time),
         Distribution::Exponential { mean } => format!("{{ exponential: {} }}", ms(mean)),
-        Distribution::HyperExponential { p, first, second, most } => {
-            let [first, second, most] = [first, second, most].map(ms);
-            format!("{{ hyper_exponential: {{ p: {p}, first: {first}, second: {second}, most: {most} }} }}")
+        Distribution::HyperExponential { p, first, second, max } => {
+            let [first, second, max] = [first, second, max].map(ms);
+            format!("{{ hyper_exponential: {{ p: {p}, first: {first}, second: {second}, max: {max} }} }}")
         }
-        Distribution::Pareto { shape, least, most } => {
-            format!("{{ pareto: {{ shape: {shape}, least: {}, most: {} }} }}", ms(least), ms(most))
+        Distribution::Pareto { shape, min, max } => {
+            format!("{{ pareto: {{ shape: {shape}, min: {}, max: {} }} }}", ms(min), ms(max))
         }
-        Distribution::LogNormal { median, sigma, tail, most } => {
+        Distribution::LogNormal { median, sigma, tail, max } => {
             let tail = tail.map_or(String::new(), |tail| {
                 let (share, shape) = (tail.share, tail.shape);
                 format!(", tail: {{ share: {share}, shape: {shape}, from: {} }}", ms(tail.from))
             });
-            format!("{{ lognormal: {{ median: {}, sigma: {sigma}{tail}, most: {} }} }}", ms(median), ms(most))
+            format!("{{ lognormal: {{ median: {}, sigma: {sigma}{tail}, max: {} }} }}", ms(median), ms(max))
         }
     }
 }

@@ -46,7 +46,7 @@ macro_rules! choice {
                             @alone (node, cx, $word) $Name::$Variant, [$($Value)?] [$($needs, $example)?]
                         ), )+
                         word => {
-                            cx.complain($crate::decode::unknown_word(word, &[$($word),+]));
+                            cx.unknown_word(word, &[$($word),+]);
                             None
                         }
                     },
@@ -102,7 +102,7 @@ macro_rules! choice {
 
 /// Returns a record with every field at its default.
 pub fn defaults<T: Decode>(node: &Node, cx: &mut Context) -> Option<T> {
-    T::decode(&Node::assumed("{}", node.place), cx)
+    T::decode(&Node::assumed("{}", node.position), cx)
 }
 
 /// A map with exactly one of several fields, while it is decoded.
@@ -204,7 +204,7 @@ mod tests {
 
     /// The value of `text`, or its only problem.
     fn read(text: &str) -> Result<Limit, String> {
-        const KIND: Kind = Kind { name: "a limit", least: "", too_long: "", too_deep: "" };
+        const KIND: Kind = Kind { name: "a limit", min: "", too_long: "", too_deep: "" };
         let mut problems = Problems::default();
         let tree = parse(text, KIND, SourceId::FILE, &mut problems).unwrap();
         let mut cx = Context::new(problems, tree.nodes, |_, _| None);

@@ -14,7 +14,7 @@ mod words;
 
 use std::rc::Rc;
 
-use crate::errors::{Complaint, Place, Problem, Problems, Source, key_name, quoted};
+use crate::errors::{Complaint, Position, Problem, Problems, Source, key_name, quoted};
 use crate::tree::{Node, Value};
 
 pub use choice::{ChoiceSchema, OneOf, defaults};
@@ -63,7 +63,7 @@ pub struct Mark(u32);
 struct Step {
     parent: Mark,
     name: StepName,
-    place: Place,
+    position: Position,
 }
 
 /// A step of the path to a part of the file.
@@ -84,7 +84,7 @@ pub enum StepName {
 pub struct Context {
     steps: Vec<Step>,
     current: Mark,
-    most_steps: usize,
+    max_steps: usize,
     hints: Hints,
     /// Errors found so far.
     pub problems: Problems,
@@ -92,20 +92,20 @@ pub struct Context {
     pub warnings: Problems,
 }
 
-/// Finds the hint for a field that a map with the fields of the first argument does not have, if there is a better
-/// one than the nearest spelling.
+/// Finds the hint for a field or word that is not among those of the first argument, if there is a better one than
+/// the nearest spelling.
 pub type Hints = fn(&[&str], &str) -> Option<&'static str>;
 
 impl Context {
     /// Creates the context for a tree of `nodes` nodes.
     pub fn new(problems: Problems, nodes: usize, hints: Hints) -> Context {
-        let root = Step { parent: Mark(0), name: StepName::Root, place: Place::new(1, 1) };
+        let root = Step { parent: Mark(0), name: StepName::Root, position: Position::new(1, 1) };
         // A part may take two steps, one for its key and one for its value.
-        let most_steps = 2 * nodes + MAX_ALIASED;
+        let max_steps = 2 * nodes + MAX_ALIASED;
         Context {
             steps: vec![root],
             current: Mark(0),
-            most_steps,
+            max_steps,
             hints,
             warnings: problems.of_same_sources(),
             problems,
@@ -114,10 +114,10 @@ impl Context {
 
     /// Whether there is too much to decode, which was reported.
     pub fn exhausted(&self) -> bool {
-        self.steps.len() >= self.most_steps
+        self.steps.len() >= self.max_steps
     }
 
-    /// Returns the hint for the unknown `field` of a map with the fields `known`.
+    /// Returns the hint for the unknown `field` of a map with the fields `known`, or for an unknown word.
     fn hint(&self, known: &[&str], field: &str) -> Option<&'static str> {
         (self.hints)(known, field)
     }
@@ -126,19 +126,19 @@ impl Context {
     pub fn within<T>(
         &mut self,
         name: StepName,
-        place: Place,
+        position: Position,
         f: impl FnOnce(&mut Self) -> Option<T>,
     ) -> (Option<T>, Mark) {
         if self.exhausted() {
             let what = "aliases multiply the file by more than a million parts".to_owned();
-            let mend = "use fewer aliases, or a template instead of many classes".to_owned();
-            self.problems.add(Problem { source: None, place: None, path: String::new(), what, mend });
+            let hint = "use fewer aliases, or a template instead of many classes".to_owned();
+            self.problems.add(Problem { source: None, position: None, path: String::new(), what, hint });
             return (None, self.current);
         }
         // A file of 16 MiB has fewer nodes than bytes, so their number fits 32 bits.
         let mark = Mark(self.steps.len() as u32);
         let parent = std::mem::replace(&mut self.current, mark);
-        self.steps.push(Step { parent, name, place });
+        self.steps.push(Step { parent, name, position });
         let value = f(self);
         self.current = parent;
         (value, mark)
@@ -152,6 +152,13 @@ impl Context {
     /// Reports a problem at the position of the decoder.
     pub fn complain(&mut self, complaint: Complaint) {
         self.fail(self.current, complaint);
+    }
+
+    /// Reports a word that is not in `known`. The hint names the new word for one that was renamed.
+    pub fn unknown_word(&mut self, word: &str, known: &[&str]) {
+        let hint = self.hint(known, word);
+        let nearest = unknown_word(word, known);
+        self.complain(Complaint { hint: hint.map_or(nearest.hint, str::to_owned), ..nearest });
     }
 
     /// Reports that `node` is not of the expected form.
@@ -189,8 +196,8 @@ impl Context {
     }
 
     /// Returns the place of the part at `mark`.
-    pub fn place(&self, mark: Mark) -> Place {
-        self.steps[mark.0 as usize].place
+    pub fn position(&self, mark: Mark) -> Position {
+        self.steps[mark.0 as usize].position
     }
 
     fn problem(&self, mark: Mark, field: Option<&str>, complaint: Complaint) -> Problem {
@@ -199,8 +206,8 @@ impl Context {
         let mut at = mark;
         loop {
             let step = &self.steps[at.0 as usize];
-            let outside = self.steps[step.parent.0 as usize].place.source != step.place.source;
-            if outside && matches!(self.problems.source(step.place.source), Some(Source::File(_))) {
+            let outside = self.steps[step.parent.0 as usize].position.source != step.position.source;
+            if outside && matches!(self.problems.source(step.position.source), Some(Source::File(_))) {
                 // The root of another file.
                 break;
             }
@@ -219,6 +226,6 @@ impl Context {
             }
             path.push_str(name);
         }
-        Problem { source: None, place: Some(self.place(mark)), path, what: complaint.what, mend: complaint.mend }
+        Problem { source: None, position: Some(self.position(mark)), path, what: complaint.what, hint: complaint.hint }
     }
 }

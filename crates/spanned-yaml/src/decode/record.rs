@@ -107,7 +107,7 @@ impl<T: Decode + JsonSchema> Field for Defaulted<T> {
     /// If the default, which is declared with the field, does not decode. A test decodes all defaults.
     fn from_found(found: Found<T>, default: Option<&str>, cx: &mut Context) -> Self {
         let value = found.value.unwrap_or_else(|| {
-            let node = Node::assumed(default.unwrap_or("{}"), cx.place(found.mark));
+            let node = Node::assumed(default.unwrap_or("{}"), cx.position(found.mark));
             T::decode(&node, cx).expect("a default is sound")
         });
         At { value: Filled(value), mark: found.mark, bad: found.bad, given: found.given }
@@ -128,13 +128,13 @@ impl<'n> Fields<'n> {
         };
         for entry in entries {
             if !known.contains(&&*entry.key) {
-                let mend = match (cx.hint(known, &entry.key), nearest(&entry.key, known.iter().copied())) {
-                    (Some(place), _) => place.to_owned(),
+                let hint = match (cx.hint(known, &entry.key), nearest(&entry.key, known.iter().copied())) {
+                    (Some(position), _) => position.to_owned(),
                     (None, Some(near)) => format!("did you mean `{near}`?"),
                     (None, None) => format!("known here: {}", listed(known.iter().copied())),
                 };
-                let complaint = Complaint::new("this field is unknown", mend);
-                cx.within(StepName::Key(Rc::clone(&entry.key)), entry.key_place, |cx| {
+                let complaint = Complaint::new("this field is unknown", hint);
+                cx.within(StepName::Key(Rc::clone(&entry.key)), entry.key_position, |cx| {
                     cx.complain(complaint);
                     None::<()>
                 });
@@ -154,7 +154,8 @@ impl<'n> Fields<'n> {
             return F::from_found(found, default, cx);
         };
         let before = cx.problems.reports();
-        let (value, mark) = cx.within(StepName::Field(name), entry.node.place, |cx| F::Value::decode(&entry.node, cx));
+        let (value, mark) =
+            cx.within(StepName::Field(name), entry.node.position, |cx| F::Value::decode(&entry.node, cx));
         let bad = cx.problems.reports() > before;
         F::from_found(Found { value, mark, bad, given: true }, default, cx)
     }

@@ -54,7 +54,7 @@ impl<T: Decode> Decode for Vec<At<T>> {
         let mut items = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
             let before = cx.problems.reports();
-            let (value, mark) = cx.within(StepName::Index(index), node.place, |cx| T::decode(node, cx));
+            let (value, mark) = cx.within(StepName::Index(index), node.position, |cx| T::decode(node, cx));
             let bad = cx.problems.reports() > before;
             items.extend(value.map(|value| At { value, mark, bad, given: true }));
         }
@@ -105,11 +105,11 @@ impl<K: FromText, T: Decode> Decode for Named<K, T> {
             return None;
         }
         let mut items = Vec::with_capacity(entries.len());
-        for Entry { key, key_place, node } in entries {
+        for Entry { key, key_position, node } in entries {
             let name = match K::from_text(key) {
                 Ok(name) => Some(name),
                 Err(complaint) => {
-                    cx.within(StepName::Key(Rc::clone(key)), *key_place, |cx| {
+                    cx.within(StepName::Key(Rc::clone(key)), *key_position, |cx| {
                         cx.complain(complaint);
                         None::<()>
                     });
@@ -117,7 +117,7 @@ impl<K: FromText, T: Decode> Decode for Named<K, T> {
                 }
             };
             let before = cx.problems.reports();
-            let (value, mark) = cx.within(StepName::Key(Rc::clone(key)), node.place, |cx| T::decode(node, cx));
+            let (value, mark) = cx.within(StepName::Key(Rc::clone(key)), node.position, |cx| T::decode(node, cx));
             let bad = cx.problems.reports() > before;
             items.extend(name.map(|name| NamedItem { name, value: At { value, mark, bad, given: true } }));
         }
@@ -153,14 +153,14 @@ impl<T: Decode> Decode for Switch<T> {
         match &node.value {
             Value::Text(text) if &**text == "off" => Some(Switch::Off),
             Value::Text(text) => {
-                let mend = match text.to_ascii_lowercase().as_str() {
+                let hint = match text.to_ascii_lowercase().as_str() {
                     "false" | "no" | "none" | "never" | "disabled" | "off" => "write `off`",
                     "true" | "yes" | "on" | "enabled" => {
                         "write a map with its figures; what you leave out has its default"
                     }
                     _ => return T::decode(node, cx).map(Switch::On),
                 };
-                cx.complain(Complaint::new(format!("{} means nothing here", quoted(text)), mend));
+                cx.complain(Complaint::new(format!("{} means nothing here", quoted(text)), hint));
                 None
             }
             _ => T::decode(node, cx).map(Switch::On),

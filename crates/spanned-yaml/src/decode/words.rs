@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn words_stand_for_values_of_other_crates() {
         assert_eq!(First::from_text("larger").map(|first| first.0).ok(), Some(Ordering::Greater));
-        assert_eq!(First::from_text("large").unwrap_err().mend, "did you mean `larger`?");
+        assert_eq!(First::from_text("large").unwrap_err().hint, "did you mean `larger`?");
         let schema = schemars::SchemaGenerator::default().into_root_schema_for::<First>();
         assert_eq!(schema.get("oneOf").unwrap()[0]["description"], "The smaller one.");
     }

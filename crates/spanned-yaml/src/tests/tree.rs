@@ -4,7 +4,7 @@ use super::*;
 
 /// A file of the tests.
 pub(crate) const FILE: Kind =
-    Kind { name: "a policy", least: "write at least a field", too_long: "write less", too_deep: "nest less" };
+    Kind { name: "a policy", min: "write at least a field", too_long: "write less", too_deep: "nest less" };
 
 /// Returns the tree as JSON-like text, and the problems.
 fn read(text: &str) -> (String, Vec<String>) {
@@ -35,14 +35,14 @@ fn scalars_are_their_text() {
 }
 
 #[test]
-fn places_count_from_one() {
+fn positions_count_from_one() {
     let mut problems = Problems::default();
     let root = parse("a: 1\nb:\n  - é: x\n", FILE, SourceId::FILE, &mut problems).unwrap().root;
     let Value::Map(entries) = &root.value else { panic!() };
-    assert_eq!(entries[1].key_place, Place::new(2, 1));
+    assert_eq!(entries[1].key_position, Position::new(2, 1));
     let Value::List(items) = &entries[1].node.value else { panic!() };
     let Value::Map(inner) = &items[0].value else { panic!() };
-    assert_eq!(inner[0].node.place, Place::new(3, 8));
+    assert_eq!(inner[0].node.position, Position::new(3, 8));
 }
 
 #[test]

@@ -43,7 +43,7 @@ struct Left<'a> {
 
 /// Whether idle machines could have served each of `requests`.
 pub(crate) fn avoidable(idle: &Idle, requests: &[Lacking]) -> Vec<bool> {
-    let pools = idle.groups.iter().flatten().max().map_or(0, |most| most + 1);
+    let pools = idle.groups.iter().flatten().max().map_or(0, |max| max + 1);
     let reach = |pool: usize| {
         let mut groups: Vec<usize> = (0..idle.groups.len()).filter(|of| idle.groups[*of].contains(&pool)).collect();
         groups.sort_by_key(|group| idle.groups[*group].len());
@@ -80,13 +80,13 @@ impl Left<'_> {
             }
             let overlap = seconds(request.time.0.max(start), request.time.1.min(*end));
             // No faster than on an idle machine.
-            let mut most = if request.alone > 0.0 { wants.min(overlap / request.alone) } else { wants };
+            let mut max = if request.alone > 0.0 { wants.min(overlap / request.alone) } else { wants };
             for group in &groups {
                 let place = tick * self.idle.groups.len() + group;
-                let part = give(&mut self.seconds[place], request, most, overlap / seconds(start, *end));
+                let part = give(&mut self.seconds[place], request, max, overlap / seconds(start, *end));
                 if part > 0.0 {
                     given.push((place, part));
-                    (most, wants) = (most - part, wants - part);
+                    (max, wants) = (max - part, wants - part);
                 }
             }
         }
@@ -100,11 +100,11 @@ impl Left<'_> {
     }
 }
 
-/// Gives a request at most the fraction `most` of its work, from the share `share` of the available time.
+/// Gives a request at most the fraction `max` of its work, from the share `share` of the available time.
 /// Returns the fraction given.
-fn give(has: &mut [f64; KINDS], request: &Lacking, most: f64, share: f64) -> f64 {
+fn give(has: &mut [f64; KINDS], request: &Lacking, max: f64, share: f64) -> f64 {
     let taken = has.iter().zip(request.takes).filter(|(_, takes)| *takes > 0.0);
-    let part = taken.fold(most, |part, (has, takes)| part.min(has * share / takes));
+    let part = taken.fold(max, |part, (has, takes)| part.min(has * share / takes));
     if part > 0.0 {
         has.iter_mut().zip(request.takes).for_each(|(has, takes)| *has = (*has - part * takes).max(0.0));
     }

@@ -2,7 +2,7 @@
 //! second of a CPU. In some runs a reload changes the guarantee.
 
 use proptest::prelude::*;
-use weirgate_config::Place;
+use weirgate_config::Position;
 use weirgate_experiment::{Experiment, Fate, Phase, Record, Reload};
 
 use super::tests::{experiment, run};
@@ -62,7 +62,8 @@ fn tiny(promised: Promised, judged: bool) -> Experiment {
     if promised.from < END {
         let mut policy = experiment.site.policy.clone();
         promise(&mut policy.classes[1], promised.rates[1]);
-        experiment.reloads = vec![Reload { at: Duration::from_secs(promised.from), policy, place: Place::new(1, 1) }];
+        experiment.reloads =
+            vec![Reload { at: Duration::from_secs(promised.from), policy, position: Position::new(1, 1) }];
     }
     experiment
 }
@@ -119,8 +120,8 @@ fn lacking(requests: &[Tiny], promised: Promised) -> Vec<usize> {
     for window in promised.windows() {
         let rate = promised.at(window.start) as usize;
         let all: Vec<usize> = (0..requests.len()).filter(|index| window.contains(&requests[*index].0)).collect();
-        let most = rate * (window.end - window.start) as usize;
-        let owed = all.iter().filter(|index| arrivals[**index]).count().min(most);
+        let max = rate * (window.end - window.start) as usize;
+        let owed = all.iter().filter(|index| arrivals[**index]).count().min(max);
         let got = all.iter().filter(|index| requests[**index].1).count();
         let refused = all.into_iter().filter(|index| !requests[*index].1 && served[*index]);
         found.extend(refused.take(owed.saturating_sub(got)));
@@ -130,13 +131,13 @@ fn lacking(requests: &[Tiny], promised: Promised) -> Vec<usize> {
 
 /// Maximum number of requests that idle CPUs can serve. Tries all ways of giving each request nothing, its
 /// own second or the next one. Without a limit a request has the second of the bucket and its own.
-fn most(requests: &[Tiny], lacking: &[usize], idle: &mut Vec<u8>) -> usize {
+fn max(requests: &[Tiny], lacking: &[usize], idle: &mut Vec<u8>) -> usize {
     let Some((first, rest)) = lacking.split_first() else { return 0 };
-    let mut best = most(requests, rest, idle);
+    let mut best = max(requests, rest, idle);
     for second in [requests[*first].0, requests[*first].0 + 1].map(|second| second as usize) {
         if idle.get(second).is_some_and(|left| *left > 0) {
             idle[second] -= 1;
-            best = best.max(1 + most(requests, rest, idle));
+            best = best.max(1 + max(requests, rest, idle));
             idle[second] += 1;
         }
     }
@@ -162,7 +163,7 @@ proptest! {
         let is_covered = covered(&requests, promised, false);
         let classes: Vec<&ClassVerdict> = verdict.phases.iter().map(|phase| &phase.classes[1]).collect();
         let found: u64 = classes.iter().map(|class| class.avoidable().count()).sum();
-        prop_assert_eq!(found, most(&requests, &lacking(&requests, promised), &mut idle.clone()) as u64);
+        prop_assert_eq!(found, max(&requests, &lacking(&requests, promised), &mut idle.clone()) as u64);
         for (phase, class) in promised.phases().into_iter().zip(&classes) {
             let arrived = |from: u64| {
                 let all = requests.iter().zip(&is_covered).map(|((second, served), is)| (*second, *served, *is));

@@ -5,10 +5,10 @@
 //! found when it is within [`BAND`] of the actual cost.
 
 use serde::{Deserialize, Serialize, Serializer};
-use weirgate_experiment::{Belief, Experiment, RouteBeliefs, Run};
+use weirgate_experiment::{CostEstimate, Experiment, RouteCosts, Run};
 use weirgate_wire::RESOURCE_NAMES;
 
-use super::truth::Truth;
+use super::actual_costs::ActualCosts;
 use super::verdict::{rounded, rounded_option};
 
 /// Maximum error of a cost that counts as found, as a fraction of the actual cost. Schedulers share by sums
@@ -54,7 +54,8 @@ pub struct LearnedCost {
     /// Actual cost: seconds and cost, joined by straight lines. Two points at one instant are a jump. A
     /// point without a cost begins an interval without requests, or with an unknown cost.
     #[serde(serialize_with = "points")]
-    pub truth: Vec<(f64, Option<f64>)>,
+    #[serde(alias = "truth")]
+    pub actual: Vec<(f64, Option<f64>)>,
     /// Learned cost of each sample.
     #[serde(serialize_with = "costs")]
     pub cost: Vec<f64>,
@@ -73,7 +74,8 @@ pub struct LearnedCost {
 pub struct PhaseCost {
     /// Actual cost at the end.
     #[serde(serialize_with = "option")]
-    pub truth: Option<f64>,
+    #[serde(alias = "truth")]
+    pub actual: Option<f64>,
     /// Learned cost.
     #[serde(serialize_with = "option")]
     pub cost: Option<f64>,
@@ -98,86 +100,89 @@ impl PhaseCost {
     /// Error of the learned cost, as a fraction of the actual cost.
     #[must_use]
     pub fn off(&self) -> Option<f64> {
-        self.truth.filter(|truth| *truth > 0.0).zip(self.cost).map(|(truth, cost)| cost / truth - 1.0)
+        self.actual.filter(|actual| *actual > 0.0).zip(self.cost).map(|(actual, cost)| cost / actual - 1.0)
     }
 
     /// Whether the cost was found. `None` without an actual or a learned cost.
     #[must_use]
     pub fn found(&self) -> Option<bool> {
-        self.truth.zip(self.cost).map(|(truth, cost)| within(cost, truth))
+        self.actual.zip(self.cost).map(|(actual, cost)| within(cost, actual))
     }
 }
 
 impl LearnedCost {
     /// Largest actual cost at the end of a phase, or 0 without one.
     #[must_use]
-    pub fn most(&self) -> f64 {
-        self.phases.iter().filter_map(|phase| phase.truth).fold(0.0, f64::max)
+    pub fn max(&self) -> f64 {
+        self.phases.iter().filter_map(|phase| phase.actual).fold(0.0, f64::max)
     }
 }
 
 /// Whether a cost is within the band of the actual cost.
-fn within(cost: f64, truth: f64) -> bool {
-    (cost - truth).abs() <= BAND * truth.max(WORTH)
+fn within(cost: f64, actual: f64) -> bool {
+    (cost - actual).abs() <= BAND * actual.max(WORTH)
 }
 
 /// Learned costs in `run`. `None` without a learned table.
 pub(super) fn table(experiment: &Experiment, run: &Run) -> Option<LearnedTable> {
-    if run.beliefs.is_empty() {
+    if run.learned_costs.is_empty() {
         return None;
     }
-    let truths = Truth::of(experiment, run, run.beliefs.iter().map(|route| route.pattern.as_str()));
-    let asked_for = run.beliefs.iter().zip(truths).filter(|(_, truth)| truth.requests > 0);
+    let actuals = ActualCosts::of(experiment, run, run.learned_costs.iter().map(|route| route.pattern.as_str()));
+    let asked_for = run.learned_costs.iter().zip(actuals).filter(|(_, actual)| actual.requests > 0);
     let mut routes: Vec<LearnedRoute> =
-        asked_for.map(|(route, truth)| self::route(experiment, route, &truth)).collect();
+        asked_for.map(|(route, actual)| self::route(experiment, route, &actual)).collect();
     routes.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.pattern.cmp(&b.pattern)));
     Some(LearnedTable { routes })
 }
 
-fn seconds(belief: &Belief) -> f64 {
-    belief.at as f64 / 1e9
+fn seconds(estimate: &CostEstimate) -> f64 {
+    estimate.at as f64 / 1e9
 }
 
-fn route(experiment: &Experiment, route: &RouteBeliefs, truth: &Truth) -> LearnedRoute {
+fn route(experiment: &Experiment, route: &RouteCosts, actual: &ActualCosts) -> LearnedRoute {
     let resource = |(resource, name): (usize, &&str)| {
         let phase = |index: usize| {
             let end = experiment.phases[index].until.as_secs_f64();
-            let last = route.over_time.iter().rev().find(|belief| seconds(belief) <= end + LATE);
+            let last = route.over_time.iter().rev().find(|estimate| seconds(estimate) <= end + LATE);
             PhaseCost {
-                truth: truth.before(end).map(|cost| cost[resource]),
-                cost: last.map(|belief| belief.cost[resource]),
-                error: last.and_then(|belief| belief.error[resource]),
+                actual: actual.before(end).map(|cost| cost[resource]),
+                cost: last.map(|estimate| estimate.cost[resource]),
+                error: last.and_then(|estimate| estimate.error[resource]),
             }
         };
         LearnedCost {
             resource: (*name).to_owned(),
-            truth: truth.line(resource),
-            cost: route.over_time.iter().map(|belief| belief.cost[resource]).collect(),
-            error: route.over_time.iter().map(|belief| belief.error[resource]).collect(),
+            actual: actual.line(resource),
+            cost: route.over_time.iter().map(|estimate| estimate.cost[resource]).collect(),
+            error: route.over_time.iter().map(|estimate| estimate.error[resource]).collect(),
             phases: (0..experiment.phases.len()).map(phase).collect(),
-            changes: changes(&route.over_time, truth, resource),
+            changes: changes(&route.over_time, actual, resource),
         }
     };
     LearnedRoute {
         pattern: route.pattern.clone(),
-        requests: truth.requests,
+        requests: actual.requests,
         at_s: route.over_time.iter().map(seconds).collect(),
         resources: RESOURCE_NAMES.iter().enumerate().map(resource).collect(),
     }
 }
 
 /// Changes of the actual cost by more than the band, with the time until the learned cost followed.
-fn changes(beliefs: &[Belief], truth: &Truth, resource: usize) -> Vec<CostChange> {
-    let is_found = |belief: &Belief| {
+fn changes(learned_costs: &[CostEstimate], actual: &ActualCosts, resource: usize) -> Vec<CostChange> {
+    let is_found = |estimate: &CostEstimate| {
         // Without an actual cost no learned cost is wrong.
-        truth.at(seconds(belief)).is_none_or(|cost| within(belief.cost[resource], cost[resource]))
+        actual.at(seconds(estimate)).is_none_or(|cost| within(estimate.cost[resource], cost[resource]))
     };
     let mut times: Vec<f64> = Vec::new();
     let mut before = None;
-    for stretch in truth.stretches() {
+    for stretch in actual.stretches() {
         let Some(cost) = stretch.flat(resource) else { continue };
         let changed = match before {
-            None => beliefs.iter().find(|belief| seconds(belief) >= stretch.from).is_some_and(|first| !is_found(first)),
+            None => learned_costs
+                .iter()
+                .find(|estimate| seconds(estimate) >= stretch.from)
+                .is_some_and(|first| !is_found(first)),
             Some(before) => !within(cost, before),
         };
         if changed {
@@ -187,10 +192,11 @@ fn changes(beliefs: &[Belief], truth: &Truth, resource: usize) -> Vec<CostChange
     }
     let change = |(number, at): (usize, &f64)| {
         let until = times.get(number + 1).copied().unwrap_or(f64::INFINITY);
-        let meanwhile: Vec<&Belief> = beliefs.iter().filter(|belief| (*at..until).contains(&seconds(belief))).collect();
-        let missed = meanwhile.iter().rposition(|belief| !is_found(belief));
+        let meanwhile: Vec<&CostEstimate> =
+            learned_costs.iter().filter(|estimate| (*at..until).contains(&seconds(estimate))).collect();
+        let missed = meanwhile.iter().rposition(|estimate| !is_found(estimate));
         let settled = meanwhile.get(missed.map_or(0, |last| last + 1));
-        CostChange { at_s: *at, within_s: settled.map(|belief| seconds(belief) - at) }
+        CostChange { at_s: *at, within_s: settled.map(|estimate| seconds(estimate) - at) }
     };
     times.iter().enumerate().map(change).collect()
 }
@@ -235,14 +241,14 @@ pub(crate) mod tests {
     pub(crate) fn learned(start: f64, after: u64) -> Verdict {
         let mut experiment = experiment();
         experiment.traffic[0].request.path = Some("/a".into());
-        let dearer = DemandFrom {
+        let cost_ratio = DemandFrom {
             at: Duration::from_secs(20),
             cpu: Distribution::Fixed(Duration::from_millis(30)),
             ..experiment.traffic[0].demand[0]
         };
-        experiment.traffic[0].demand.push(dearer);
+        experiment.traffic[0].demand.push(cost_ratio);
         let mut run = run(vec![requests(0, 100, 0..60, served(5))]);
-        let belief = |second: u64| {
+        let estimate = |second: u64| {
             let cpu = match second {
                 0..3 => start,
                 3..=20 => 0.0052,
@@ -250,10 +256,14 @@ pub(crate) mod tests {
                 _ => 0.0146,
             };
             // As late as the samples of the lab.
-            Belief { at: second * 1_000_000_000 + 2_000_000, cost: [cpu, 0.0, 0.0], error: [Some(0.0003), None, None] }
+            CostEstimate {
+                at: second * 1_000_000_000 + 2_000_000,
+                cost: [cpu, 0.0, 0.0],
+                error: [Some(0.0003), None, None],
+            }
         };
-        let route = |pattern: &str| RouteBeliefs { pattern: pattern.into(), over_time: (0..=60).map(belief).collect() };
-        run.beliefs = vec![route("/nobody"), route("/*")];
+        let route = |pattern: &str| RouteCosts { pattern: pattern.into(), over_time: (0..=60).map(estimate).collect() };
+        run.learned_costs = vec![route("/nobody"), route("/*")];
         judge(&experiment, &run)
     }
 
@@ -265,15 +275,15 @@ pub(crate) mod tests {
         // A release at 0 does not count.
         assert_eq!((route.pattern.as_str(), route.requests + 1, route.at_s.len()), ("/*", 6000, 61));
         let [cpu, disk, _] = route.resources.as_slice() else { panic!("three resources") };
-        assert_eq!(cpu.truth, [(0.0, Some(0.005)), (20.0, Some(0.005)), (20.0, Some(0.015)), (60.0, Some(0.015))]);
+        assert_eq!(cpu.actual, [(0.0, Some(0.005)), (20.0, Some(0.005)), (20.0, Some(0.015)), (60.0, Some(0.015))]);
         let ends: Vec<PhaseCost> = cpu.phases.clone();
-        assert_eq!(ends[0], PhaseCost { truth: Some(0.005), cost: Some(0.0052), error: Some(0.0003) });
+        assert_eq!(ends[0], PhaseCost { actual: Some(0.005), cost: Some(0.0052), error: Some(0.0003) });
         assert_eq!((ends[1].cost, ends[2].cost), (Some(0.009), Some(0.0146)));
         assert_eq!(ends.iter().map(PhaseCost::found).collect::<Vec<_>>(), [Some(true), Some(false), Some(true)]);
         assert!(ends[1].off().is_some_and(|off| (off + 0.4).abs() < 1e-9));
         assert_eq!((cpu.changes.len(), cpu.changes[0].at_s), (1, 20.0));
         assert!(cpu.changes[0].within_s.is_some_and(|seconds| (seconds - 24.002).abs() < 1e-9), "{:?}", cpu.changes);
-        assert!(disk.changes.is_empty() && disk.most() == 0.0 && disk.phases[0].off().is_none());
+        assert!(disk.changes.is_empty() && disk.max() == 0.0 && disk.phases[0].off().is_none());
         assert_eq!(judge(&experiment(), &run(Vec::new())).learned, None);
     }
 
@@ -290,7 +300,7 @@ pub(crate) mod tests {
     fn what_is_written_is_read() {
         let verdict = learned(0.005, 7);
         let text = serde_json::to_string(&verdict.learned).expect("it has a form");
-        assert!(text.contains(r#""truth":[[0.0,0.005],[20.0,0.005],[20.0,0.015],[60.0,0.015]]"#), "{text}");
+        assert!(text.contains(r#""actual":[[0.0,0.005],[20.0,0.005],[20.0,0.015],[60.0,0.015]]"#), "{text}");
         assert!(text.contains(r#""at_s":[0.002,1.002,"#) && text.contains(r#""within_s":7.002"#), "{text}");
         let read: Option<LearnedTable> = serde_json::from_str(&text).expect("it is one");
         assert_eq!(read.map(|table| table.routes[0].resources[0].phases.len()), Some(3));

@@ -24,6 +24,7 @@
 //! A request that the end of the run cuts off is neither owed nor served, unless the time left for it was
 //! at least the larger of the settling time and its class's limit. Then it is owed. `rules` has the constants.
 
+mod actual_costs;
 mod avoidable;
 #[cfg(test)]
 mod brute;
@@ -38,7 +39,6 @@ mod statistic;
 mod terms;
 #[cfg(test)]
 pub(crate) mod tests;
-mod truth;
 mod verdict;
 
 use std::ops::Range;
@@ -204,7 +204,7 @@ impl<'a> Judge<'a> {
             unsettled: phase.judged && length <= 0.0,
             feasible: holds && cluster.carries(&owed),
             utilisation: self.utilisation(&cluster, &judged),
-            served_over_oracle: self.over_oracle(&cluster.most(&demand.offered), &judged),
+            served_over_oracle: self.over_oracle(&cluster.max(&demand.offered), &judged),
             resources: resources::used(self.experiment, self.run, &cluster, &judged),
             classes: classes.collect(),
         }
@@ -221,7 +221,7 @@ impl<'a> Judge<'a> {
             all.fold(Avoidable::default(), |sum, own| sum + own)
         };
         let (whole, after_first_second) = (after(0), after(nanos(self.rules.beginning)));
-        let allowed = self.rules.most_avoidable;
+        let allowed = self.rules.max_avoidable;
         // A single request of a class with few requests is no meaningful share of them.
         let ok = [whole, after_first_second].iter().all(|of| of.count() <= 1 || of.share() <= allowed);
         AvoidableVerdict { class: subject.name().to_owned(), whole, after_first_second, allowed, ok }
@@ -237,11 +237,11 @@ impl<'a> Judge<'a> {
     }
 
     /// Work served as a fraction of the maximum that could have been, for the resource with the largest fraction.
-    fn over_oracle(&self, most: &Work, stretch: &Range<u64>) -> Option<f64> {
+    fn over_oracle(&self, max: &Work, stretch: &Range<u64>) -> Option<f64> {
         let served: Vec<Work> = self.subjects.iter().map(|subject| subject.served_work(stretch)).collect();
-        let asked = (0..most.len()).filter(|resource| most[*resource] > 0.0);
+        let asked = (0..max.len()).filter(|resource| max[*resource] > 0.0);
         let part = |resource: usize| {
-            served.iter().map(|work| work[resource]).sum::<f64>() / (most[resource] * seconds(stretch))
+            served.iter().map(|work| work[resource]).sum::<f64>() / (max[resource] * seconds(stretch))
         };
         asked.map(part).reduce(f64::max)
     }

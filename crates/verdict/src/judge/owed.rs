@@ -54,8 +54,8 @@ impl Declared {
     /// pool that has `has`.
     pub(crate) fn tokens(&self, work: &Work, has: &Work) -> f64 {
         let part = |resource: &usize| if has[*resource] > 0.0 { work[*resource] / has[*resource] } else { 0.0 };
-        let most = (0..RESOURCES).max_by(|a, b| part(a).total_cmp(&part(b)).then(b.cmp(a))).unwrap_or(0);
-        over(work[most], self.resources[most])
+        let max = (0..RESOURCES).max_by(|a, b| part(a).total_cmp(&part(b)).then(b.cmp(a))).unwrap_or(0);
+        over(work[max], self.resources[max])
     }
 
     /// Tokens taken by a request that holds a worker for `held` seconds, where workers are scarce.
@@ -122,17 +122,17 @@ pub(crate) fn short_of_workers(
 
 /// A number for each class, equal for classes with connected machines.
 fn islands(reach: &[Vec<usize>]) -> Vec<usize> {
-    let machines = reach.iter().flatten().max().map_or(0, |most| most + 1);
+    let machines = reach.iter().flatten().max().map_or(0, |max| max + 1);
     let mut islands: Vec<usize> = (0..reach.len()).collect();
     loop {
         let mut of_machine = vec![usize::MAX; machines];
         for (island, reach) in islands.iter().zip(reach) {
             reach.iter().for_each(|machine| of_machine[*machine] = of_machine[*machine].min(*island));
         }
-        let least = |(island, reach): (&usize, &Vec<usize>)| {
-            reach.iter().map(|machine| of_machine[*machine]).min().map_or(*island, |least| least.min(*island))
+        let min = |(island, reach): (&usize, &Vec<usize>)| {
+            reach.iter().map(|machine| of_machine[*machine]).min().map_or(*island, |min| min.min(*island))
         };
-        let next: Vec<usize> = islands.iter().zip(reach).map(least).collect();
+        let next: Vec<usize> = islands.iter().zip(reach).map(min).collect();
         if next == islands {
             return islands;
         }

@@ -19,7 +19,7 @@ pub struct Rules {
     pub burst: Duration,
     /// Fraction of a class's owed requests that may be refused while machines idle. A tenth of the loss
     /// that a floor allows, because idle seconds are counted in ticks.
-    pub most_avoidable: f64,
+    pub max_avoidable: f64,
     /// Length of the windows in which the reaction is judged: that of the windows in Quorum's figures.
     pub window: Duration,
     /// Length of the start of a run, in which nothing has been observed yet. Avoidable refusals after it
@@ -33,7 +33,7 @@ impl Default for Rules {
             enough: 0.99,
             enough_in_a_window: 0.9,
             burst: Duration::from_secs(1),
-            most_avoidable: 0.001,
+            max_avoidable: 0.001,
             window: Duration::from_secs(2),
             beginning: Duration::from_secs(1),
         }

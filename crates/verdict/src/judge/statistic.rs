@@ -36,8 +36,8 @@ pub(crate) fn in_time(sorted: &[u64], which: Statistic, limit: f64) -> usize {
     match which {
         Statistic::Percentile(percent) => {
             let within = sorted.partition_point(|time| *time as f64 <= limit);
-            let most = (within as f64 / (percent / 100.0) + 1e-9) as usize;
-            if within == 0 { 0 } else { most.min(sorted.len()) }
+            let max = (within as f64 / (percent / 100.0) + 1e-9) as usize;
+            if within == 0 { 0 } else { max.min(sorted.len()) }
         }
         Statistic::Average => {
             let mut sum = 0.0;

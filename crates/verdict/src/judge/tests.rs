@@ -47,7 +47,7 @@ pub(crate) fn run(parts: Vec<Vec<Record>>) -> Run {
         pages: Vec::new(),
         samples: Vec::new(),
         idle: Idle::default(),
-        beliefs: Vec::new(),
+        learned_costs: Vec::new(),
         violations: Vec::new(),
     }
 }
@@ -245,7 +245,7 @@ fn empty() -> Part {
 }
 
 #[test]
-fn requests_under_way_at_a_border_cost_nobody_a_floor() {
+fn requests_in_flight_at_a_border_cost_no_class_its_floor() {
     // Everything takes 4 s: requests that arrive late in a phase end in the next one, and in the last phase never.
     let verdict = judge(
         &experiment(),

@@ -370,7 +370,7 @@ impl Verdict {
         let judged = self.phases.iter().filter(|phase| phase.judged);
         let guarantees = judged.flat_map(move |phase| phase.misses(strict));
         let avoidable = self.avoidable.iter().filter(|of| !of.ok).filter_map(|of| {
-            let (phase, class) = self.most_avoidable(&of.class)?;
+            let (phase, class) = self.max_avoidable(&of.class)?;
             let got = of.whole.share().max(of.after_first_second.share());
             Some(Miss { phase, class, kind: Kind::Avoidable, promised: of.allowed, got })
         });
@@ -390,11 +390,11 @@ impl Verdict {
 
     /// Phase with the most avoidable refusals of a class, and the class in it. The first such phase in case of a tie.
     #[must_use]
-    pub fn most_avoidable(&self, class: &str) -> Option<(&PhaseVerdict, &ClassVerdict)> {
+    pub fn max_avoidable(&self, class: &str) -> Option<(&PhaseVerdict, &ClassVerdict)> {
         let phases = self.phases.iter().filter(|phase| phase.is_judged());
         let of =
             phases.flat_map(|phase| phase.classes.iter().filter(|own| own.class == class).map(move |own| (phase, own)));
-        of.reduce(|most, next| if next.1.avoidable().count() > most.1.avoidable().count() { next } else { most })
+        of.reduce(|max, next| if next.1.avoidable().count() > max.1.avoidable().count() { next } else { max })
     }
 
     /// Number of guarantees that were missed where they count.

@@ -9,7 +9,7 @@ pub(super) const LEARNED: &str = "Learned costs";
 /// A chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drawing {
-    /// Name for use in a file name, unique in a report: `heavy-use`, `inside-mqos`.
+    /// Name for use in a file name, unique in a report: `heavy-use`, `in_flight-mqos`.
     pub name: String,
     /// Heading of the chart, such as its phase.
     pub heading: String,
@@ -65,28 +65,29 @@ pub(super) fn resources(report: &Report<'_>) -> Vec<Drawing> {
             all.extend(charts.iter().zip(names).map(|(chart, name)| drawing(&phase.name, &start, name, chart)));
         }
     }
-    all.extend(inside(report));
+    all.extend(in_flight(report));
     all
 }
 
 /// Requests in flight by the resource of which they need the largest part, for each discipline. Each chart
 /// has its own axis, because without scheduling all requests are in flight.
-fn inside(report: &Report<'_>) -> Vec<Drawing> {
-    let with = |series: &&Series| series.inside.iter().flat_map(|line| &line.requests).any(|requests| *requests > 0.0);
+fn in_flight(report: &Report<'_>) -> Vec<Drawing> {
+    let with =
+        |series: &&Series| series.in_flight.iter().flat_map(|line| &line.requests).any(|requests| *requests > 0.0);
     let drawn = report.groups.iter().filter_map(|group| Some((group, group.series.as_ref().filter(with)?)));
     let drawing = |(group, series): (&super::Group, &Series)| {
         let middle = |point: usize| ((point as f64 + 0.5) * series.step).min(series.length);
-        let line = |of: &super::InsideSeries| Line {
+        let line = |of: &super::InFlightSeries| Line {
             name: of.resource.clone(),
-            points: of.requests.iter().enumerate().map(|(point, inside)| (middle(point), *inside)).collect(),
+            points: of.requests.iter().enumerate().map(|(point, in_flight)| (middle(point), *in_flight)).collect(),
         };
-        let lines: Vec<Line> = series.inside.iter().map(line).collect();
-        let most = lines.iter().flat_map(|line| &line.points).map(|(_, inside)| *inside).fold(0.0, f64::max);
+        let lines: Vec<Line> = series.in_flight.iter().map(line).collect();
+        let max = lines.iter().flat_map(|line| &line.points).map(|(_, in_flight)| *in_flight).fold(0.0, f64::max);
         Drawing {
             name: plain(&format!("inside-{}", group.discipline)),
             heading: "Requests inside, by the resource that they take most of".to_owned(),
             caption: format!("{}, seed {}", group.discipline, series.seed),
-            svg: svg::over_time("Requests inside", &lines, series.length, svg::axis_for(most)),
+            svg: svg::over_time("Requests inside", &lines, series.length, svg::axis_for(max)),
         }
     };
     drawn.map(drawing).collect()

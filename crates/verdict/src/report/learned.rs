@@ -7,7 +7,7 @@ use super::{Column, Form, Group, Report, Spread, Table, Tone};
 use crate::judge::{BAND, LearnedCost, LearnedTable, PhaseCost};
 
 /// Maximum number of phases that fit into a row in a terminal. A curve of more shows the last ones.
-const MOST_PHASES: usize = 4;
+const MAX_PHASES: usize = 4;
 
 /// Cost of a route's requests for one resource, under one discipline.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub(super) struct Row<'a> {
 pub(super) struct Cell {
     pub(super) learned: String,
     pub(super) error: String,
-    pub(super) truth: String,
+    pub(super) actual: String,
     /// Error in percent of the actual cost.
     pub(super) off: String,
     /// Whether it was found with every seed. `None` if that is unknown.
@@ -58,10 +58,9 @@ pub(super) fn rows<'a>(report: &Report<'a>) -> Vec<Row<'a>> {
     for route in tables().flat_map(|table| &table.routes) {
         if !routes.iter().any(|(known, _)| *known == route.pattern) {
             // The first one in case of a tie.
-            let most = (1..route.resources.len()).fold(0, |most, next| {
-                if route.resources[next].most() > route.resources[most].most() { next } else { most }
-            });
-            routes.push((&route.pattern, most));
+            let max = (1..route.resources.len())
+                .fold(0, |max, next| if route.resources[next].max() > route.resources[max].max() { next } else { max });
+            routes.push((&route.pattern, max));
         }
     }
     let mut rows = Vec::new();
@@ -82,7 +81,7 @@ fn row<'a>(report: &Report<'a>, group: &'a Group, route: &'a str, resource: usiz
     let first = costs.first()?;
     let phases: Vec<Cell> = (0..report.outline.phases.len()).map(|phase| cell(&costs, phase)).collect();
     let is_used =
-        |cost: &&LearnedCost| cost.most() > 0.0 || cost.phases.iter().any(|phase| phase.found() == Some(false));
+        |cost: &&LearnedCost| cost.max() > 0.0 || cost.phases.iter().any(|phase| phase.found() == Some(false));
     costs.iter().any(is_used).then(|| Row {
         route,
         resource: first.resource.as_str(),
@@ -105,7 +104,7 @@ fn cell(costs: &[&LearnedCost], phase: usize) -> Cell {
     Cell {
         learned: median(|end| end.cost),
         error: median(|end| end.error),
-        truth: median(|end| end.truth),
+        actual: median(|end| end.actual),
         off: worst.map_or(String::new(), |off| match (off * 100.0).round() {
             0.0 => "0 %".to_owned(),
             percent => format!("{percent:+.0} %"),
@@ -153,7 +152,7 @@ pub(super) fn table(report: &Report<'_>, rows: &[Row<'_>]) -> Table {
     let within = || Column::words(format!("within {}, s", band()));
     let by = Column::words(report.by).on_page_if(report.groups.len() > 1);
     let mut columns = vec![Column::words("route").once(), Column::words("resource"), by, within().only(Form::Page)];
-    let hidden = report.outline.phases.len().saturating_sub(MOST_PHASES);
+    let hidden = report.outline.phases.len().saturating_sub(MAX_PHASES);
     for (index, phase) in report.outline.phases.iter().enumerate() {
         let learned = Column::numbers("learned, %").in_text(&phase.name);
         let of_phase = [learned, Column::numbers("±"), Column::numbers("true"), Column::numbers("off")];
@@ -180,9 +179,9 @@ pub(super) fn table(report: &Report<'_>, rows: &[Row<'_>]) -> Table {
 impl Cell {
     fn cells(&self) -> [TableCell; 4] {
         let off = if self.found == Some(false) { Tone::Bad } else { Tone::Faint };
-        let [learned, error, truth, told] =
-            [&self.learned, &self.error, &self.truth, &self.off].map(|text| TableCell::from(text.as_str()));
-        [learned, error.tone(Tone::Faint), truth, told.tone(off)]
+        let [learned, error, actual, told] =
+            [&self.learned, &self.error, &self.actual, &self.off].map(|text| TableCell::from(text.as_str()));
+        [learned, error.tone(Tone::Faint), actual, told.tone(off)]
     }
 }
 

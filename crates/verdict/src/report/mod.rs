@@ -28,7 +28,7 @@ use crate::judge::{Avoidable, AvoidableVerdict, Verdict, Word};
 pub use curve::Curve;
 pub use drawings::{Drawing, drawings};
 pub use outline::{Outline, OutlinedClass, OutlinedFault, OutlinedFigure, OutlinedPhase};
-pub use series::{ClassSeries, InsideSeries, Series};
+pub use series::{ClassSeries, InFlightSeries, Series};
 pub use summary::{ClassRuns, Kept, PhaseRuns, Spread};
 pub use table::{Cell, Column, Form, Table, Tone};
 

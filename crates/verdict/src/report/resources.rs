@@ -55,7 +55,7 @@ fn cells(group: &Group, phase: usize, class: Option<usize>, resources: usize) ->
         Spread::of(each(group, phase).filter_map(|used| portion(used, class)).map(figure))
     };
     let served = of(|portion| portion.served_per_s)?;
-    if served.most <= 0.0 {
+    if served.max <= 0.0 {
         return None;
     }
     let mut cells = Vec::new();
@@ -208,11 +208,11 @@ pub(super) fn pairs(report: &Report<'_>) -> Table {
             totals.push((&group.discipline, paper_total, ours));
             ratios(group, index, &who, &paper).into_iter().for_each(|ratio| pairs.row(ratio));
         }
-        for (least, paper, ours) in totals.iter().filter(|(name, ..)| name.starts_with("sqos")) {
+        for (min, paper, ours) in totals.iter().filter(|(name, ..)| name.starts_with("sqos")) {
             for (name, other_paper, other_ours) in totals.iter().filter(|(name, ..)| name.starts_with("mqos")) {
                 let more = |a: f64, b: f64| format!("{:+.1} %", (a / b - 1.0) * 100.0);
                 let gains = [more(*other_paper, *paper), more(*other_ours, *ours)];
-                pairs.row([format!("{}: {name} over {least}", phase.name)].into_iter().chain(gains));
+                pairs.row([format!("{}: {name} over {min}", phase.name)].into_iter().chain(gains));
             }
         }
     }
@@ -222,9 +222,9 @@ pub(super) fn pairs(report: &Report<'_>) -> Table {
 /// Ratio in which a resource is split. In the paper, it is the ratio of the throughputs.
 fn ratios(group: &Group, phase: usize, who: &str, paper: &[Option<f64>]) -> Vec<[String; 3]> {
     let ratio = |parts: &[f64]| -> Option<String> {
-        let least = parts.iter().copied().fold(f64::INFINITY, f64::min);
-        let told = |part: &f64| figure_text(part / least);
-        (least > 0.0 && parts.len() > 1).then(|| parts.iter().map(told).collect::<Vec<String>>().join(" : "))
+        let min = parts.iter().copied().fold(f64::INFINITY, f64::min);
+        let told = |part: &f64| figure_text(part / min);
+        (min > 0.0 && parts.len() > 1).then(|| parts.iter().map(told).collect::<Vec<String>>().join(" : "))
     };
     let paper: Option<Vec<f64>> = paper.iter().copied().collect();
     let Some(paper) = paper.and_then(|paper| ratio(&paper)) else { return Vec::new() };

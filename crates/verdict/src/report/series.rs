@@ -15,7 +15,7 @@ const STEP: f64 = 2.0;
 
 /// Maximum number of points. More points than a figure has pixels would show nothing more. Longer runs get
 /// longer points.
-const MOST_POINTS: f64 = 600.0;
+const MAX_POINTS: f64 = 600.0;
 
 /// A run over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,13 +34,14 @@ pub struct Series {
     pub outstanding: Vec<(f64, f64)>,
     /// Requests in flight by the resource of which they need the largest part, where they need several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inside: Vec<InsideSeries>,
+    #[serde(alias = "inside")]
+    pub in_flight: Vec<InFlightSeries>,
 }
 
 /// Requests in flight that need more of one resource than of any other: its *tendency* in mQoS (Feng and
 /// Lin, Fig. 11).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct InsideSeries {
+pub struct InFlightSeries {
     /// Name of the resource.
     pub resource: String,
     /// Mean number of requests in flight at each point.
@@ -90,7 +91,7 @@ impl Series {
     #[must_use]
     pub fn new(experiment: &Experiment, run: &Run) -> Series {
         let length = experiment.duration().as_secs_f64();
-        let step = STEP * (length / STEP / MOST_POINTS).ceil().max(1.0);
+        let step = STEP * (length / STEP / MAX_POINTS).ceil().max(1.0);
         let points = (length / step).ceil() as usize;
         let policy = &experiment.site.policy;
         let in_force = experiment.policies().map(|(from, policy)| (from.as_secs_f64(), classes(policy).collect()));
@@ -137,7 +138,7 @@ impl Series {
             classes: classes(policy).enumerate().filter_map(series).collect(),
             window: line(&run.samples, |sample| sample.window.map(f64::from)),
             outstanding: line(&run.samples, |sample| Some(f64::from(sample.outstanding))),
-            inside: inside(experiment, run, step, points),
+            in_flight: in_flight(experiment, run, step, points),
         }
     }
 }
@@ -234,26 +235,26 @@ fn later_limits(promised: &[(f64, &Class)]) -> Vec<(f64, Option<f64>)> {
 
 /// Requests in flight over time by the resource of which they need the largest part, relative to the
 /// capacity of all machines. Ties go to the first resource. A request is in flight from its release to its end.
-fn inside(experiment: &Experiment, run: &Run, step: f64, points: usize) -> Vec<InsideSeries> {
+fn in_flight(experiment: &Experiment, run: &Run, step: f64, points: usize) -> Vec<InFlightSeries> {
     if !experiment.uses_several_resources() {
         return Vec::new();
     }
     let cluster = Cluster::live(experiment, Duration::ZERO, Duration::ZERO);
     let capacity = cluster.whole();
-    let line = |name: &str| InsideSeries { resource: name.to_owned(), requests: vec![0.0; points] };
-    let mut lines: Vec<InsideSeries> = RESOURCE_NAMES.iter().map(|name| line(name)).collect();
+    let line = |name: &str| InFlightSeries { resource: name.to_owned(), requests: vec![0.0; points] };
+    let mut lines: Vec<InFlightSeries> = RESOURCE_NAMES.iter().map(|name| line(name)).collect();
     for record in run.records.iter().filter(|record| record.released > 0) {
-        let mut most = (0, f64::MIN);
+        let mut max = (0, f64::MIN);
         for (index, (taken, had)) in record.work().iter().zip(capacity).enumerate() {
             let share = if had > 0.0 { taken / had } else { 0.0 };
-            if share > most.1 {
-                most = (index, share);
+            if share > max.1 {
+                max = (index, share);
             }
         }
-        let requests = &mut lines[most.0].requests;
+        let requests = &mut lines[max.0].requests;
         let (from, to) = (record.released as f64 / 1e9 / step, record.ended as f64 / 1e9 / step);
-        for (point, inside) in requests.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
-            *inside += (to.min(point as f64 + 1.0) - from.max(point as f64)).max(0.0);
+        for (point, in_flight) in requests.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
+            *in_flight += (to.min(point as f64 + 1.0) - from.max(point as f64)).max(0.0);
         }
     }
     lines

@@ -8,11 +8,11 @@ use crate::judge::{CeilingVerdict, ClassVerdict, FloorVerdict, PhaseVerdict, Ver
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Smallest value.
-    pub least: f64,
+    pub min: f64,
     /// Median.
     pub median: f64,
     /// Largest value.
-    pub most: f64,
+    pub max: f64,
     /// Number of runs.
     pub runs: usize,
 }
@@ -46,19 +46,19 @@ impl Spread {
     pub fn of(figures: impl Iterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = figures.collect();
         sorted.sort_by(f64::total_cmp);
-        let (least, most) = (*sorted.first()?, *sorted.last()?);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
         let middle = sorted.len() / 2;
         let median =
             if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
-        Some(Spread { least, median, most, runs: sorted.len() })
+        Some(Spread { min, median, max, runs: sorted.len() })
     }
 
     /// The value of a single run. Several runs give the median followed by the smallest and the largest,
     /// unless these read alike.
     #[must_use]
     pub fn text(&self, digits: usize) -> String {
-        let [least, median, most] = [self.least, self.median, self.most].map(|figure| format!("{figure:.digits$}"));
-        if self.runs == 1 || least == most { median } else { format!("{median} ({least}–{most})") }
+        let [min, median, max] = [self.min, self.median, self.max].map(|figure| format!("{figure:.digits$}"));
+        if self.runs == 1 || min == max { median } else { format!("{median} ({min}–{max})") }
     }
 }
 

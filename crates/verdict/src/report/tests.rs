@@ -165,7 +165,8 @@ fn another_policy_draws_other_promises() {
     let guarantee = &mut policy.classes[0].guarantee;
     let limit = guarantee.response_time.as_mut().expect("a limit");
     (guarantee.throughput, limit.limit) = (Some(40.0), Duration::from_millis(250));
-    experiment.reloads = vec![weirgate_experiment::Reload { at, policy, place: weirgate_config::Place::new(1, 1) }];
+    experiment.reloads =
+        vec![weirgate_experiment::Reload { at, policy, position: weirgate_config::Position::new(1, 1) }];
     let run = &runs()[0];
     let series = Series::new(&experiment, run);
     let class = &series.classes[0];

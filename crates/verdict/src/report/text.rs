@@ -7,7 +7,7 @@ use super::{Cell, Curve, Form, Group, Outline, Played, Report, learned, pages, r
 use crate::judge::{Avoidable, Kind};
 
 /// Maximum number of misses that are listed one by one. Further ones are only counted.
-const MOST_LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// The table and the verdict of an experiment that was played.
 #[must_use]
@@ -91,7 +91,7 @@ fn learned_costs(report: &Report<'_>) -> String {
 fn result(outline: &Outline, group: &Group) -> String {
     let mut text = String::new();
     for verdict in &group.verdicts {
-        for violation in verdict.violations.iter().take(MOST_LISTED) {
+        for violation in verdict.violations.iter().take(MAX_LISTED) {
             let _ = writeln!(
                 text,
                 "  VIOLATION of {} with seed {}, {:.3} s: {}",
@@ -110,7 +110,7 @@ fn result(outline: &Outline, group: &Group) -> String {
     }
     let missed = group.missed();
     let word = match (missed.runs, missed.missed) {
-        (0, _) => "nothing was judged: no guarantee in any judged phase".to_owned(),
+        (0, _) => "nothing was judged: false guarantee in any judged phase".to_owned(),
         (all, 0) if group.broken() => format!("BROKEN: all {all} guarantees held"),
         (all, 0) => format!("HELD: all {all} guarantees"),
         (all, missed) => format!("BROKEN: {missed} of {all} guarantees missed"),
@@ -133,8 +133,8 @@ fn avoidable(group: &Group) -> String {
     let mut text = String::new();
     for (seed, worst) in group.worst_avoidable() {
         let Avoidable { owed, refused, late } = worst.whole;
-        let most = group.verdicts.iter().find(|verdict| verdict.seed == seed);
-        let most = most.and_then(|verdict| verdict.most_avoidable(&worst.class));
+        let max = group.verdicts.iter().find(|verdict| verdict.seed == seed);
+        let max = max.and_then(|verdict| verdict.max_avoidable(&worst.class));
         let _ = writeln!(
             text,
             "  {} {}: {refused} refused and {late} late of {owed} owed though machines idled: {:.2} %, {:.2} % after the first \
@@ -143,7 +143,7 @@ fn avoidable(group: &Group) -> String {
             worst.class,
             worst.whole.share() * 100.0,
             worst.after_first_second.share() * 100.0,
-            most.map_or(String::new(), |(phase, _)| format!(", most in {}", phase.name)),
+            max.map_or(String::new(), |(phase, _)| format!(", most in {}", phase.name)),
         );
     }
     text
@@ -160,7 +160,7 @@ fn impossible(group: &Group) -> String {
         Some((phase, class, ceiling, ceiling.impossible_ms?))
     });
     for (number, (phase, class, ceiling, alone)) in impossible.enumerate() {
-        if number == MOST_LISTED {
+        if number == MAX_LISTED {
             text += "  … and more that are impossible by themselves\n";
             break;
         }
@@ -212,7 +212,7 @@ fn misses(group: &Group, apart: bool) -> Vec<Missed> {
 /// A line per guarantee, with the worst of its seeds.
 fn listed(missed: Vec<Missed>, indent: &str) -> String {
     let mut text = String::new();
-    for one in missed.iter().take(MOST_LISTED) {
+    for one in missed.iter().take(MAX_LISTED) {
         let off = |(_, figure, bound): &&(u64, f64, f64)| match one.kind {
             Kind::Floor => bound / figure.max(f64::MIN_POSITIVE),
             _ => *figure,
@@ -228,8 +228,8 @@ fn listed(missed: Vec<Missed>, indent: &str) -> String {
         };
         let _ = writeln!(text, "{indent}{} {}: {what} ({seeds})", one.phase, one.class);
     }
-    if missed.len() > MOST_LISTED {
-        let _ = writeln!(text, "{indent}… and {} more", missed.len() - MOST_LISTED);
+    if missed.len() > MAX_LISTED {
+        let _ = writeln!(text, "{indent}… and {} more", missed.len() - MAX_LISTED);
     }
     text
 }

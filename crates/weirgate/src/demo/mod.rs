@@ -227,7 +227,7 @@ fn story(experiment: &Experiment, index: usize) -> String {
     names.zip(&experiment.traffic).map(of).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a guarantee in words: `at least 300/s and p95 at most 300 ms`.
+/// Returns a guarantee in words: `at min 300/s and p95 at max 300 ms`.
 fn guarantee(guarantee: &Guarantee) -> String {
     let floor = guarantee.throughput.map(|rate| format!("at least {rate:.0}/s"));
     let ceiling = guarantee.response_time.map(|time| format!("{} at most {}", time.statistic, millis(time.limit)));

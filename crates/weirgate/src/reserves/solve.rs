@@ -85,10 +85,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn read(file: Option<&Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One byte more than allowed shows that the input is too long.
-    let most = MAX_CASE_BYTES as u64 + 1;
+    let max = MAX_CASE_BYTES as u64 + 1;
     match file {
-        Some(file) => File::open(file)?.take(most).read_to_end(&mut bytes)?,
-        None => io::stdin().lock().take(most).read_to_end(&mut bytes)?,
+        Some(file) => File::open(file)?.take(max).read_to_end(&mut bytes)?,
+        None => io::stdin().lock().take(max).read_to_end(&mut bytes)?,
     };
     Ok(bytes)
 }

@@ -61,9 +61,9 @@ fn start(path: &Path) -> Result<Running, String> {
     };
     let observers: Vec<Box<dyn weirgate_gateway::Observer>> =
         vec![Box::new(Arc::clone(&metrics)), Box::new(Arc::clone(&log))];
-    let gateway = Gateway::start(site, &text, source, observers).map_err(|e| mend(&e))?;
-    let edition = gateway.edition();
-    say(&format!("version {}: {file}, checksum {}", env!("CARGO_PKG_VERSION"), edition.checksum));
+    let gateway = Gateway::start(site, &text, source, observers).map_err(|e| hint(&e))?;
+    let active_config = gateway.active_config();
+    say(&format!("version {}: {file}, checksum {}", env!("CARGO_PKG_VERSION"), active_config.checksum));
     say(&summary);
     gateway.addresses().iter().for_each(|address| say(&format!("listening on http://{address}")));
     let operations = Arc::new(Operations::new(gateway, metrics, Arc::clone(&log)));
@@ -128,7 +128,7 @@ fn count(number: usize, word: &str) -> String {
 }
 
 /// Returns a message with the gateway's error and a hint.
-fn mend(error: &io::Error) -> String {
+fn hint(error: &io::Error) -> String {
     let help = match error.kind() {
         io::ErrorKind::AddrInUse => "; stop the process that has it, or change `listen`",
         io::ErrorKind::AddrNotAvailable => "; this machine does not have an address like that: change `listen`",

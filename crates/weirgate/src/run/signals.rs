@@ -19,11 +19,11 @@ pub(super) fn follow(running: Running) -> ExitCode {
         Signalled::Reloaded(result) => {
             let later = operations.follow(result.as_ref().ok().map(Arc::as_ref));
             match result {
-                Ok(edition) => {
-                    let classes = count(edition.site.policy.classes.len(), "class");
+                Ok(active_config) => {
+                    let classes = count(active_config.site.policy.classes.len(), "class");
                     say(&format!(
                         "SIGHUP: {file} is in force: version {}, checksum {}, {classes}",
-                        edition.version, edition.checksum
+                        active_config.version, active_config.checksum
                     ));
                     later.iter().for_each(|field| {
                         say(&format!("`{field}` has changed: it takes effect at the next start"));
@@ -31,14 +31,14 @@ pub(super) fn follow(running: Running) -> ExitCode {
                 }
                 Err(error) => {
                     tell(&format!("{}\n", error.to_string().trim_end()));
-                    let version = gateway.edition().version;
+                    let version = gateway.active_config().version;
                     say(&format!("SIGHUP: version {version} of {file} stays in force"));
                 }
             }
         }
         Signalled::Draining => {
             let snapshot = gateway.control().snapshot();
-            let deadline = gateway.edition().site.drain_deadline.as_secs_f64();
+            let deadline = gateway.active_config().site.drain_deadline.as_secs_f64();
             say(&format!(
                 "told to stop: accepting nothing new; {} inside and {} waiting have {deadline} s; a second signal \
                  stops at once",

@@ -20,7 +20,7 @@ rule 1    class BigCorp does not match: host bigcorp.test is wanted, the host is
 rule 2    class SmallCorp matches: host smallcorp.test
 class     SmallCorp
 upstream  web: 127.0.0.1:9001, 127.0.0.1:9002
-cost      8ms of service time, as agreed
+cost      8ms of service time, as declared
 guarantee at least 50 requests per second
 queue     at most 500 waiting, 20 from one source, each at most 2s
 ";
@@ -57,15 +57,15 @@ fn a_choice_of_nodes_that_is_more_than_the_load_is_told() {
         text.lines().find_map(|line| line.strip_prefix("dispatch  ").map(str::to_owned))
     };
     assert_eq!(
-        dispatch("{ lard: { query: yes } }").as_deref(),
+        dispatch("{ lard: { query: true } }").as_deref(),
         Some(
             "to the node that served this host, path and query before, while it is not much busier than others (idle below \
-             30 requests inside, overloaded above 130)"
+             30 requests in flight, overloaded above 130)"
         )
     );
-    let wrr = dispatch("{ wrr: { never_twice: yes } }");
-    assert_eq!(wrr.as_deref(), Some("to the least loaded node, but not to that of the class's last request"));
-    assert_eq!(dispatch("wrr"), None);
+    let least_loaded = dispatch("{ least_loaded: { avoid_last: true } }");
+    assert_eq!(least_loaded.as_deref(), Some("to the least loaded node, but not to that of the class's last request"));
+    assert_eq!(dispatch("least_loaded"), None);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn the_web_switch_tells_set_and_threshold() {
     assert_eq!(line(&normal, "content"), "content   static, at the upstream's nodes of set normal_static");
     assert_eq!(
         line(&normal, "admit"),
-        "admit     refused while more than 40.1 static requests are inside per CPU, as the gateway counts; a dynamic \
+        "admit     refused while more than 40.1 static requests are in flight per CPU, as the gateway counts; a dynamic \
          one counts as 10.0"
     );
     let top = ["GET", "http://a.test/", "-H", "Cookie: plan=gold"];
@@ -116,22 +116,22 @@ fn the_web_switch_tells_set_and_threshold() {
 }
 
 #[test]
-fn tags_and_fallbacks_are_told() {
+fn priorities_and_fallbacks_are_told() {
     let policy = include_str!("../../../../policies/seda.yaml");
     let line = |args: &[&str], word: &str| {
         let text = explain(policy, args);
         text.lines().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{text}")).to_owned()
     };
     let subscriber = ["GET", "http://a.test/", "-H", "Cookie: plan=gold"];
-    assert_eq!(line(&subscriber, "tag"), "tag       premium, admitted while fewer than 100 wait");
+    assert_eq!(line(&subscriber, "priority"), "priority  premium, admitted while fewer than 100 wait");
     let feed = ["GET", "http://a.test/feed"];
-    assert_eq!(line(&feed, "tag"), "tag       basic, admitted while fewer than 50 wait");
+    assert_eq!(line(&feed, "priority"), "priority  basic, admitted while fewer than 50 wait");
     assert_eq!(line(&feed, "fallback"), "fallback  upstream static-copy, as class feeds/fallback");
 }
 
 #[test]
 fn the_route_and_what_it_takes_are_told() {
-    let table = "page_table: { learned: yes, routes: { '/a/*': { cpu: 9%, disk: 0.25% } } }\n";
+    let table = "page_table: { learned: true, routes: { '/a/*': { cpu: 9%, disk: 0.25% } } }\n";
     let policy = format!("{table}{POLICY}");
     let text = explain(&policy, &["GET", "http://smallcorp.test/a/./7?x=1"]);
     assert!(text.contains("route     /a/*\n"), "{text}");

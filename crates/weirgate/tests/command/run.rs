@@ -230,7 +230,7 @@ fn the_access_log_is_opened_again_at_sighup() {
 }
 
 #[test]
-fn what_keeps_it_from_starting_is_said_with_the_mend() {
+fn a_failed_start_is_reported_with_a_hint() {
     let scratch = Scratch::new();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().expect("an address");
@@ -257,7 +257,7 @@ fn what_keeps_it_from_starting_is_said_with_the_mend() {
 }
 
 #[test]
-fn a_port_in_use_is_said_with_the_mend() {
+fn a_port_in_use_is_reported_with_a_hint() {
     let scratch = Scratch::new();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address").to_string();

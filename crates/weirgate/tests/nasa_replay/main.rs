@@ -40,7 +40,7 @@ fn policy(listen: SocketAddr, origin: SocketAddr) -> String {
     let queue = "queue: { max_waiting: 50000, max_waiting_per_source: 50000, max_wait: 2min }";
     format!(
         "listen: {listen}\nadmin: off\nupstreams:\n  origin: {{ nodes: [\"{origin}\"] }}\n\
-         discipline: {{ quorum: {{ first_window: 200, least_window: 100 }} }}\nclasses:\n  \
+         discipline: {{ quorum: {{ first_window: 200, min_window: 100 }} }}\nclasses:\n  \
          - {{ name: images, match: {{ path_prefix: /images }}, {queue}, \
          guarantee: {{ throughput: 100/s, response_time: {{ p95: 2min }} }} }}\n  \
          - {{ name: other, {queue}, guarantee: {{ throughput: 100/s }} }}\n"

@@ -27,7 +27,7 @@ fn policy(directory: &Directory, coordinator: SocketAddr) -> (PathBuf, PathBuf) 
         "reserves:\n  listen: {coordinator}\n  token_file: {}\n  nodes: [n1]\n  classes:\n\
          \x20   - {{ name: gold, share: 79%, cgroup: gold }}\n\
          \x20   - {{ name: rest, share: 20%, cgroup: rest }}\n\
-         \x20   - {{ name: made, share: 1%, cgroup: made, create: yes }}\n",
+         \x20   - {{ name: made, share: 1%, cgroup: made, create: true }}\n",
         token.display()
     );
     (directory.write("policy.yaml", &text), token)

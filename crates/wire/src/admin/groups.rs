@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A group of nodes that serve the same pools, and its window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Group {
+pub struct MachineGroup {
     /// The resource that its requests use most, if the group has a window for each resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,

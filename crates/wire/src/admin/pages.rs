@@ -61,10 +61,10 @@ impl Route {
     /// Returns a route of this cost, with all else unknown.
     #[must_use]
     pub fn new(pattern: &str, cost: [f64; 3]) -> Route {
-        let most = (1..3).fold(0, |most, next| if cost[next] > cost[most] { next } else { most });
+        let max = (1..3).fold(0, |max, next| if cost[next] > cost[max] { next } else { max });
         Route {
             pattern: pattern.to_owned(),
-            tendency: RESOURCE_NAMES[most].to_owned(),
+            tendency: RESOURCE_NAMES[max].to_owned(),
             cost: by_name(&cost),
             table: BTreeMap::new(),
             error: BTreeMap::new(),

@@ -18,10 +18,10 @@ const ROUTES: u32 = 80;
 
 /// Maximum cost of a request. Also the maximum factor over the table's cost for routes that are not learned
 /// separately, as in `docs/guide/page-table.md`, with room for rounding.
-const MOST: f64 = 4.29 + 1e-9;
+const MAX: f64 = 4.29 + 1e-9;
 
 /// Maximum number of requests that end in one step, which allows hundreds in a window.
-const MOST_REQUESTS: u64 = 40;
+const MAX_REQUESTS: u64 = 40;
 
 /// A study and the reports that it received.
 pub struct Model {
@@ -97,7 +97,7 @@ impl Model {
 
     /// Requests end after no time in flight, after some time, or after starting before the study did.
     fn requests(&mut self, source: &mut impl Source) -> Option<()> {
-        for _ in 0..source.below(MOST_REQUESTS)? {
+        for _ in 0..source.below(MAX_REQUESTS)? {
             // In addition to the table's routes, some requests have no route, and some have one that does not exist.
             let route = source.below(u64::from(ROUTES) + 2)?.checked_sub(1).map(|route| route as u32);
             let stay = if source.below(20)? == 0 { amount(source)? } else { source.below(3000)? as f64 / 1000.0 };
@@ -129,15 +129,15 @@ impl Model {
     /// Checks that costs and errors are numbers within their bounds, and that every window is accounted for.
     fn check(&self) {
         for (route, estimate) in self.study.learner.estimates().iter().enumerate() {
-            let most = if estimate.apart { MOST } else { MOST * MOST };
+            let max = if estimate.apart { MAX } else { MAX * MAX };
             for (cost, error) in estimate.cost.iter().zip(estimate.error) {
-                assert!((0.0..=most).contains(cost), "route {route}: {estimate:?}");
+                assert!((0.0..=max).contains(cost), "route {route}: {estimate:?}");
                 assert!(error.is_none_or(|error| error >= 0.0 && error.is_finite()), "route {route}: {estimate:?}");
             }
             assert!(estimate.requests >= 0.0 && estimate.requests.is_finite(), "route {route}: {estimate:?}");
         }
         let background = self.study.learner.background();
-        assert!(background.iter().all(|cost| (0.0..=MOST).contains(cost)), "{background:?}");
+        assert!(background.iter().all(|cost| (0.0..=MAX).contains(cost)), "{background:?}");
         for resource in 0..RESOURCES {
             let counted: u64 = self.study.outcomes.of(resource).map(|(_, count)| count).sum();
             assert_eq!(counted, self.windows, "resource {resource}");

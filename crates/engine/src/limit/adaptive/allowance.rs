@@ -22,7 +22,7 @@ const PART: f64 = 1.5;
 
 /// Maximum factor for parts. Where all classes take three times as long as alone, more requests in flight
 /// would make all of them slower still.
-const MOST_STRETCH: f64 = 3.0;
+const MAX_SLOWDOWN: f64 = 3.0;
 
 /// Slowdown from which a class counts as expensive, relative to the class that is slowed least. At lower
 /// ratios the two may merely wait for different times at a shared resource.
@@ -68,26 +68,26 @@ impl Pace {
 
 /// The common factor for parts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
+pub(super) struct Slowdown {
     /// Slowdown of the class that is slowed least, at least 1.
-    least: f64,
+    min: f64,
 }
 
-impl Stretch {
-    pub(super) const NONE: Stretch = Stretch { least: 1.0 };
+impl Slowdown {
+    pub(super) const NONE: Slowdown = Slowdown { min: 1.0 };
 
-    pub(super) fn new(least: f64) -> Stretch {
-        Stretch { least }
+    pub(super) fn new(min: f64) -> Slowdown {
+        Slowdown { min }
     }
 
     /// Returns the factor for classes that have not become expensive.
     pub(super) fn factor(self) -> f64 {
-        self.least.min(MOST_STRETCH)
+        self.min.min(MAX_SLOWDOWN)
     }
 
     /// Returns the part of a class that needs `need` slots for its guarantee and has this slowdown.
     pub(super) fn part(self, need: f64, slowdown: f64) -> f64 {
-        let expensive = slowdown > EXPENSIVE * self.least;
+        let expensive = slowdown > EXPENSIVE * self.min;
         need * if expensive { PART } else { PART.max(self.factor()) }
     }
 }
@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn a_part_is_stretched_while_all_are_slow_but_not_for_an_expensive_class() {
-        assert_eq!(Stretch::NONE.part(10.0, 1.0), 15.0);
-        let all_are_slow = Stretch::new(2.5);
+        assert_eq!(Slowdown::NONE.part(10.0, 1.0), 15.0);
+        let all_are_slow = Slowdown::new(2.5);
         assert_eq!((all_are_slow.part(10.0, 2.5), all_are_slow.part(10.0, 4.9)), (25.0, 25.0));
         assert_eq!(all_are_slow.part(10.0, 5.1), 15.0, "twice as slow as the others: expensive");
-        assert_eq!(Stretch::new(100.0).part(10.0, 100.0), 30.0, "no more than three times");
+        assert_eq!(Slowdown::new(100.0).part(10.0, 100.0), 30.0, "no more than three times");
     }
 }

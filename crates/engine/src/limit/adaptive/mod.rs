@@ -5,9 +5,9 @@
 
 mod allowance;
 mod occupancy;
+mod probe;
 mod profile;
 mod reach;
-mod swing;
 
 use core::time::Duration;
 
@@ -15,15 +15,15 @@ use super::{Completion, LimitView, Slot, Window};
 use crate::classify::Classes;
 use crate::discipline::Adaptive as Figures;
 use crate::dispatch::Nodes;
-use crate::index::{GroupId, Id, Table};
+use crate::index::{Id, MachineGroupId, Table};
 use crate::request::{ClassId, Contention, Moved, NodeId, Why};
 use crate::scheduler::Standing;
 use crate::time::Time;
 
 use occupancy::{Occupancy, Room};
+use probe::{HalfCycle, Halves, LimitAtRisk, Probe, Work};
 use profile::{Evidence, Profile};
 use reach::Reach;
-use swing::{Danger, Half, Halves, Swing, Work};
 
 /// Number of standard errors by which the elasticity of cycles must be below `found` to open a window. There
 /// are thousands of cycles, and a window opened by chance makes all requests wait.
@@ -50,7 +50,7 @@ struct Shown {
 pub(super) struct Adaptive {
     figures: Figures,
     /// Indexed by window.
-    swings: Vec<Swing>,
+    probes: Vec<Probe>,
     reaches: Vec<Reach>,
     /// Indexed by the groups that contain nodes of the class's pool, and by sub-queue.
     shown: Table<ClassId, Vec<Shown>>,
@@ -71,7 +71,7 @@ impl Adaptive {
     ) -> Adaptive {
         Adaptive {
             figures,
-            swings: vec![Swing::new(now, figures); windows],
+            probes: vec![Probe::new(now, figures); windows],
             reaches: vec![Reach::new(now); windows],
             shown: Table::filled(classes, Vec::new()),
             occupancy: Occupancy::new(now, windows, classes, nodes.sections.len()),
@@ -90,11 +90,11 @@ impl Adaptive {
         match known {
             Some(None) => {}
             Some(Some((old, from))) => {
-                self.swings[window] = old.swings[from].clone();
+                self.probes[window] = old.probes[from].clone();
                 self.reaches[window] = old.reaches[from].clone();
-                self.swings[window].reconfigure(now, self.figures);
+                self.probes[window].reconfigure(now, self.figures);
             }
-            None => self.swings[window].reconfigure(now, self.figures),
+            None => self.probes[window].reconfigure(now, self.figures),
         }
     }
 
@@ -107,28 +107,28 @@ impl Adaptive {
 
     /// Divides a window's base by `parts` after windows were split. `parts` is below 1 if they were merged.
     pub(super) fn divide(&mut self, window: usize, parts: f64) {
-        self.swings[window].divide(parts);
+        self.probes[window].divide(parts);
     }
 
     /// Records the number in flight before it changes.
     #[inline]
     pub(super) fn note(&mut self, now: Time, window: u32, in_flight: u32) {
-        let swing = &mut self.swings[window as usize];
-        let holding = swing.holding();
-        swing.note(now, in_flight, holding);
+        let probe = &mut self.probes[window as usize];
+        let holding = probe.holding();
+        probe.note(now, in_flight, holding);
     }
 
     #[inline]
     pub(super) fn hold(&mut self, now: Time, window: usize, in_flight: u32, holding: bool) {
-        let swing = &mut self.swings[window];
-        if swing.holding() != holding {
-            swing.note(now, in_flight, holding);
+        let probe = &mut self.probes[window];
+        if probe.holding() != holding {
+            probe.note(now, in_flight, holding);
         }
     }
 
     #[inline]
     pub(super) fn holds(&self, window: usize) -> bool {
-        self.swings[window].holding()
+        self.probes[window].holding()
     }
 
     #[inline]
@@ -177,7 +177,7 @@ impl Adaptive {
     /// room.
     #[inline]
     pub(super) fn admits(&self, class: ClassId, standing: Standing, window: usize) -> bool {
-        self.occupancy.admits(class, standing, room(&self.swings, &self.reaches, window))
+        self.occupancy.admits(class, standing, room(&self.probes, &self.reaches, window))
     }
 
     /// Learns from a successful answer to a request of the window.
@@ -195,8 +195,8 @@ impl Adaptive {
         if shown.len() <= at {
             shown.resize_with(at + 1, Default::default);
         }
-        let (swing, reach) = (&mut self.swings[window as usize], &mut self.reaches[window as usize]);
-        swing.completed(view.now, class, &mut shown[at].halves, holding);
+        let (probe, reach) = (&mut self.probes[window as usize], &mut self.reaches[window as usize]);
+        probe.completed(view.now, class, &mut shown[at].halves, holding);
         let machine = (among, view.nodes.on_machine(node));
         let evidence = shown[at].profile.completed(view.now.as_nanos() as f64 / 1e9, machine, holding);
         if evidence == Evidence::Changed {
@@ -208,9 +208,9 @@ impl Adaptive {
         if view.classes.spec(class).guarantee.throughput.is_some() {
             match evidence {
                 Evidence::Changed => {
-                    swing.forget(view.now);
+                    probe.forget(view.now);
                     if reach.changed(view.now, [window.size, window.owed()]) {
-                        swing.tries();
+                        probe.tries();
                     }
                     // The profiles of the other classes are obsolete too. The number in flight follows the
                     // service times of this class, so their times would seem to follow the number.
@@ -225,24 +225,24 @@ impl Adaptive {
                 }
                 Evidence::Contention { per_machine } if reach.shows(true) == Some(true) => {
                     let machines = f64::from(view.nodes.groups[view.nodes.group_of(node)].usable);
-                    let from = swing.high();
+                    let from = probe.high();
                     let before = reach.contended(view.now);
                     match before {
                         Contention::Unseen => {
                             let in_flight = f64::from(window.in_flight);
                             let shared = in_flight / self.occupancy.slowdown(view.classes);
-                            swing.begin_at((per_machine * machines).min(shared));
+                            probe.begin_at((per_machine * machines).min(shared));
                         }
-                        Contention::Trial => swing.reverts(),
+                        Contention::Trial => probe.reverts(),
                         Contention::Seen => {}
                     }
                     // Repeated evidence is no move of the window.
                     if before != Contention::Seen {
-                        window.moved = Moved { at: view.now, from, to: swing.high(), why: Why::Contention };
+                        window.moved = Moved { at: view.now, from, to: probe.high(), why: Why::Contention };
                     }
                 }
                 Evidence::Free if reach.shows(false) == Some(false) && reach.free(view.now, window.size) => {
-                    swing.begin();
+                    probe.begin();
                 }
                 _ => {}
             }
@@ -259,8 +259,8 @@ impl Adaptive {
     pub(super) fn step(&mut self, view: &mut LimitView<'_>, windows: &mut [Window]) {
         self.look(view, windows);
         for window in 0..windows.len() {
-            if self.swings[window].next <= view.now {
-                self.swing(view, windows, window);
+            if self.probes[window].next <= view.now {
+                self.probe(view, windows, window);
             }
         }
         self.plan();
@@ -271,8 +271,8 @@ impl Adaptive {
         if view.now < self.occupancy.next {
             return;
         }
-        let Adaptive { swings, reaches, occupancy, .. } = self;
-        occupancy.tick(view.now, view.classes, view.nodes, |window| room(swings, reaches, window));
+        let Adaptive { probes, reaches, occupancy, .. } = self;
+        occupancy.tick(view.now, view.classes, view.nodes, |window| room(probes, reaches, window));
         for (window, reach) in reaches.iter_mut().enumerate() {
             reach.bound(occupancy.owed_at_most(window));
             windows[window].reach = reach.size();
@@ -280,12 +280,12 @@ impl Adaptive {
         if let Some(class) = occupancy.misses() {
             let slowdown = occupancy.slowdown(view.classes);
             let why = doubted(view.classes, class);
-            for ((window, swing), reach) in windows.iter_mut().zip(swings).zip(reaches) {
+            for ((window, probe), reach) in windows.iter_mut().zip(probes).zip(reaches) {
                 if reach.doubts(view.now) {
-                    let from = swing.high();
-                    swing.begin_at(f64::from(window.in_flight) / slowdown.max(2.0));
-                    (window.size, window.reach) = (swing.size(), reach.size());
-                    window.moved = Moved { at: view.now, from, to: swing.high(), why };
+                    let from = probe.high();
+                    probe.begin_at(f64::from(window.in_flight) / slowdown.max(2.0));
+                    (window.size, window.reach) = (probe.size(), reach.size());
+                    window.moved = Moved { at: view.now, from, to: probe.high(), why };
                 }
             }
         }
@@ -307,54 +307,56 @@ impl Adaptive {
     }
 
     fn plan(&mut self) {
-        let swings = self.swings.iter().map(|swing| swing.next).min().unwrap_or(Time::NEVER);
-        self.next = swings.min(self.occupancy.next);
+        let probes = self.probes.iter().map(|probe| probe.next).min().unwrap_or(Time::NEVER);
+        self.next = probes.min(self.occupancy.next);
     }
 
     /// Handles the end of a half cycle of a window.
-    fn swing(&mut self, view: &mut LimitView<'_>, windows: &mut [Window], window: usize) {
+    fn probe(&mut self, view: &mut LimitView<'_>, windows: &mut [Window], window: usize) {
         let (sub_queue, group) = place_of(view.nodes, window);
         let in_flight = windows[window].in_flight;
-        let half = self.swings[window].half(view.now, in_flight);
-        if half == Half::Unfinished {
+        let half = self.probes[window].half(view.now, in_flight);
+        if half == HalfCycle::Unfinished {
             return;
         }
-        let (danger, slowdown) = self.endangered(view, window);
+        let (at_risk, slowdown) = self.endangered(view, window);
         let work = self.work(view, window);
-        let (swing, reach) = (&mut self.swings[window], &mut self.reaches[window]);
-        let from = swing.high();
+        let (probe, reach) = (&mut self.probes[window], &mut self.reaches[window]);
+        let from = probe.high();
         if reach.is_open() {
-            swing.proven(view.now, half);
+            probe.proven(view.now, half);
         }
-        swing.slowdown = slowdown.unwrap_or(swing.slowdown);
-        let why = match (danger, half) {
-            (Some(Danger { class, compute, limit }), _) if !reach.is_open() && swing.helps() && swing.can_shrink() => {
-                swing.back_off(in_flight);
+        probe.slowdown = slowdown.unwrap_or(probe.slowdown);
+        let why = match (at_risk, half) {
+            (Some(LimitAtRisk { class, compute, limit }), _)
+                if !reach.is_open() && probe.helps() && probe.can_shrink() =>
+            {
+                probe.back_off(in_flight);
                 Some(Why::Endangered { class, compute, limit })
             }
-            (_, Half::Cycle(cycle)) if swing.has_swung(cycle) => Some(swing.step(work, cycle)),
+            (_, HalfCycle::Cycle(cycle)) if probe.has_swung(cycle) => Some(probe.step(work, cycle)),
             _ => None,
         };
-        if let Half::Cycle(_) = half {
-            let (elasticity, error) = swing.elasticity();
+        if let HalfCycle::Cycle(_) = half {
+            let (elasticity, error) = probe.elasticity();
             if elasticity - error > self.figures.found {
                 if reach.contended(view.now) == Contention::Trial {
-                    swing.reverts();
+                    probe.reverts();
                 }
             } else if elasticity + CERTAIN * error < self.figures.found && reach.free(view.now, windows[window].size) {
-                swing.begin();
+                probe.begin();
             }
         }
         if sub_queue == 0 {
-            view.nodes.learn(group, swing.figures());
+            view.nodes.learn(group, probe.figures());
         }
-        swing.at_least(slots(view.nodes, view.classes, windows, group, sub_queue), view.nodes.groups[group].usable);
-        swing.turn(view.now, half);
-        let size = swing.size();
+        probe.at_least(slots(view.nodes, view.classes, windows, group, sub_queue), view.nodes.groups[group].usable);
+        probe.turn(view.now, half);
+        let size = probe.size();
         windows[window].reach = reach.size();
         // The two halves of a cycle differ although the base stays. A move is therefore reported by the size
         // in the high half.
-        let to = swing.high();
+        let to = probe.high();
         if let Some(why) = why.or((to != from).then_some(Why::Answered)) {
             windows[window].moved = Moved { at: view.now, from, to, why };
         }
@@ -371,19 +373,19 @@ impl Adaptive {
 
     /// Returns the work completed in the two halves of a cycle.
     fn work(&self, view: &LimitView<'_>, window: usize) -> [Work; 2] {
-        let swing = &self.swings[window];
-        let of = |class: &ClassId| self.halves(view, *class, window).map(|halves| swing.work(halves));
-        swing.seen.iter().filter_map(of).fold([Work::default(); 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
+        let probe = &self.probes[window];
+        let of = |class: &ClassId| self.halves(view, *class, window).map(|halves| probe.work(halves));
+        probe.seen.iter().filter_map(of).fold([Work::default(); 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
     }
 
     /// Returns the class of the cycle with the limit at the highest risk. Also returns the smallest slowdown
     /// of service times if two classes can be compared. A single slow class could be expensive or suffer from
     /// contention.
-    fn endangered(&self, view: &mut LimitView<'_>, window: usize) -> (Option<Danger>, Option<f64>) {
-        let swing = &self.swings[window];
-        let (mut worst, mut danger, mut slowdown, mut compared) = (0.0, None, f64::INFINITY, 0);
-        for class in &swing.seen {
-            let Some(certain) = self.halves(view, *class, window).map(|halves| swing.mean(halves)) else { continue };
+    fn endangered(&self, view: &mut LimitView<'_>, window: usize) -> (Option<LimitAtRisk>, Option<f64>) {
+        let probe = &self.probes[window];
+        let (mut worst, mut at_risk, mut slowdown, mut compared) = (0.0, None, f64::INFINITY, 0);
+        for class in &probe.seen {
+            let Some(certain) = self.halves(view, *class, window).map(|halves| probe.mean(halves)) else { continue };
             let limit = view.classes.spec(*class).guarantee.response_time;
             let Some(unloaded) = view.classes.service_time(*class) else { continue };
             view.classes.roll(view.now, *class);
@@ -396,30 +398,30 @@ impl Adaptive {
                 continue;
             }
             let part = value / limit.as_secs_f64();
-            if part > worst && swing.endangered(value, certain.min(mean), unloaded, limit.as_secs_f64()) {
+            if part > worst && probe.endangered(value, certain.min(mean), unloaded, limit.as_secs_f64()) {
                 worst = part;
                 let compute = Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX);
-                danger = Some(Danger { class: *class, compute, limit });
+                at_risk = Some(LimitAtRisk { class: *class, compute, limit });
             }
         }
-        (danger, (compared > 1).then_some(slowdown.max(1.0)))
+        (at_risk, (compared > 1).then_some(slowdown.max(1.0)))
     }
 
     /// Returns the factor by which requests of a pool take longer in flight than alone, at least 1.
     pub(super) fn slowdown(&self, nodes: &Nodes, pool: usize) -> f64 {
-        let swings =
-            nodes.groups_of(pool).flat_map(|group| self.swings.iter().skip(group.row()).step_by(nodes.groups.len()));
-        swings.map(|swing| swing.slowdown).fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
+        let probes =
+            nodes.groups_of(pool).flat_map(|group| self.probes.iter().skip(group.row()).step_by(nodes.groups.len()));
+        probes.map(|probe| probe.slowdown).fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
     /// Bounds every machine of a group near its part of the maximum in flight: the windows, and as many owed
     /// requests beyond them, or the present need of the guarantees if that is more.
-    fn spread(&self, view: &mut LimitView<'_>, group: GroupId) {
-        let of_group = (group.row()..self.swings.len()).step_by(view.nodes.groups.len());
+    fn spread(&self, view: &mut LimitView<'_>, group: MachineGroupId) {
+        let of_group = (group.row()..self.probes.len()).step_by(view.nodes.groups.len());
         let (mut high, mut reach) = (0u32, 0u32);
-        let needed = guaranteed(view.nodes, view.classes, group) * self.occupancy.stretch();
+        let needed = guaranteed(view.nodes, view.classes, group) * self.occupancy.common_slowdown();
         for window in of_group {
-            high += self.swings[window].high();
+            high += self.probes[window].high();
             reach = reach.saturating_add(self.reaches[window].size());
         }
         let owed = (BEYOND * f64::from(high)).max(needed).min(1e9) as u32;
@@ -433,14 +435,14 @@ impl Adaptive {
             let (sub_queue, group) = place_of(view.nodes, window);
             let slots = slots(view.nodes, view.classes, windows, group, sub_queue);
             let members = &view.nodes.groups[group];
-            let swing = &mut self.swings[window];
-            let from = swing.high();
-            swing.needs(view.now, slots, members.usable, members.weight);
+            let probe = &mut self.probes[window];
+            let from = probe.high();
+            probe.needs(view.now, slots, members.usable, members.weight);
             self.reaches[window].machines(members.usable);
             windows[window].reach = self.reaches[window].size();
             let why = Why::Nodes { usable: members.usable, all: members.machines() };
-            windows[window].moved = Moved { at: view.now, from, to: swing.high(), why };
-            windows[window].size = swing.size();
+            windows[window].moved = Moved { at: view.now, from, to: probe.high(), why };
+            windows[window].size = probe.size();
         }
         for group in view.nodes.groups.ids() {
             self.spread(view, group);
@@ -450,11 +452,11 @@ impl Adaptive {
 }
 
 /// Returns the room that surplus may use in a window.
-fn room(swings: &[Swing], reaches: &[Reach], window: usize) -> Room {
+fn room(probes: &[Probe], reaches: &[Reach], window: usize) -> Room {
     Room {
         window,
-        bound: swings[window].bound(),
-        blockable: swings[window].blockable(),
+        bound: probes[window].bound(),
+        blockable: probes[window].blockable(),
         contended: !reaches[window].is_open(),
     }
 }
@@ -467,19 +469,19 @@ fn doubted(classes: &Classes, class: ClassId) -> Why {
 }
 
 /// Returns the sub-queue and the group of machines of a window.
-fn place_of(nodes: &Nodes, window: usize) -> (usize, GroupId) {
-    (window / nodes.groups.len(), GroupId::of(window % nodes.groups.len()))
+fn place_of(nodes: &Nodes, window: usize) -> (usize, MachineGroupId) {
+    (window / nodes.groups.len(), MachineGroupId::of(window % nodes.groups.len()))
 }
 
 /// Returns the slots of a group that the guarantees need, as far as service times are known.
-fn guaranteed(nodes: &Nodes, classes: &Classes, group: GroupId) -> f64 {
+fn guaranteed(nodes: &Nodes, classes: &Classes, group: MachineGroupId) -> f64 {
     nodes.shares(group).map(|(pool, share)| classes.pool_slots[pool] * share).sum()
 }
 
 /// Returns the slots of a group and sub-queue that the guarantees need, as far as service times are known.
 /// They are divided in proportion to the requests in flight. With none in flight every sub-queue gets an
 /// equal part, and the windows find their sizes from there.
-fn slots(nodes: &Nodes, classes: &Classes, windows: &[Window], group: GroupId, sub_queue: usize) -> f64 {
+fn slots(nodes: &Nodes, classes: &Classes, windows: &[Window], group: MachineGroupId, sub_queue: usize) -> f64 {
     let slots = guaranteed(nodes, classes, group);
     let in_flight = |window: &Window| f64::from(window.in_flight) + 1.0;
     let all = || windows.iter().skip(group.row()).step_by(nodes.groups.len());

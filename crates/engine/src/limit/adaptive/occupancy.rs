@@ -26,7 +26,7 @@
 //! been seen. A class without a guarantee has no claim, but it gets a share of the rest: where its requests
 //! do not fit, it earns a twentieth of the window.
 
-use super::allowance::{Pace, Stretch};
+use super::allowance::{Pace, Slowdown};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
 use crate::index::Table;
@@ -138,7 +138,7 @@ struct Need {
     variance: f64,
     blocked: f64,
     /// Maximum number of owed requests in flight that could all be answered within their limits.
-    most: f64,
+    max: f64,
     /// Slot-seconds that classes without a guarantee have earned.
     rest: f64,
 }
@@ -179,7 +179,7 @@ pub(super) struct Occupancy {
     sums: Vec<[f64; 4]>,
     /// A class that misses a limit that could be kept.
     missed: Option<ClassId>,
-    stretch: Stretch,
+    common_slowdown: Slowdown,
     at: Time,
     pub(super) next: Time,
 }
@@ -203,7 +203,7 @@ impl Occupancy {
             needs: vec![Need::default(); windows],
             sums: vec![[0.0; 4]; pools],
             missed: None,
-            stretch: Stretch::NONE,
+            common_slowdown: Slowdown::NONE,
             at: now,
             next: Time::NEVER,
         }
@@ -216,7 +216,7 @@ impl Occupancy {
 
     /// Returns the maximum number of owed requests in a window that could be answered within their limits.
     pub(super) fn owed_at_most(&self, window: usize) -> f64 {
-        self.needs[window].most
+        self.needs[window].max
     }
 
     /// Returns a class that misses a limit by its time in flight alone although the limit could be kept.
@@ -345,8 +345,8 @@ impl Occupancy {
     }
 
     /// Returns the factor by which the needs of classes are raised.
-    pub(super) fn stretch(&self) -> f64 {
-        self.stretch.factor()
+    pub(super) fn common_slowdown(&self) -> f64 {
+        self.common_slowdown.factor()
     }
 
     /// Returns whether a request of the class may be released with this standing.
@@ -380,7 +380,7 @@ impl Occupancy {
         }
         let seconds = now.since(self.at).as_secs_f64();
         self.at = now;
-        self.stretch = Stretch::new(self.slowdown(classes));
+        self.common_slowdown = Slowdown::new(self.slowdown(classes));
         let contended = (0..self.needs.len()).all(|window| bounds(window).contended);
         let mut tightest = Tightest::NONE;
         self.missed = None;
@@ -390,7 +390,7 @@ impl Occupancy {
             let instant = f64::from(core::mem::take(&mut holding.arrivals)) / seconds.max(1e-9);
             holding.rate += (1.0 - (-seconds / RATE_OVER).exp()) * (instant - holding.rate);
             holding.pace.look(seconds);
-            if claim(now, classes, *class, holding, (contended, self.stretch), &mut self.sums, &mut tightest) {
+            if claim(now, classes, *class, holding, (contended, self.common_slowdown), &mut self.sums, &mut tightest) {
                 self.missed = Some(*class);
             }
         }
@@ -425,10 +425,10 @@ impl Occupancy {
             for (pool, share) in group.into_iter().flat_map(|group| nodes.shares(group)) {
                 sum.iter_mut().zip(self.sums[pool]).for_each(|(sum, of_pool)| *sum += of_pool * share);
             }
-            let most = REST * bounds(window).bound;
+            let max = REST * bounds(window).bound;
             let need = &mut self.needs[window];
-            [need.slots, need.variance, need.blocked, need.most] = sum;
-            need.rest = (need.rest + most * seconds).min(most * SAVED);
+            [need.slots, need.variance, need.blocked, need.max] = sum;
+            need.rest = (need.rest + max * seconds).min(max * SAVED);
         }
     }
 }
@@ -439,7 +439,7 @@ fn claim(
     classes: &mut Classes,
     class: ClassId,
     holding: &mut Holding,
-    (contended, stretch): (bool, Stretch),
+    (contended, common_slowdown): (bool, Slowdown),
     sums: &mut [[f64; 4]],
     tightest: &mut Tightest,
 ) -> bool {
@@ -453,7 +453,7 @@ fn claim(
     holding.claims = true;
     holding.part = classes.service_time(class).map_or(f64::INFINITY, |alone| {
         let slowdown = if holding.count >= KNOWN { holding.mean / alone } else { 1.0 };
-        stretch.part(rate * alone, slowdown)
+        common_slowdown.part(rate * alone, slowdown)
     });
     if holding.rate < 0.01 * rate && !classes[class].active() {
         return false;

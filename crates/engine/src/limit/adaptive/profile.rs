@@ -37,9 +37,9 @@ const FREE: f64 = 0.5;
 
 /// Minimum standard deviation assumed for ln(seconds). With times that hardly vary, trifles must not become
 /// significant.
-const LEAST_SD: f64 = 0.5;
+const MIN_SD: f64 = 0.5;
 
-/// Sum of standardised residuals, each minus [`DRIFT`] and at most [`MOST`], at which times have changed.
+/// Sum of standardised residuals, each minus [`DRIFT`] and at most [`MAX`], at which times have changed.
 /// Seven completions at 20 times the time reach it, or some thirty at 1.6 times. One in 20,000 excursions
 /// reaches it by chance.
 const CHANGED: f64 = 10.0;
@@ -48,7 +48,7 @@ const DRIFT: f64 = 0.5;
 /// Sum from which a change may be in progress. It could cause a slope, so until it is decided a slope is not
 /// used.
 const DOUBT: f64 = 2.0;
-const MOST: f64 = 2.0;
+const MAX: f64 = 2.0;
 
 /// Weight of the latest gap between two completions in their mean.
 const GAP: f64 = 0.02;
@@ -138,12 +138,12 @@ impl Profile {
         if self.count < FIRST {
             return false;
         }
-        let sd = self.yy.sqrt().max(LEAST_SD);
+        let sd = self.yy.sqrt().max(MIN_SD);
         let more = x - self.x;
         let slower = (y - self.y - more.max(0.0)) / sd;
         let faster = (self.y + more.min(0.0) - y) / sd;
-        self.slower = (self.slower + slower.min(MOST) - DRIFT).max(0.0);
-        self.faster = (self.faster + faster.min(MOST) - DRIFT).max(0.0);
+        self.slower = (self.slower + slower.min(MAX) - DRIFT).max(0.0);
+        self.faster = (self.faster + faster.min(MAX) - DRIFT).max(0.0);
         self.slower > CHANGED || self.faster > CHANGED
     }
 

@@ -48,7 +48,7 @@ pub(super) struct Reach {
     /// Owed requests that may be in flight while it is open.
     size: f64,
     /// Maximum number of owed requests that could be answered within their limits.
-    most: f64,
+    max: f64,
     /// Maximum number of owed requests in a trial.
     trial: f64,
     /// Average of the latest evidence: 1 if all of it was contention, −1 if none of it was.
@@ -64,7 +64,7 @@ impl Reach {
             state: Contention::Unseen,
             since: now,
             size: 0.0,
-            most: f64::INFINITY,
+            max: f64::INFINITY,
             trial: 0.0,
             shown: 0.0,
             pause: PAUSE,
@@ -100,19 +100,19 @@ impl Reach {
     /// Returns the number of owed requests that may be in flight whatever the window, or 0 once contention
     /// has been seen.
     pub(super) fn size(&self) -> u32 {
-        if self.is_open() { self.size.min(self.most).clamp(1.0, 1e9) as u32 } else { 0 }
+        if self.is_open() { self.size.min(self.max).clamp(1.0, 1e9) as u32 } else { 0 }
     }
 
     /// Bounds the reach by the number of requests that could be answered within limits.
-    pub(super) fn bound(&mut self, most: f64) {
-        self.most = most;
+    pub(super) fn bound(&mut self, max: f64) {
+        self.max = max;
     }
 
     /// Learns from a successful answer while `owed` requests are in flight.
     #[inline]
     pub(super) fn completed(&mut self, owed: u32) {
-        let most = if self.state == Contention::Trial { self.most.min(self.trial) } else { self.most };
-        if self.is_open() && f64::from(owed) + 1.0 >= self.size && self.size < most {
+        let max = if self.state == Contention::Trial { self.max.min(self.trial) } else { self.max };
+        if self.is_open() && f64::from(owed) + 1.0 >= self.size && self.size < max {
             self.size += 1.0;
         }
     }

@@ -16,7 +16,7 @@ use weirgate_spanned_yaml::errors::{Complaint, listed, quoted};
 use crate::experiment::PARTS;
 use crate::file::Traced;
 
-/// Longest time that one request may take of one part, unless the experiment gives `most`: an hour, as for
+/// Longest time that one request may take of one part, unless the experiment gives `max`: an hour, as for
 /// emulated nodes. A longer time is a wrong unit.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -93,12 +93,12 @@ impl<'a> Columns<'a> {
                 };
                 nanos += number * each.as_nanos() as f64;
             }
-            if wanted.most.is_none() && nanos > LONGEST.as_nanos() as f64 {
+            if wanted.max.is_none() && nanos > LONGEST.as_nanos() as f64 {
                 let what = format!("takes {:.0} s by its columns, longer than an hour", nanos / 1e9);
-                return Err(Complaint::new(what, "make each unit shorter, or say the longest: `most: 60s`"));
+                return Err(Complaint::new(what, "make each unit shorter, or say the longest: `max: 60s`"));
             }
-            let most = wanted.most.unwrap_or(LONGEST).as_nanos() as f64;
-            cost[wanted.part] = nanos.min(most).round() as u64;
+            let max = wanted.max.unwrap_or(LONGEST).as_nanos() as f64;
+            cost[wanted.part] = nanos.min(max).round() as u64;
         }
         Ok(cost)
     }
@@ -112,11 +112,11 @@ impl<'a> Columns<'a> {
             let named = names.iter().position(|name| name == column);
             let numbered = || column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             named.or_else(numbered).ok_or_else(|| {
-                let mend = match names {
+                let hint = match names {
                     [] => "name it by its number, counted from 1".to_owned(),
                     names => format!("there is {}", listed(names.iter().map(String::as_str))),
                 };
-                Complaint::new(format!("shows no column {}", quoted(column)), mend)
+                Complaint::new(format!("shows no column {}", quoted(column)), hint)
             })
         };
         let places = |wanted: &Traced| wanted.columns.iter().map(place).collect();
@@ -163,9 +163,9 @@ fn fields(line: &str, separator: char) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn traced(part: usize, columns: &[(&str, u64)], most: Option<Duration>) -> Traced {
+    fn traced(part: usize, columns: &[(&str, u64)], max: Option<Duration>) -> Traced {
         let column = |&(name, micros): &(&str, u64)| (name.to_owned(), Duration::from_micros(micros));
-        Traced { part, columns: columns.iter().map(column).collect(), most }
+        Traced { part, columns: columns.iter().map(column).collect(), max }
     }
 
     #[test]
@@ -199,8 +199,8 @@ mod tests {
             let wanted = [wanted];
             let mut columns = Columns::new(&wanted);
             columns.passed_over(head);
-            let Complaint { what, mend } = columns.cost(line, false).expect_err("it is wrong");
-            format!("{what}; {mend}")
+            let Complaint { what, hint } = columns.cost(line, false).expect_err("it is wrong");
+            format!("{what}; {hint}")
         };
         let one = |name| traced(1, &[(name, 1_000_000)], None);
         for (wanted, head, line, expected) in [
@@ -218,7 +218,7 @@ mod tests {
                 one("2"),
                 "",
                 "1 4000",
-                "takes 4000 s by its columns, longer than an hour; make each unit shorter, or say the longest: `most: 60s`",
+                "takes 4000 s by its columns, longer than an hour; make each unit shorter, or say the longest: `max: 60s`",
             ),
         ] {
             assert_eq!(said(wanted, head, line), expected);

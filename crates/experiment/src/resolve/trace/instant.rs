@@ -12,7 +12,7 @@ use std::time::Duration;
 const EPOCH_FROM: u64 = 100_000_000;
 
 /// Maximum number of digits before the decimal point of seconds, so that they fit a `u64`.
-const MOST_DIGITS: usize = 19;
+const MAX_DIGITS: usize = 19;
 
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
@@ -65,7 +65,7 @@ impl<'a> Cursor<'a> {
     /// Reads seconds such as `12.345`.
     fn seconds(&mut self) -> Option<Instant> {
         let digits = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if digits > MOST_DIGITS || (digits == 0 && !matches!(self.0, [b'.', b'0'..=b'9', ..])) {
+        if digits > MAX_DIGITS || (digits == 0 && !matches!(self.0, [b'.', b'0'..=b'9', ..])) {
             return None;
         }
         let seconds = self.number(digits)?;
@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
         (0..9).fold(0, |nanos, place| nanos * 10 + u32::from(fraction.get(place).map_or(0, |digit| digit - b'0')))
     }
 
-    /// Reads a number of exactly `width` digits, at most [`MOST_DIGITS`].
+    /// Reads a number of exactly `width` digits, at most [`MAX_DIGITS`].
     fn number(&mut self, width: usize) -> Option<u64> {
         let (digits, rest) = self.0.split_at_checked(width)?;
         if !digits.iter().all(u8::is_ascii_digit) {

@@ -44,11 +44,11 @@ fn millis(content: impl AsRef<[u8]>) -> Vec<u128> {
 }
 
 /// Returns the complaint about a log, without the log's name.
-fn refused(content: impl AsRef<[u8]>, most: usize) -> String {
+fn refused(content: impl AsRef<[u8]>, max: usize) -> String {
     let trace = Trace::new(content.as_ref());
-    let complaint = read(&trace.0, 1.0, DAY, most, &[]).expect_err("it is broken");
+    let complaint = read(&trace.0, 1.0, DAY, max, &[]).expect_err("it is broken");
     let name = quoted(&trace.0.display().to_string());
-    format!("{}; {}", complaint.what, complaint.mend).replace(&name, "T")
+    format!("{}; {}", complaint.what, complaint.hint).replace(&name, "T")
 }
 
 #[test]
@@ -126,18 +126,18 @@ fn gzip_is_told_by_its_first_bytes_and_may_have_several_members() {
 
 #[test]
 fn a_broken_line_is_named() {
-    let mend = "write seconds, such as `12.345`, or a date, such as `2023-11-16T18:17:03Z`";
+    let hint = "write seconds, such as `12.345`, or a date, such as `2023-11-16T18:17:03Z`";
     let bracket = "write one, such as `[01/Aug/1995:00:00:01 -0400]`";
-    for (text, what, mend) in [
+    for (text, what, hint) in [
         ("", "the trace T has no line with an instant", "is it the right file?"),
         ("time\n", "the trace T has no line with an instant", "is it the right file?"),
-        ("time\nurl\n", "line 2 of the trace T has no instant, and neither has the one before", mend),
-        ("a,1.5\nb,c\n", "line 2 of the trace T has `c` where the lines before it have their instant", mend),
-        ("a,1.5\n\nb,,7\n", "line 3 of the trace T has nothing where the lines before it have their instant", mend),
+        ("time\nurl\n", "line 2 of the trace T has no instant, and neither has the one before", hint),
+        ("a,1.5\nb,c\n", "line 2 of the trace T has `c` where the lines before it have their instant", hint),
+        ("a,1.5\n\nb,,7\n", "line 3 of the trace T has nothing where the lines before it have their instant", hint),
         (
             "1.5\n31/Feb/2023:00:00:00\n",
             "line 2 of the trace T has `31/Feb/2023:00:00:00` where the lines before it have their instant",
-            mend,
+            hint,
         ),
         (
             "h [01/Aug/1995:00:00:01 -0400] 5\nh [01/Aug/1995:24:00:01 -0400] 5\n",
@@ -165,7 +165,7 @@ fn a_broken_line_is_named() {
             "count its instants from the start of the run",
         ),
     ] {
-        assert_eq!(refused(text, 9), format!("{what}; {mend}"), "{text}");
+        assert_eq!(refused(text, 9), format!("{what}; {hint}"), "{text}");
     }
     assert_eq!(refused("1\n3\n2\n", 2), "the trace T has more than 2 requests within the run; make the run shorter");
     // Requests after the end do not count.
@@ -269,7 +269,7 @@ fn the_log_of_a_language_model_is_read() {
 
 /// Returns a number of microseconds of I/O for each unit of a column.
 fn per(column: &str, micros: u64) -> Traced {
-    Traced { part: 1, columns: vec![(column.to_owned(), Duration::from_micros(micros))], most: None }
+    Traced { part: 1, columns: vec![(column.to_owned(), Duration::from_micros(micros))], max: None }
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub(super) fn clusters<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result
             };
             // A server has no more slots than workers, even if the class needs more.
             let places = places.into_iter().chain(server.workers).min();
-            each = each.zip(places).map(|(most, places)| most.max(places));
+            each = each.zip(places).map(|(max, places)| max.max(places));
         }
         let pending = match (class.floor, class.limit) {
             (Some(floor), Some(limit)) => ((floor * limit.as_secs_f64() * pending).ceil() as u32).max(1),

@@ -293,15 +293,15 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
             let owed = owed.filter(|slots| *slots > 0.0);
             // If the load is unknown or nothing is guaranteed, Envoy's own minimum limit applies. Breakers
             // have set theirs by the same multiple.
-            let least = match (cluster.breakers, min.of(owed, cluster.pool.workers())) {
+            let min = match (cluster.breakers, min.of(owed, cluster.pool.workers())) {
                 (Some(_), _) => cluster.places(),
-                (None, least) => least.ok().flatten(),
+                (None, min) => min.ok().flatten(),
             };
-            let least = match least {
-                Some(least) => format!(
+            let min = match min {
+                Some(min) => format!(
                     "
                   # The limit does not fall below what the guaranteed rates need.
-                  min_concurrency: {least}"
+                  min_concurrency: {min}"
                 ),
                 None => String::new(),
             };
@@ -316,7 +316,7 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
                 min_rtt_calc_params:
                   {ideal}
                   # So far above the ideal is no congestion.
-                  buffer: {{ value: {buffer} }}{least}
+                  buffer: {{ value: {buffer} }}{min}
 ",
                 update = Seconds(*update),
                 buffer = buffer * 100.0,

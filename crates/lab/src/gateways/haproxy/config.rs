@@ -150,7 +150,7 @@ backend {name}
         text.push_str("    # More wait here for a place, in order, and not in the server (5.2, maxconn).\n");
     }
     for (maxconn, server) in servers {
-        let maxconn = maxconn.map(|most| format!(" maxconn {most}")).unwrap_or_default();
+        let maxconn = maxconn.map(|max| format!(" maxconn {max}")).unwrap_or_default();
         let (address, weight) = (server.address, server.weight);
         let _ = writeln!(
             text,

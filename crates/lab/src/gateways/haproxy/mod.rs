@@ -295,7 +295,7 @@ fn state(answer: &str, own: Option<&[String]>) -> Option<State> {
     let header: Vec<&str> = lines.next()?.trim_start_matches("# ").split(',').collect();
     let place = |name: &str| header.iter().position(|field| *field == name);
     let (proxy, server) = (place("pxname")?, place("svname")?);
-    let (waiting, inside, most) = (place("qcur")?, place("scur")?, place("slim")?);
+    let (waiting, in_flight, max) = (place("qcur")?, place("scur")?, place("slim")?);
     let classes = own.map_or(0, <[_]>::len);
     let mut state = State { window: Some(0), waiting: vec![0; classes], ..State::default() };
     for line in lines.filter(|line| !line.is_empty()) {
@@ -307,9 +307,9 @@ fn state(answer: &str, own: Option<&[String]>) -> Option<State> {
                 state.waiting[class] = number(waiting)?;
             }
         } else {
-            state.outstanding += number(inside)?;
+            state.outstanding += number(in_flight)?;
             // If one server has no bound, the sum has none.
-            state.window = state.window.zip(number(most)).map(|(sum, most)| sum + most);
+            state.window = state.window.zip(number(max)).map(|(sum, max)| sum + max);
         }
     }
     Some(state)

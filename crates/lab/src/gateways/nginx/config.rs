@@ -79,12 +79,12 @@ impl Figures {
             let spare = pool.slots().map(|slots| (slots - promised).max(0.0));
             let workers = pool.workers();
             let classes: Result<_, String> = pool.classes.iter().map(|class| of_class(class, spare, workers)).collect();
-            let most = |server: &Server<'_>| {
+            let max = |server: &Server<'_>| {
                 max_conns
                     .of(server.slots, server.workers)
                     .map_err(|why| format!("pool {}: max_conns: {why}", pool.name))
             };
-            let max_conns: Result<_, String> = pool.servers.iter().map(most).collect();
+            let max_conns: Result<_, String> = pool.servers.iter().map(max).collect();
             Ok(PoolFigures { classes: classes?, max_conns: max_conns? })
         };
         pools.iter().map(of_pool).collect::<Result<_, String>>().map(Figures)
@@ -198,11 +198,11 @@ fn upstream(text: &mut String, pool: &Pool<'_>, figures: &PoolFigures) {
         idle.saturating_mul(pool.servers.len()).max(1),
         Millis(idle_time),
     );
-    for (server, most) in pool.servers.iter().zip(&figures.max_conns) {
-        let most = most.map(|most| format!(" max_conns={most}")).unwrap_or_default();
+    for (server, max) in pool.servers.iter().zip(&figures.max_conns) {
+        let max = max.map(|max| format!(" max_conns={max}")).unwrap_or_default();
         let _ = writeln!(
             text,
-            "        server {} weight={}{most} max_fails={} fail_timeout={}s; # {} {}",
+            "        server {} weight={}{max} max_fails={} fail_timeout={}s; # {} {}",
             server.address,
             server.weight,
             pool.ejection.consecutive_failures,

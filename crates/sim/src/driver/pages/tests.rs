@@ -26,9 +26,9 @@ fn costs(changes: &[&str], phases: usize) -> [Shares; 3] {
 
 #[track_caller]
 fn near(found: [Shares; 3], math: f64, band: f64) {
-    let truth = [[math, 0.002, 0.002], [0.002, 0.006, 0.002], [0.002, 0.002, 0.006]];
-    for (found, truth) in found.iter().flatten().zip(truth.iter().flatten()) {
-        assert!((found / truth - 1.0).abs() < band, "{found} is not {truth}");
+    let actual = [[math, 0.002, 0.002], [0.002, 0.006, 0.002], [0.002, 0.002, 0.006]];
+    for (found, actual) in found.iter().flatten().zip(actual.iter().flatten()) {
+        assert!((found / actual - 1.0).abs() < band, "{found} is not {actual}");
     }
 }
 
@@ -36,7 +36,7 @@ fn near(found: [Shares; 3], math: f64, band: f64) {
 fn a_page_that_gets_three_times_dearer_is_known_after_a_minute() {
     near(costs(&[], 1), 0.006, 0.15);
     near(costs(&[], 2), 0.018, 0.2);
-    near(costs(&["policy.page_table.learned=no"], 2), 0.006, 1e-6);
+    near(costs(&["policy.page_table.learned=false"], 2), 0.006, 1e-6);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn full(nodes: usize, kind: usize, before: &str, after: &str) -> [Shares; 3] {
     let mut changes: Vec<String> =
         (0..3).map(|class| format!("traffic.{}.demand={demand}", 3 * class + kind)).collect();
     changes.push(format!("policy.upstreams.web.nodes=[{}]", names.join(", ")));
-    changes.push("policy.page_table.learned=yes".into());
+    changes.push("policy.page_table.learned=true".into());
     changes.push("policy.discipline={ mqos: { horizon: 200ms } }".into());
     changes.push("phases.heavy.until=180s".into());
     let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
@@ -63,8 +63,8 @@ fn full(nodes: usize, kind: usize, before: &str, after: &str) -> [Shares; 3] {
     std::array::from_fn(|stream| driver.table.cost_of(stream as u32).expect("its route is known").shares())
 }
 
-const LONG: &str = "lognormal: { median: 5.88ms, sigma: 0.2, most: 60ms }";
-const LONGER: &str = "lognormal: { median: 17.64ms, sigma: 0.2, most: 180ms }";
+const LONG: &str = "lognormal: { median: 5.88ms, sigma: 0.2, max: 60ms }";
+const LONGER: &str = "lognormal: { median: 17.64ms, sigma: 0.2, max: 180ms }";
 
 #[test]
 fn a_page_that_gets_three_times_dearer_on_full_nodes_is_known_after_a_minute() {

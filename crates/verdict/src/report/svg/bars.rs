@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use super::legend::{Legend, MARK};
 use super::plot::{Panel, axis_for, escape, figure_text, text};
-use super::{BORDER, CHARACTER, LEFT, LINE, MOST_CLASSES, STYLE, WHOLE};
+use super::{BORDER, CHARACTER, LEFT, LINE, MAX_CLASSES, STYLE, WHOLE};
 
 /// Height of the panel.
 const HEIGHT: f64 = 210.0;
@@ -54,7 +54,7 @@ pub struct Bar {
 
 impl Bar {
     fn height(&self) -> f64 {
-        self.parts.iter().take(MOST_CLASSES).sum()
+        self.parts.iter().take(MAX_CLASSES).sum()
     }
 }
 
@@ -70,7 +70,7 @@ pub fn bars(chart: &Bars) -> String {
     let (entries, below) = legend(chart, right);
     let top = below + LINE;
     let all = || chart.groups.iter().flat_map(|group| &group.bars);
-    let most = all().map(|bar| bar.height().max(bar.paper.unwrap_or(0.0))).fold(0.0, f64::max);
+    let max = all().map(|bar| bar.height().max(bar.paper.unwrap_or(0.0))).fold(0.0, f64::max);
     // Half a bar of room between two groups.
     let places = count as f64 + 0.5 * chart.groups.len() as f64;
     let panel = Panel {
@@ -81,7 +81,7 @@ pub fn bars(chart: &Bars) -> String {
         start: 0.0,
         length: places,
         lowest: None,
-        highest: axis_for(most),
+        highest: axis_for(max),
     };
     let name = escape(&chart.title);
     let mut svg = format!(
@@ -110,7 +110,7 @@ pub fn bars(chart: &Bars) -> String {
 
 fn legend(chart: &Bars, right: f64) -> (String, f64) {
     let mut legend = Legend::new(right);
-    for (index, part) in chart.parts.iter().take(MOST_CLASSES).enumerate() {
+    for (index, part) in chart.parts.iter().take(MAX_CLASSES).enumerate() {
         legend.entry(part, |svg, (x, y)| {
             let _ =
                 write!(svg, r#"<rect class="bar c{index}" x="{x:.1}" y="{:.1}" width="{MARK}" height="10"/>"#, y - 5.0);
@@ -132,7 +132,7 @@ fn draw(svg: &mut String, chart: &Bars, panel: &Panel, place: f64, (group, bar):
     let left = middle - width / 2.0;
     let mut told = format!("{group}, {}: {}", bar.name, figure_text(bar.height()));
     let mut height = 0.0;
-    for (index, part) in bar.parts.iter().take(MOST_CLASSES).enumerate().filter(|(_, part)| **part > 0.0) {
+    for (index, part) in bar.parts.iter().take(MAX_CLASSES).enumerate().filter(|(_, part)| **part > 0.0) {
         let (low, high) = (panel.y(height), panel.y(height + part));
         height += part;
         let _ = write!(
@@ -164,10 +164,10 @@ fn draw(svg: &mut String, chart: &Bars, panel: &Panel, place: f64, (group, bar):
 
 /// Writes text centred at a position, as much of it as there is room for.
 fn centred(svg: &mut String, class: &str, (x, y): (f64, f64), what: &str, room: f64) {
-    let most = (room / CHARACTER).max(1.0) as usize;
+    let max = (room / CHARACTER).max(1.0) as usize;
     let shown: String = match what.chars().count() {
-        n if n <= most => what.to_owned(),
-        _ => what.chars().take(most.saturating_sub(1).max(1)).chain(['…']).collect(),
+        n if n <= max => what.to_owned(),
+        _ => what.chars().take(max.saturating_sub(1).max(1)).chain(['…']).collect(),
     };
     let _ =
         write!(svg, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="middle">{}</text>"#, escape(&shown));

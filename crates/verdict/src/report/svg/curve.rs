@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use super::legend::{Legend, MARK};
 use super::plot::{Panel, axis_for, escape, figure_text, log_axis_for, round_step, text, ticks};
-use super::{BORDER, CHARACTER, LEFT, LINE, MOST_CLASSES, MULTIPLE, STYLE, WHOLE, limits};
+use super::{BORDER, CHARACTER, LEFT, LINE, MAX_CLASSES, MULTIPLE, STYLE, WHOLE, limits};
 use crate::report::curve::{Curve, CurveClass, Point};
 use crate::report::{Group, OutlinedFigure, Spread};
 
@@ -25,7 +25,7 @@ const BELOW: f64 = 66.0;
 const LOGARITHMIC_FROM: f64 = 100.0;
 
 /// Empty fraction of an axis that starts at 0 beyond which the axis starts later.
-const MOST_EMPTY: f64 = 0.5;
+const MAX_EMPTY: f64 = 0.5;
 
 /// Half the size of the mark of a published point, and of one of ours.
 const PAPER: f64 = 4.5;
@@ -91,7 +91,7 @@ fn drawn<'a>(curve: &'a Curve<'a>, group: &Group) -> Vec<Drawn<'a>> {
             .filter_map(|place| Some((place.0, curve.published(group, class, *place)?)))
             .collect(),
     };
-    curve.classes.iter().take(MOST_CLASSES).map(class).collect()
+    curve.classes.iter().take(MAX_CLASSES).map(class).collect()
 }
 
 /// The panels, with the same axes for all groups.
@@ -100,16 +100,16 @@ fn panels(curve: &Curve<'_>, all: &[Drawn<'_>], across: bool, width: f64, top: f
         let ours =
             all.iter().flat_map(|one| one.points.iter().filter_map(|(_, point)| FIGURES[which](point.as_ref()?)));
         let paper = all.iter().flat_map(|one| one.paper.iter().filter_map(|(_, figure)| PAPERS[which](figure)));
-        ours.flat_map(|spread| [spread.least, spread.most]).chain(paper).collect()
+        ours.flat_map(|spread| [spread.min, spread.max]).chain(paper).collect()
     };
-    let most = |figures: Vec<f64>| figures.into_iter().fold(0.0, f64::max);
+    let max = |figures: Vec<f64>| figures.into_iter().fold(0.0, f64::max);
     let owed = all.iter().flat_map(|one| one.points.iter().filter_map(|(_, point)| point.as_ref()?.owed));
-    let served = axis_for(most(of(0)).max(most(owed.collect())));
+    let served = axis_for(max(of(0)).max(max(owed.collect())));
     let times: Vec<f64> = of(1).into_iter().filter(|time| *time > 0.0).collect();
-    let limit = most(all.iter().filter_map(|one| one.class.limit_ms).collect());
-    let (least, longest) = (times.iter().copied().fold(f64::INFINITY, f64::min), most(times).max(limit));
-    let response = if longest / least > LOGARITHMIC_FROM {
-        let (lowest, highest) = log_axis_for(least, longest);
+    let limit = max(all.iter().filter_map(|one| one.class.limit_ms).collect());
+    let (min, longest) = (times.iter().copied().fold(f64::INFINITY, f64::min), max(times).max(limit));
+    let response = if longest / min > LOGARITHMIC_FROM {
+        let (lowest, highest) = log_axis_for(min, longest);
         (Some(lowest), highest)
     } else {
         (None, axis_for(longest))
@@ -127,14 +127,14 @@ fn panels(curve: &Curve<'_>, all: &[Drawn<'_>], across: bool, width: f64, top: f
     })
 }
 
-/// Start and length of an axis for positions from `least` to `most`.
-fn extent(least: f64, most: f64) -> (f64, f64) {
-    if least < most && least / most > MOST_EMPTY {
-        let step = round_step(most - least, 5.0);
-        let start = (least / step).floor() * step;
-        (start, most - start)
+/// Start and length of an axis for positions from `min` to `max`.
+fn extent(min: f64, max: f64) -> (f64, f64) {
+    if min < max && min / max > MAX_EMPTY {
+        let step = round_step(max - min, 5.0);
+        let start = (min / step).floor() * step;
+        (start, max - start)
     } else {
-        (0.0, if most > 0.0 { most } else { 1.0 })
+        (0.0, if max > 0.0 { max } else { 1.0 })
     }
 }
 
@@ -145,7 +145,7 @@ fn legend(curve: &Curve<'_>, all: &[Drawn<'_>], right: f64) -> (String, f64) {
     let line = |svg: &mut String, class: &str, (x, y): (f64, f64)| {
         let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {y:.1}h{MARK}"/>"#);
     };
-    for (index, class) in curve.classes.iter().take(MOST_CLASSES).enumerate() {
+    for (index, class) in curve.classes.iter().take(MAX_CLASSES).enumerate() {
         legend.entry(class.name, |svg, (x, y)| {
             line(svg, &format!("served c{index}"), (x, y));
             dot(svg, index, (x + MARK / 2.0, y));
@@ -168,7 +168,7 @@ fn legend(curve: &Curve<'_>, all: &[Drawn<'_>], right: f64) -> (String, f64) {
     if all.iter().any(|one| !one.paper.is_empty()) {
         legend.entry("published", |svg, (x, y)| diamond(svg, "plain paper", (x + MARK / 2.0, y)));
     }
-    let more = curve.classes.len().saturating_sub(MOST_CLASSES);
+    let more = curve.classes.len().saturating_sub(MAX_CLASSES);
     if more > 0 {
         legend.entry(&format!("{more} further classes are not drawn"), |_, _| ());
     }
@@ -254,8 +254,8 @@ fn band(svg: &mut String, panel: &Panel, class: usize, points: impl Iterator<Ite
         let at = |(x, spread): &(f64, Option<Spread>), of: fn(Spread) -> f64| {
             spread.map_or_else(String::new, |spread| format!("{:.1} {:.1}", panel.x(*x), panel.y(of(spread))))
         };
-        let upper = part.iter().map(|point| at(point, |spread| spread.most));
-        let lower = part.iter().rev().map(|point| at(point, |spread| spread.least));
+        let upper = part.iter().map(|point| at(point, |spread| spread.max));
+        let lower = part.iter().rev().map(|point| at(point, |spread| spread.min));
         let corners: Vec<String> = upper.chain(lower).collect();
         if part.len() > 1 {
             let _ = write!(svg, r#"<path class="band c{class}" d="M{}z"/>"#, corners.join("L"));
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn an_axis_begins_at_0_unless_half_of_it_would_be_empty() {
         let all = [(5.0, 800.0), (0.0, 0.0), (7.0, 7.0), (92.0, 100.0), (60.0, 100.0)];
-        let extents = all.map(|(least, most)| extent(least, most));
+        let extents = all.map(|(min, max)| extent(min, max));
         assert_eq!(extents, [(0.0, 800.0), (0.0, 1.0), (0.0, 7.0), (92.0, 8.0), (60.0, 40.0)]);
     }
 }

@@ -24,10 +24,10 @@ const BELOW: f64 = 26.0;
 const BESIDE: f64 = 46.0;
 
 /// Maximum number of routes that are drawn: as many as fit on two screens. All are in the table.
-const MOST_DRAWN: usize = 8;
+const MAX_DRAWN: usize = 8;
 
 /// Maximum number of positions of a panel that show their values under the pointer.
-const MOST_TOLD: f64 = 60.0;
+const MAX_TOLD: f64 = 60.0;
 
 /// Standard errors beyond this multiple of the largest cost are drawn at the border. Before anything is
 /// learned they are several times the cost, and the important values would lie flat at the bottom.
@@ -44,7 +44,7 @@ const OWN: &str = "\
 /// The figure of the busiest routes. Empty if none uses any resource.
 #[must_use]
 pub fn learned(outline: &Outline, table: &LearnedTable, seed: u64) -> String {
-    let drawn: Vec<&LearnedRoute> = table.routes.iter().take(MOST_DRAWN).collect();
+    let drawn: Vec<&LearnedRoute> = table.routes.iter().take(MAX_DRAWN).collect();
     let resources: Vec<usize> = (0..3).filter(|resource| drawn.iter().any(|route| is_used(route, *resource))).collect();
     let length = outline.phases.last().map_or(0.0, |phase| phase.to_s);
     if resources.is_empty() || length <= 0.0 {
@@ -100,11 +100,11 @@ fn is_used(route: &LearnedRoute, resource: usize) -> bool {
 
 /// The largest actual or learned cost.
 fn highest(cost: &LearnedCost) -> f64 {
-    let truth = cost.truth.iter().filter_map(|(_, cost)| *cost).map(|cost| cost * (1.0 + BAND));
+    let actual = cost.actual.iter().filter_map(|(_, cost)| *cost).map(|cost| cost * (1.0 + BAND));
     let believed = cost.cost.iter().copied().fold(0.0, f64::max);
     let with_error = cost.cost.iter().zip(&cost.error).map(|(cost, error)| cost + error.unwrap_or(0.0));
-    let most = truth.fold(believed, f64::max);
-    most.max(with_error.fold(0.0, f64::max).min(ROOM * most))
+    let max = actual.fold(believed, f64::max);
+    max.max(with_error.fold(0.0, f64::max).min(ROOM * max))
 }
 
 /// Left and right border of each column.
@@ -150,8 +150,8 @@ fn draw(svg: &mut String, panel: &Panel, resource: usize, (route, cost): (&Learn
     let colour = format!("c{resource}");
     title(svg, panel, cost);
     let percent = |share: f64| share * 100.0;
-    let truth = cost.truth.iter().map(|(at, cost)| (*at, cost.map(percent)));
-    let corridor = truth.clone().map(|(at, cost)| Some((at, cost? * (1.0 - BAND), cost? * (1.0 + BAND))));
+    let actual = cost.actual.iter().map(|(at, cost)| (*at, cost.map(percent)));
+    let corridor = actual.clone().map(|(at, cost)| Some((at, cost? * (1.0 - BAND), cost? * (1.0 + BAND))));
     areas(svg, panel, "corridor", corridor);
     let samples = || route.at_s.iter().zip(&cost.cost).zip(&cost.error);
     let band = samples().map(|((at, cost), error)| {
@@ -159,7 +159,7 @@ fn draw(svg: &mut String, panel: &Panel, resource: usize, (route, cost): (&Learn
         Some((*at, percent((cost - error).max(0.0)), percent(cost + error)))
     });
     areas(svg, panel, &format!("band {colour}"), band);
-    panel.line(svg, "truth", truth);
+    panel.line(svg, "truth", actual);
     let line = samples().map(|((at, cost), _)| (*at, Some(percent(*cost))));
     panel.line(svg, &format!("served {colour}"), line);
     for change in &cost.changes {
@@ -191,8 +191,8 @@ fn title(svg: &mut String, panel: &Panel, cost: &LearnedCost) {
     if let Some(error) = end.error {
         let _ = write!(told, " ± {}", figure(error));
     }
-    if let Some(truth) = end.truth {
-        let _ = write!(told, " of {}", figure(truth));
+    if let Some(actual) = end.actual {
+        let _ = write!(told, " of {}", figure(actual));
     }
     let class = if end.found() == Some(false) { "tick wrong" } else { "tick now" };
     let _ = write!(
@@ -225,7 +225,7 @@ fn areas(svg: &mut String, panel: &Panel, class: &str, points: impl Iterator<Ite
 
 /// Draws strips over intervals of the panel that show the values in their middle.
 fn hits(svg: &mut String, panel: &Panel, route: &LearnedRoute, cost: &LearnedCost) {
-    let every = (route.at_s.len() as f64 / MOST_TOLD).ceil().max(1.0) as usize;
+    let every = (route.at_s.len() as f64 / MAX_TOLD).ceil().max(1.0) as usize;
     let ends = route.at_s.chunks(every).zip(cost.cost.chunks(every).zip(cost.error.chunks(every)));
     for (times, (costs, errors)) in ends {
         let middle = times.len() / 2;

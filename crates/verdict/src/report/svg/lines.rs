@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::legend::{Legend, MARK};
 use super::plot::{Panel, escape, text};
-use super::{BORDER, LEFT, LINE, MOST_CLASSES, MULTIPLE, STYLE, seconds};
+use super::{BORDER, LEFT, LINE, MAX_CLASSES, MULTIPLE, STYLE, seconds};
 
 /// Height of the panel.
 const HEIGHT: f64 = 190.0;
@@ -27,7 +27,7 @@ pub struct Line {
 pub fn over_time(title: &str, lines: &[Line], length: f64, highest: f64) -> String {
     let width = MULTIPLE.width;
     let mut legend = Legend::new(width - BORDER);
-    for (index, line) in lines.iter().take(MOST_CLASSES).enumerate() {
+    for (index, line) in lines.iter().take(MAX_CLASSES).enumerate() {
         legend.entry(&line.name, |svg, (x, y)| {
             let _ = write!(svg, r#"<path class="served c{index}" d="M{x:.1} {y:.1}h{MARK}"/>"#);
         });
@@ -51,7 +51,7 @@ pub fn over_time(title: &str, lines: &[Line], length: f64, highest: f64) -> Stri
     );
     panel.grid(&mut svg);
     text(&mut svg, "head", (panel.left, panel.top - 9.0), title);
-    for (index, line) in lines.iter().take(MOST_CLASSES).enumerate() {
+    for (index, line) in lines.iter().take(MAX_CLASSES).enumerate() {
         panel.line(&mut svg, &format!("served c{index}"), line.points.iter().map(|(at, figure)| (*at, Some(*figure))));
     }
     seconds(&mut svg, &panel);

@@ -7,7 +7,7 @@ use super::plot::{Panel, text};
 use crate::report::outline::{Outline, OutlinedFault};
 
 /// Maximum number of characters of a fault's name that are shown.
-const MOST_SHOWN: usize = 40;
+const MAX_SHOWN: usize = 40;
 
 /// Height of the row of the phases' names, and of a row of faults.
 const PHASES: f64 = 18.0;
@@ -30,7 +30,7 @@ impl<'a> Marks<'a> {
         let mut ends: Vec<f64> = Vec::new();
         let per_pixel = length / (right - left);
         let row = |fault: &OutlinedFault| {
-            let name = fault.what.chars().count().min(MOST_SHOWN) as f64 * CHARACTER * per_pixel;
+            let name = fault.what.chars().count().min(MAX_SHOWN) as f64 * CHARACTER * per_pixel;
             // A name that would leave the figure is moved to the left.
             let from = fault.from_s.min(length - name);
             let to = fault.to_s.unwrap_or(fault.from_s).max(from + name);
@@ -98,7 +98,7 @@ impl<'a> Marks<'a> {
             y + 14.0,
             y + 14.0
         );
-        let name: String = fault.what.chars().take(MOST_SHOWN).collect();
+        let name: String = fault.what.chars().take(MAX_SHOWN).collect();
         // A name that would leave the figure ends at its border instead.
         let x = from.min(self.right - name.chars().count() as f64 * CHARACTER).max(self.left);
         text(svg, "fault", (x, y + 10.0), &name);

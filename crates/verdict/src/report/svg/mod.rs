@@ -59,7 +59,7 @@ const LINE: f64 = 18.0;
 const BETWEEN: f64 = 36.0;
 
 /// Maximum number of classes drawn, which is the number of colours.
-const MOST_CLASSES: usize = 7;
+const MAX_CLASSES: usize = 7;
 
 /// Response times beyond this multiple of the largest limit are drawn at the border. Otherwise everything
 /// within the limits would lie flat at the bottom.
@@ -101,7 +101,7 @@ impl Scale {
     /// A scale on which all of these fit.
     #[must_use]
     pub fn of<'a>(all: impl Iterator<Item = &'a Series>) -> Scale {
-        let most = |figures: &mut dyn Iterator<Item = f64>| figures.fold(0.0, f64::max);
+        let max = |figures: &mut dyn Iterator<Item = f64>| figures.fold(0.0, f64::max);
         let mut highest = [0.0_f64; 4];
         let mut limits = 0.0_f64;
         for series in all {
@@ -112,14 +112,14 @@ impl Scale {
             };
             let cpu: Vec<f64> = classes.iter().flat_map(|c| c.cpu.iter().map(|(_, n)| *n)).collect();
             let state = series.window.iter().chain(&series.outstanding).map(|(_, n)| *n);
-            let third = if cpu.is_empty() { most(&mut state.into_iter()) } else { most(&mut cpu.into_iter()) };
+            let third = if cpu.is_empty() { max(&mut state.into_iter()) } else { max(&mut cpu.into_iter()) };
             let here = [
-                most(&mut classes.iter().map(rates)),
-                most(&mut classes.iter().flat_map(|c| c.response_ms.iter().flatten().copied())),
+                max(&mut classes.iter().map(rates)),
+                max(&mut classes.iter().flat_map(|c| c.response_ms.iter().flatten().copied())),
                 third,
-                most(&mut classes.iter().flat_map(|c| c.waiting.iter().map(|(_, n)| *n))),
+                max(&mut classes.iter().flat_map(|c| c.waiting.iter().map(|(_, n)| *n))),
             ];
-            limits = limits.max(most(&mut classes.iter().flat_map(|c| c.limits_ms()).filter_map(|(_, limit)| limit)));
+            limits = limits.max(max(&mut classes.iter().flat_map(|c| c.limits_ms()).filter_map(|(_, limit)| limit)));
             highest = std::array::from_fn(|panel| highest[panel].max(here[panel]));
         }
         if limits > 0.0 {
@@ -159,7 +159,7 @@ pub fn multiple(outline: &Outline, series: &Series, scale: &Scale) -> String {
 }
 
 fn drawn(series: &Series) -> Vec<&ClassSeries> {
-    series.classes.iter().take(MOST_CLASSES).collect()
+    series.classes.iter().take(MAX_CLASSES).collect()
 }
 
 fn draw(outline: &Outline, series: &Series, scale: &Scale, form: Form) -> String {
@@ -347,8 +347,8 @@ fn hits(svg: &mut String, (top, bottom): (f64, f64), panel: &Panel, classes: &[&
         if let Some(window) = at(&series.window) {
             let _ = write!(told, "\nwindow {window}");
         }
-        if let Some(inside) = at(&series.outstanding) {
-            let _ = write!(told, "\ninside {inside}");
+        if let Some(in_flight) = at(&series.outstanding) {
+            let _ = write!(told, "\ninside {in_flight}");
         }
         let (x, width) = (panel.x(from), panel.x(to) - panel.x(from));
         let _ = write!(

@@ -92,10 +92,10 @@ fn decades(lowest: f64, highest: f64) -> impl Iterator<Item = f64> {
     (first..first.saturating_add(40)).map(|power| 10_f64.powi(power)).take_while(move |at| *at <= highest * 1.000_001)
 }
 
-/// Limits of a logarithmic axis for values from `least` to `most`, both above 0: from the power of ten
+/// Limits of a logarithmic axis for values from `min` to `max`, both above 0: from the power of ten
 /// below the smallest to 1, 2 or 5 times one above the largest.
-pub(crate) fn log_axis_for(least: f64, most: f64) -> (f64, f64) {
-    (10_f64.powf(least.log10().floor()), round_step(most * 1.04, 1.0))
+pub(crate) fn log_axis_for(min: f64, max: f64) -> (f64, f64) {
+    (10_f64.powf(min.log10().floor()), round_step(max * 1.04, 1.0))
 }
 
 /// Writes text at a position.
@@ -111,11 +111,11 @@ pub(crate) fn round_step(highest: f64, count: f64) -> f64 {
     times * power
 }
 
-/// Upper end of an axis for values up to `most`: a little above the largest, and never 0.
-pub(crate) fn axis_for(most: f64) -> f64 {
-    let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
-    let step = round_step(most, 8.0);
-    ((most * 1.04) / step).ceil() * step
+/// Upper end of an axis for values up to `max`: a little above the largest, and never 0.
+pub(crate) fn axis_for(max: f64) -> f64 {
+    let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };
+    let step = round_step(max, 8.0);
+    ((max * 1.04) / step).ceil() * step
 }
 
 /// Formats a value without trailing zeros.

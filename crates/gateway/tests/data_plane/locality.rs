@@ -29,12 +29,12 @@ fn host_and_path_are_the_target_and_the_query_is_not() {
     // Another host's /0 is another target, and therefore goes to the next node in turn.
     assert_eq!((node("b.test", "/1"), node("c.test", "/1")), ("0".into(), "1".into()));
     let known = &stage.gateway.control().snapshot().localities[0];
-    assert_eq!((known.targets, known.hits, known.moves, known.new), (8, 18, 0, 8));
+    assert_eq!((known.keys, known.hits, known.moves, known.new), (8, 18, 0, 8));
 }
 
 #[test]
 fn the_query_belongs_to_the_target_if_the_policy_says_so() {
-    let (stage, _nodes) = stage("query: yes, targets: 2");
+    let (stage, _nodes) = stage("query: true, targets: 2");
     let mut client = stage.client();
     let mut node = |path: &str| {
         client.get(path);
@@ -44,5 +44,5 @@ fn the_query_belongs_to_the_target_if_the_policy_says_so() {
     // Two targets are kept. `/?q=b` has been forgotten, and is new again.
     assert_eq!(node("/?q=b"), "1");
     let known = &stage.gateway.control().snapshot().localities[0];
-    assert_eq!((known.targets, known.most, known.new), (2, 2, 4));
+    assert_eq!((known.keys, known.max, known.new), (2, 2, 4));
 }

@@ -78,7 +78,7 @@ pub(in crate::limit) struct Halves {
 
 /// The probing state of one window.
 #[derive(Clone, Debug)]
-pub(in crate::limit) struct Swing {
+pub(in crate::limit) struct Probe {
     figures: Adaptive,
     /// B, in requests.
     pub(in crate::limit) base: f64,
@@ -86,9 +86,9 @@ pub(in crate::limit) struct Swing {
     before: f64,
     search: Search,
     /// The smallest base.
-    least: f64,
+    min: f64,
     /// Maximum number of slots that surplus may block, however large the window is.
-    most_blocked: f64,
+    max_blocked: f64,
     /// Number of the cycle.
     cycle: u64,
     /// Cycles since contention was seen.
@@ -124,15 +124,15 @@ pub(in crate::limit) struct Swing {
     pub(in crate::limit) seen: Vec<ClassId>,
 }
 
-impl Swing {
-    pub(in crate::limit) fn new(now: Time, figures: Adaptive) -> Swing {
-        Swing {
+impl Probe {
+    pub(in crate::limit) fn new(now: Time, figures: Adaptive) -> Probe {
+        Probe {
             figures,
             base: 0.0,
             before: f64::INFINITY,
             search: Search::Begun,
-            least: 1.0,
-            most_blocked: 1.0,
+            min: 1.0,
+            max_blocked: 1.0,
             cycle: 1,
             settled: 0,
             high: true,
@@ -161,7 +161,7 @@ impl Swing {
     /// Applies new figures and classes. The estimate of the knee stays.
     pub(in crate::limit) fn reconfigure(&mut self, now: Time, figures: Adaptive) {
         self.figures = figures;
-        self.turn(now, Half::Free);
+        self.turn(now, HalfCycle::Free);
     }
 
     /// Divides the base by `parts` after windows were split. `parts` is below 1 if they were merged.
@@ -178,30 +178,30 @@ impl Swing {
             self.base = slots;
         } else if weight > 0.0 && self.weight > 0.0 && weight != self.weight {
             self.base *= weight / self.weight;
-            self.turn(now, Half::Free);
+            self.turn(now, HalfCycle::Free);
         }
         if weight > 0.0 {
             self.weight = weight;
         }
-        self.base = self.base.max(self.least);
+        self.base = self.base.max(self.min);
     }
 
     /// Sets the lower bound of the base from the slots that the guarantees need and the machines.
     pub(in crate::limit) fn at_least(&mut self, slots: f64, machines: u32) {
         let few = self.figures.per_machine * f64::from(machines.max(1));
-        self.least = (self.figures.least_share * slots).max(few);
-        self.most_blocked = (BLOCKABLE * slots).max(few);
+        self.min = (self.figures.min_share * slots).max(few);
+        self.max_blocked = (BLOCKABLE * slots).max(few);
     }
 
     /// Returns the slots that surplus may block: the window in a high half, as far as it is known to hold for long
     /// requests.
     pub(in crate::limit) fn blockable(&self) -> f64 {
-        self.bound().min(self.most_blocked)
+        self.bound().min(self.max_blocked)
     }
 
     /// Returns whether the base is above its lower bound.
     pub(in crate::limit) fn can_shrink(&self) -> bool {
-        self.base > 1.01 * self.least
+        self.base > 1.01 * self.min
     }
 
     /// Returns the window in a high half before rounding. It is constant through the cycle.
@@ -257,28 +257,28 @@ impl Swing {
     }
 
     /// Returns the result of the half that has ended, as far as it tells anything. `in_flight` is the present number.
-    pub(in crate::limit) fn half(&mut self, now: Time, in_flight: u32) -> Half {
+    pub(in crate::limit) fn half(&mut self, now: Time, in_flight: u32) -> HalfCycle {
         self.note(now, in_flight, self.holding);
         let seconds = now.since(self.counts_from).as_secs_f64();
         let (enough, held) =
             (f64::from(self.completions) >= self.figures.completions, self.held > self.figures.held_back * seconds);
         if held && !enough && seconds < PATIENCE {
             self.next = now + self.figures.shortest;
-            return Half::Unfinished;
+            return HalfCycle::Unfinished;
         }
         if self.completions > 0 {
             self.compute = self.sum / f64::from(self.completions);
         }
         let mean = self.area / seconds.max(1e-9);
         if !(held && enough) {
-            return Half::Free;
+            return HalfCycle::Free;
         }
         match (self.high, self.low) {
-            (true, Some(low)) => Half::Cycle(Cycle { inside: [low.0, mean], seconds: [low.1, seconds] }),
-            (true, None) => Half::High,
+            (true, Some(low)) => HalfCycle::Cycle(Cycle { in_flight: [low.0, mean], seconds: [low.1, seconds] }),
+            (true, None) => HalfCycle::High,
             (false, _) => {
                 self.low = Some((mean, seconds));
-                Half::Low
+                HalfCycle::Low
             }
         }
     }
@@ -296,7 +296,7 @@ impl Swing {
     /// Moves the base after a whole cycle, in which `work` was completed in the two halves.
     pub(in crate::limit) fn step(&mut self, work: [Work; 2], cycle: Cycle) -> Why {
         let gained = (work[1].sum / cycle.seconds[1]) / (work[0].sum / cycle.seconds[0]);
-        let swung = (cycle.inside[1] / cycle.inside[0]).ln();
+        let swung = (cycle.in_flight[1] / cycle.in_flight[0]).ln();
         let gained = if gained.is_finite() && gained > 0.0 { gained.ln() } else { 0.0 };
         let full = (1.0 + self.figures.swing).ln();
         let elasticity = 1.0 - gained / swung.max(0.1 * full);
@@ -307,11 +307,11 @@ impl Swing {
         self.evidence = KEPT * self.evidence + precision * elasticity.clamp(-0.5, 1.5);
         if !self.searches() {
             let trust = (work[0].completions().min(work[1].completions()) / self.figures.trusted).min(1.0);
-            let most = self.figures.believed * full;
+            let max = self.figures.believed * full;
             let pull = gained - (1.0 - self.figures.target) * swung;
-            self.base *= (self.figures.gain * trust * pull.clamp(-most, most)).exp();
+            self.base *= (self.figures.gain * trust * pull.clamp(-max, max)).exp();
         }
-        self.base = self.base.max(self.least);
+        self.base = self.base.max(self.min);
         Why::Elasticity { elasticity, searching: self.search != Search::Over }
     }
 
@@ -323,7 +323,7 @@ impl Swing {
                 self.base *= self.figures.search;
                 Search::Up
             }
-            Search::Begun | Search::Down if elasticity - error > FLAT && self.base > self.least => {
+            Search::Begun | Search::Down if elasticity - error > FLAT && self.base > self.min => {
                 self.base /= 1.0 + self.figures.swing;
                 Search::Down
             }
@@ -356,7 +356,7 @@ impl Swing {
     /// Returns whether the number in flight has followed the window through this cycle.
     pub(in crate::limit) fn has_swung(&self, cycle: Cycle) -> bool {
         let near = |in_flight: f64, size: f64| (in_flight / size).ln().abs() < SWUNG;
-        near(cycle.inside[0], self.low()) && near(cycle.inside[1], f64::from(self.high()))
+        near(cycle.in_flight[0], self.low()) && near(cycle.in_flight[1], f64::from(self.high()))
     }
 
     /// Returns the elasticity of the latest cycles and its standard error.
@@ -368,7 +368,7 @@ impl Swing {
     /// Discards the evidence after conditions have changed.
     pub(in crate::limit) fn forget(&mut self, now: Time) {
         self.begin();
-        self.turn(now, Half::Free);
+        self.turn(now, HalfCycle::Free);
     }
 
     /// Restarts the search, because the knee may be anywhere.
@@ -381,7 +381,7 @@ impl Swing {
     pub(in crate::limit) fn begin_at(&mut self, knee: f64) {
         self.begin();
         self.settled = 0;
-        self.base = knee.max(self.least);
+        self.base = knee.max(self.min);
     }
 
     /// Remembers the base at the start of a trial.
@@ -391,16 +391,16 @@ impl Swing {
 
     /// Ends a trial that has shown contention. The base is at most its previous value.
     pub(in crate::limit) fn reverts(&mut self) {
-        self.base = self.base.min(self.before).max(self.least);
+        self.base = self.base.min(self.before).max(self.min);
     }
 
     /// Raises the base to the number in flight, by Little's law, of the requests answered in this half without a sign
     /// of contention: the knee is no lower. Requests that hang do not count. A few long requests that end at once
     /// count for no more than the number in flight. A number that the window itself held back proves nothing.
-    pub(in crate::limit) fn proven(&mut self, now: Time, half: Half) {
+    pub(in crate::limit) fn proven(&mut self, now: Time, half: HalfCycle) {
         let seconds = now.since(self.counts_from).as_secs_f64();
         let answered = self.sum.min(self.area) / seconds.max(1e-9);
-        if half == Half::Free || answered > f64::from(self.size()) * SWUNG.exp() {
+        if half == HalfCycle::Free || answered > f64::from(self.size()) * SWUNG.exp() {
             self.base = self.base.max(answered);
         }
     }
@@ -408,20 +408,20 @@ impl Swing {
     /// Shrinks the base because a limit is at risk. At its lower bound the search for the knee restarts.
     pub(in crate::limit) fn back_off(&mut self, in_flight: u32) {
         self.search = Search::Over;
-        self.base = (self.figures.back_off * self.base.min(f64::from(in_flight.max(1)))).max(self.least);
-        if self.base <= self.least {
+        self.base = (self.figures.back_off * self.base.min(f64::from(in_flight.max(1)))).max(self.min);
+        if self.base <= self.min {
             self.begin();
         }
     }
 
     /// Begins the other half of the cycle, or a new cycle.
-    pub(in crate::limit) fn turn(&mut self, now: Time, half: Half) {
+    pub(in crate::limit) fn turn(&mut self, now: Time, half: HalfCycle) {
         self.high = match half {
-            Half::Unfinished => return,
-            Half::Free | Half::Low => true,
-            Half::High | Half::Cycle(_) => false,
+            HalfCycle::Unfinished => return,
+            HalfCycle::Free | HalfCycle::Low => true,
+            HalfCycle::High | HalfCycle::Cycle(_) => false,
         };
-        if half != Half::Low {
+        if half != HalfCycle::Low {
             self.cycle += 1;
             self.seen.clear();
             self.low = None;
@@ -463,7 +463,7 @@ enum Search {
 
 /// Result of a half cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::limit) enum Half {
+pub(in crate::limit) enum HalfCycle {
     /// Too few completions so far.
     Unfinished,
     /// Nothing was held back, so there is nothing to learn.
@@ -480,7 +480,7 @@ pub(in crate::limit) enum Half {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::limit) struct Cycle {
     /// Mean number in flight.
-    inside: [f64; 2],
+    in_flight: [f64; 2],
     seconds: [f64; 2],
 }
 
@@ -509,7 +509,7 @@ impl core::ops::Add for Work {
 
 /// The class with the limit at the highest risk.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::limit) struct Danger {
+pub(in crate::limit) struct LimitAtRisk {
     pub(in crate::limit) class: ClassId,
     pub(in crate::limit) compute: Duration,
     pub(in crate::limit) limit: Duration,
@@ -521,65 +521,65 @@ mod tests {
 
     const AT: fn(u64) -> Time = Time::from_millis;
 
-    fn swing(base: f64) -> Swing {
-        let mut swing = Swing::new(AT(0), Adaptive::default());
-        swing.needs(AT(0), 5.0, 1, 1.0);
-        swing.base = base;
-        swing
+    fn probe(base: f64) -> Probe {
+        let mut probe = Probe::new(AT(0), Adaptive::default());
+        probe.needs(AT(0), 5.0, 1, 1.0);
+        probe.base = base;
+        probe
     }
 
     /// Runs a cycle between the base and the window above it, with these completions of equal work in each half.
-    fn cycle(swing: &mut Swing, [low, high]: [f64; 2]) {
+    fn cycle(probe: &mut Probe, [low, high]: [f64; 2]) {
         let work = [low, high].map(|count| Work { sum: count, squares: count });
-        let inside = [swing.base, swing.bound()];
-        swing.step(work, Cycle { inside, seconds: [1.0, 1.0] });
+        let in_flight = [probe.base, probe.bound()];
+        probe.step(work, Cycle { in_flight, seconds: [1.0, 1.0] });
     }
 
     #[test]
     fn the_knee_is_found_from_either_side_within_a_few_cycles() {
         for first in [5.0, 80.0, 400.0] {
-            let mut swing = swing(first);
+            let mut probe = probe(first);
             // Twenty requests run at a time. Each of them completes 500 times in each half.
             let done = |in_flight: f64| 500.0 * in_flight.min(20.0);
             let mut cycles = 0;
-            while swing.search != Search::Over {
-                let halves = [done(swing.base), done(swing.bound())];
-                cycle(&mut swing, halves);
+            while probe.search != Search::Over {
+                let halves = [done(probe.base), done(probe.bound())];
+                cycle(&mut probe, halves);
                 cycles += 1;
             }
-            assert!(cycles <= 14 && (13.0..30.0).contains(&swing.base), "from {first}: {} after {cycles}", swing.base);
+            assert!(cycles <= 14 && (13.0..30.0).contains(&probe.base), "from {first}: {} after {cycles}", probe.base);
         }
     }
 
     #[test]
     fn a_few_long_answers_at_once_prove_no_more_than_was_in_flight() {
-        let mut swing = swing(8.0);
+        let mut probe = probe(8.0);
         let mut halves = Halves::default();
-        swing.note(AT(0), 0, false);
+        probe.note(AT(0), 0, false);
         // Seven polls of 12.6 s end within a fifth of a second in which 14 requests are in flight.
-        (0..7).for_each(|n| swing.completed(AT(100 + n), ClassId(0), &mut halves, 12.6));
-        swing.note(AT(0), 14, false);
-        swing.note(AT(200), 14, false);
-        swing.proven(AT(200), Half::Free);
-        assert!(swing.base <= 14.0, "{}", swing.base);
+        (0..7).for_each(|n| probe.completed(AT(100 + n), ClassId(0), &mut halves, 12.6));
+        probe.note(AT(0), 14, false);
+        probe.note(AT(200), 14, false);
+        probe.proven(AT(200), HalfCycle::Free);
+        assert!(probe.base <= 14.0, "{}", probe.base);
     }
 
     #[test]
     fn what_the_window_held_back_proves_nothing() {
-        let mut swing = swing(10.0);
+        let mut probe = probe(10.0);
         let mut halves = Halves::default();
-        (0..130).for_each(|n| swing.completed(AT(1 + n), ClassId(0), &mut halves, 0.1));
-        swing.note(AT(1000), 13, true);
-        swing.proven(AT(1000), Half::High);
-        assert_eq!(swing.base, 10.0, "13 in flight are the window itself");
+        (0..130).for_each(|n| probe.completed(AT(1 + n), ClassId(0), &mut halves, 0.1));
+        probe.note(AT(1000), 13, true);
+        probe.proven(AT(1000), HalfCycle::High);
+        assert_eq!(probe.base, 10.0, "13 in flight are the window itself");
     }
 
     #[test]
     fn a_trial_that_fails_leaves_the_base_as_it_was() {
-        let mut swing = swing(10.0);
-        swing.tries();
-        swing.base = 35.0;
-        swing.reverts();
-        assert_eq!(swing.base, 10.0);
+        let mut probe = probe(10.0);
+        probe.tries();
+        probe.base = 35.0;
+        probe.reverts();
+        assert_eq!(probe.base, 10.0);
     }
 }

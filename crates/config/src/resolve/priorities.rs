@@ -1,4 +1,4 @@
-//! Priorities (`tags`): the table, and the initial priority of each class's requests.
+//! Priorities (`priorities`): the table, and the initial priority of each class's requests.
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Context, Defaulted, Mark, Optional};
@@ -6,18 +6,18 @@ use weirgate_spanned_yaml::errors::{Complaint, unknown};
 use weirgate_spanned_yaml::unit::{Amount, Count, Name, number_text};
 
 use crate::file::discipline::{Admit, Discipline, Precedence, PrecedenceWord};
-use crate::file::{Class, TagForm};
+use crate::file::{Class, PriorityForm};
 
 /// Returns the priorities of a discipline, if its methods use them.
-pub(super) fn tags(file: &Discipline, cx: &mut Context) -> Vec<engine::Tag> {
+pub(super) fn priorities(file: &Discipline, cx: &mut Context) -> Vec<engine::PriorityLevel> {
     match file {
-        Discipline::Seda(figures) => table(&figures.tags, cx),
+        Discipline::Seda(figures) => table(&figures.priorities, cx),
         Discipline::Custom(custom) => {
             let orders =
                 |word: &PrecedenceWord| matches!(word.0, engine::Precedence::Reenqueue | engine::Precedence::Priority);
             let used = matches!(custom.admit.get(), Some(Admit::Thresholds(_)))
                 || matches!(custom.precedence.get(), Some(Precedence::Text(word)) if orders(word));
-            if used || custom.tags.given { table(&custom.tags, cx) } else { Vec::new() }
+            if used || custom.priorities.given { table(&custom.priorities, cx) } else { Vec::new() }
         }
         _ => Vec::new(),
     }
@@ -26,9 +26,9 @@ pub(super) fn tags(file: &Discipline, cx: &mut Context) -> Vec<engine::Tag> {
 /// Slots per CPU: the requests in flight at a node per CPU.
 pub(super) fn slots(field: &Defaulted<Amount>, cx: &mut Context) -> engine::LoadControl {
     /// A larger number would not limit anything.
-    const MOST: f64 = 10_000.0;
+    const MAX: f64 = 10_000.0;
     let Amount(per_cpu) = *field.get();
-    if !(per_cpu > 0.0 && per_cpu <= MOST) {
+    if !(per_cpu > 0.0 && per_cpu <= MAX) {
         let what = format!("{} requests a CPU cannot be", number_text(per_cpu));
         cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 10000; 1 is usual"));
         return engine::Discipline::seda().load_control;
@@ -37,55 +37,58 @@ pub(super) fn slots(field: &Defaulted<Amount>, cx: &mut Context) -> engine::Load
 }
 
 /// Returns the table of priorities, or the paper's if there is none.
-fn table(field: &Optional<Vec<At<TagForm>>>, cx: &mut Context) -> Vec<engine::Tag> {
-    let Some(list) = field.get() else { return engine::Tag::seda() };
+fn table(field: &Optional<Vec<At<PriorityForm>>>, cx: &mut Context) -> Vec<engine::PriorityLevel> {
+    let Some(list) = field.get() else { return engine::PriorityLevel::seda() };
     if list.is_empty() && !field.bad {
-        cx.fail(field.mark, Complaint::new("this table is empty", "give it a tag, or remove it for the paper's three"));
+        cx.fail(
+            field.mark,
+            Complaint::new("this table is empty", "give it a priority, or remove it for the paper's three"),
+        );
     }
     let names: Vec<&str> = list.iter().map(|item| item.value.name.get().map_or("", |name| name.0.as_str())).collect();
-    let mut tags: Vec<engine::Tag> = Vec::new();
+    let mut priorities: Vec<engine::PriorityLevel> = Vec::new();
     for (code, item) in list.iter().enumerate() {
         let file = &item.value;
         if !names[code].is_empty() && names[..code].contains(&names[code]) {
-            let what = format!("the name `{}` is taken by an earlier tag", names[code]);
-            cx.fail(file.name.mark, Complaint::new(what, "give each tag its own name"));
+            let what = format!("the name `{}` is taken by an earlier priority", names[code]);
+            cx.fail(file.name.mark, Complaint::new(what, "give each priority its own name"));
         }
         let Amount(threshold) = *file.threshold.get();
         if threshold <= 0.0 {
-            let mend = "write more than 0: 1.5 is one and a half times `threshold`";
-            cx.fail(file.threshold.mark, Complaint::new("this tag is never admitted to a queue", mend));
+            let hint = "write more than 0: 1.5 is one and a half times `threshold`";
+            cx.fail(file.threshold.mark, Complaint::new("this priority is never admitted to a queue", hint));
         }
         let reenqueued = match file.reenqueued.get() {
             None => code,
             Some(name) => named(name, &names, file.reenqueued.mark, cx).unwrap_or(code),
         };
-        tags.push(engine::Tag {
+        priorities.push(engine::PriorityLevel {
             name: names[code].to_owned(),
             rank: u32::try_from(code).unwrap_or(u32::MAX),
             threshold,
-            quota: file.quota.get().map(|Count(most)| *most),
+            quota: file.quota.get().map(|Count(max)| *max),
             beyond: file.beyond.get().0,
             handle: file.handle.get().0,
             reenqueued: u32::try_from(reenqueued).unwrap_or(0),
         });
     }
     for (code, item) in list.iter().enumerate() {
-        if !item.bad && !engine::Tag::is_handled(&tags, code) {
-            let what = format!("requests with the tag `{}` are put back for ever", names[code]);
-            cx.fail(item.mark, Complaint::new(what, "name a tag in `reenqueued` that is handled in the end"));
+        if !item.bad && !engine::PriorityLevel::is_handled(&priorities, code) {
+            let what = format!("requests of the priority `{}` are put back for ever", names[code]);
+            cx.fail(item.mark, Complaint::new(what, "name a priority in `reenqueued` that is handled in the end"));
         }
     }
-    if tags.is_empty() { engine::Tag::seda() } else { tags }
+    if priorities.is_empty() { engine::PriorityLevel::seda() } else { priorities }
 }
 
 /// Returns the initial priority of a class's requests: the one it names, or else the highest (the table's
 /// last) for a class with a guarantee and the lowest for best effort.
-pub(super) fn tag(class: &Class, tags: &[engine::Tag], cx: &mut Context) -> u32 {
-    let last = tags.len().saturating_sub(1);
-    let code = match class.tag.get() {
-        Some(name) if !tags.is_empty() => {
-            let names: Vec<&str> = tags.iter().map(|tag| tag.name.as_str()).collect();
-            named(name, &names, class.tag.mark, cx).unwrap_or(0)
+pub(super) fn priority(class: &Class, priorities: &[engine::PriorityLevel], cx: &mut Context) -> u32 {
+    let last = priorities.len().saturating_sub(1);
+    let code = match class.priority.get() {
+        Some(name) if !priorities.is_empty() => {
+            let names: Vec<&str> = priorities.iter().map(|priority| priority.name.as_str()).collect();
+            named(name, &names, class.priority.mark, cx).unwrap_or(0)
         }
         // Another discipline is tried on a policy that names priorities, which then have no meaning.
         Some(_) => 0,
@@ -99,7 +102,7 @@ pub(super) fn tag(class: &Class, tags: &[engine::Tag], cx: &mut Context) -> u32 
 fn named(Name(name): &Name, names: &[&str], mark: Mark, cx: &mut Context) -> Option<usize> {
     let found = names.iter().position(|known| known == name);
     if found.is_none() {
-        cx.fail(mark, unknown("tag", name, names.iter().copied()));
+        cx.fail(mark, unknown("priority", name, names.iter().copied()));
     }
     found
 }

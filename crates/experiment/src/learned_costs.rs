@@ -13,15 +13,15 @@ const STEP: u64 = 1_000_000_000;
 
 /// Maximum number of samples. More samples than a figure has pixels would show nothing more. Longer runs
 /// are sampled less often.
-const MOST_SAMPLES: u64 = 600;
+const MAX_SAMPLES: u64 = 600;
 
 /// Maximum number of routes recorded, which is also the number of routes that are learned separately. The
 /// others share one figure.
-const MOST_ROUTES: usize = 64;
+const MAX_ROUTES: usize = 64;
 
 /// Learned cost of a route at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Belief {
+pub struct CostEstimate {
     /// Nanoseconds from the start of the run.
     pub at: u64,
     /// Cost of a request for each resource, as a fraction of the capacity that a node of weight 1 has in a second.
@@ -32,28 +32,28 @@ pub struct Belief {
 
 /// Learned costs of a route over time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RouteBeliefs {
+pub struct RouteCosts {
     /// Its path and parameters, as in the page table.
     pub pattern: String,
     /// Samples in order of time, from the moment at which the route was known.
-    pub over_time: Vec<Belief>,
+    pub over_time: Vec<CostEstimate>,
 }
 
 /// Recorder of learned costs during a run.
 #[derive(Clone, Debug)]
-pub struct Beliefs {
+pub struct LearnedCosts {
     step: u64,
     /// Nanoseconds at which the next sample is due.
     next: u64,
-    routes: Vec<RouteBeliefs>,
+    routes: Vec<RouteCosts>,
 }
 
-impl Beliefs {
+impl LearnedCosts {
     /// A recorder for a run of this length.
     #[must_use]
-    pub fn new(length: Duration) -> Beliefs {
+    pub fn new(length: Duration) -> LearnedCosts {
         let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-        Beliefs { step: STEP * length.div_ceil(STEP * MOST_SAMPLES).max(1), next: 0, routes: Vec::new() }
+        LearnedCosts { step: STEP * length.div_ceil(STEP * MAX_SAMPLES).max(1), next: 0, routes: Vec::new() }
     }
 
     /// Returns whether a sample is due at `at`, in nanoseconds. If so, the next one is due a step later.
@@ -66,17 +66,17 @@ impl Beliefs {
     }
 
     /// Records a sample of one route. Routes beyond the first 64 are left out.
-    pub fn note(&mut self, pattern: &str, belief: Belief) {
+    pub fn note(&mut self, pattern: &str, estimate: CostEstimate) {
         if let Some(route) = self.routes.iter_mut().find(|route| route.pattern == pattern) {
-            route.over_time.push(belief);
-        } else if self.routes.len() < MOST_ROUTES {
-            self.routes.push(RouteBeliefs { pattern: pattern.to_owned(), over_time: vec![belief] });
+            route.over_time.push(estimate);
+        } else if self.routes.len() < MAX_ROUTES {
+            self.routes.push(RouteCosts { pattern: pattern.to_owned(), over_time: vec![estimate] });
         }
     }
 
     /// All recorded samples.
     #[must_use]
-    pub fn into_routes(self) -> Vec<RouteBeliefs> {
+    pub fn into_routes(self) -> Vec<RouteCosts> {
         self.routes
     }
 }
@@ -90,8 +90,8 @@ mod tests {
     #[test]
     fn a_sample_is_due_every_second_and_more_seldom_in_long_runs() {
         let due = |length, times: &[u64]| {
-            let mut beliefs = Beliefs::new(Duration::from_secs(length));
-            times.iter().map(|at| beliefs.is_due(*at)).collect::<Vec<bool>>()
+            let mut learned_costs = LearnedCosts::new(Duration::from_secs(length));
+            times.iter().map(|at| learned_costs.is_due(*at)).collect::<Vec<bool>>()
         };
         // The third sample comes a little late, as in the lab. The next one is due at its regular time.
         let times = [0, HALF, 2 * HALF + 3, 3 * HALF, 4 * HALF];
@@ -101,13 +101,13 @@ mod tests {
 
     #[test]
     fn routes_are_noted_by_their_patterns_and_bounded() {
-        let mut beliefs = Beliefs::new(Duration::from_secs(10));
-        let belief = |at| Belief { at, cost: [0.5; RESOURCES], error: [None; RESOURCES] };
+        let mut learned_costs = LearnedCosts::new(Duration::from_secs(10));
+        let estimate = |at| CostEstimate { at, cost: [0.5; RESOURCES], error: [None; RESOURCES] };
         for at in 0..2 {
-            (0..100).for_each(|route| beliefs.note(&format!("/{route}"), belief(at)));
+            (0..100).for_each(|route| learned_costs.note(&format!("/{route}"), estimate(at)));
         }
-        let routes = beliefs.into_routes();
-        assert_eq!((routes.len(), routes[63].pattern.as_str()), (MOST_ROUTES, "/63"));
-        assert!(routes.iter().all(|route| route.over_time == [belief(0), belief(1)]));
+        let routes = learned_costs.into_routes();
+        assert_eq!((routes.len(), routes[63].pattern.as_str()), (MAX_ROUTES, "/63"));
+        assert!(routes.iter().all(|route| route.over_time == [estimate(0), estimate(1)]));
     }
 }

@@ -6,10 +6,10 @@
 //! node again and again. This implementation takes that brace for a misprint. Load is the same as elsewhere
 //! in dispatch: requests in flight on the node's machine, including the one to be sent, relative to weight.
 //!
-//! `never_twice` is the paper's note 3 (Sec. 5.4): a class avoids the node of its last request if another
+//! `avoid_last` is the paper's note 3 (Sec. 5.4): a class avoids the node of its last request if another
 //! node can take the request.
 //!
-//! Plain weighted round robin, which ignores load, is [`crate::Dispatch::WeightedTurns`]. The web switch
+//! Plain weighted round robin, which ignores load, is [`crate::Dispatch::WeightedRoundRobin`]. The web switch
 //! (Andreolini et al.) uses that one, and its experiments show how it behaves under load.
 
 use crate::index::{Id, Table};
@@ -19,7 +19,7 @@ use crate::request::{ClassId, NodeId};
 #[derive(Clone, Debug)]
 pub(super) struct Rotation {
     pub(super) last: NodeId,
-    /// Node of the last request per class, under `never_twice`. At most as long as the table of live
+    /// Node of the last request per class, under `avoid_last`. At most as long as the table of live
     /// classes.
     of_class: Table<ClassId, NodeId>,
 }
@@ -37,9 +37,9 @@ impl Rotation {
     }
 
     /// Records that a request of the class goes to `node`.
-    pub(super) fn chose(&mut self, class: ClassId, node: NodeId, never_twice: bool) {
+    pub(super) fn chose(&mut self, class: ClassId, node: NodeId, avoid_last: bool) {
         self.last = node;
-        if !never_twice {
+        if !avoid_last {
             return;
         }
         self.of_class.grow(class.row() + 1, NodeId::NONE);

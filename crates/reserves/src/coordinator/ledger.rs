@@ -7,11 +7,11 @@ use super::Cause;
 use crate::problem::Error;
 
 /// Maximum number of runs kept: half a minute at four runs a second, ten minutes at one run every 5 s.
-pub const MOST_FINISHED: usize = 120;
+pub const MAX_FINISHED: usize = 120;
 
 /// The record of past runs.
 #[derive(Clone, Debug, Default)]
-pub struct Books {
+pub struct Ledger {
     /// Counts of runs.
     pub runs: Runs,
     /// The latest runs, newest last.
@@ -100,7 +100,7 @@ impl Cause {
     }
 }
 
-impl Books {
+impl Ledger {
     pub(super) fn finished(&mut self, run: Finished) {
         let count = match run.cause.word() {
             "sink_began" => &mut self.runs.sink_began,
@@ -113,7 +113,7 @@ impl Books {
         *count += 1;
         self.runs.solve_seconds += run.took.as_secs_f64();
         self.failure = None;
-        if self.finished.len() == MOST_FINISHED {
+        if self.finished.len() == MAX_FINISHED {
             self.finished.pop_front();
         }
         self.finished.push_back(run);

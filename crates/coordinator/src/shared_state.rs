@@ -26,7 +26,7 @@ const LINES_PER_SECOND: f64 = 10.0;
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// State of the coordinator, shared by its parts.
-pub struct Desk {
+pub struct SharedState {
     clock: Clock,
     policy: Reserves,
     agents: Agents,
@@ -56,20 +56,20 @@ struct Agent {
 }
 
 /// A connection that represents a node.
-pub(crate) struct Seat {
+pub(crate) struct Attachment {
     pub(crate) connection: u64,
     /// The newest shares. The channel closes when another connection takes over the node.
     pub(crate) shares: watch::Receiver<Option<Shares>>,
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for SharedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk").field("agents", &self.agents).finish_non_exhaustive()
     }
 }
 
-impl Desk {
-    pub(crate) fn new(policy: &Reserves, agents: Agents, say: Box<dyn Fn(&str) + Send + Sync>) -> Desk {
+impl SharedState {
+    pub(crate) fn new(policy: &Reserves, agents: Agents, say: Box<dyn Fn(&str) + Send + Sync>) -> SharedState {
         let clock = Clock::start();
         let settings = Settings {
             desired: policy.cluster.classes.iter().map(|class| class.share).collect(),
@@ -87,7 +87,7 @@ impl Desk {
             left_out: 0,
             refused: 0,
         };
-        Desk { clock, policy: policy.clone(), agents, state: Mutex::new(state), changed: Notify::new(), say }
+        SharedState { clock, policy: policy.clone(), agents, state: Mutex::new(state), changed: Notify::new(), say }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -120,7 +120,7 @@ impl Desk {
     }
 
     /// Registers a connection that has proven that it represents `node`. Ends an earlier one.
-    pub(crate) fn attach(&self, node: usize, peer: SocketAddr) -> Seat {
+    pub(crate) fn attach(&self, node: usize, peer: SocketAddr) -> Attachment {
         let (sender, shares) = watch::channel(None);
         let mut state = self.state();
         state.coordinator.connected(node);
@@ -134,7 +134,7 @@ impl Desk {
         self.line(&mut state, &format!("node {}: connected from {peer}{how}", self.policy.cluster.nodes[node].name));
         drop(state);
         self.changed.notify_one();
-        Seat { connection, shares }
+        Attachment { connection, shares }
     }
 
     /// Notes that a connection has ended, with the reason.
@@ -199,9 +199,9 @@ impl Desk {
     pub(crate) fn solved(&self, solution: Result<Solution, reserves::Error>, began: Duration) {
         let mut state = self.state();
         let now = self.now();
-        let failed = state.coordinator.books().failure.is_some();
+        let failed = state.coordinator.ledger().failure.is_some();
         state.coordinator.solved(now, solution, now.saturating_sub(began));
-        match (failed, &state.coordinator.books().failure) {
+        match (failed, &state.coordinator.ledger().failure) {
             (false, Some(error)) => (self.say)(&format!("no new shares, the last ones stay in force: {error}")),
             (true, None) => (self.say)("new shares were found again"),
             _ => {}
@@ -236,10 +236,10 @@ impl Desk {
     pub fn view(&self) -> view::Reserves {
         let state = self.state();
         let now = self.now();
-        let books = state.coordinator.books();
+        let ledger = state.coordinator.ledger();
         let seconds_ago = |at: Duration| now.saturating_sub(at).as_secs_f64();
         let nodes = (0..self.policy.cluster.nodes.len()).map(|node| self.node(&state, now, node)).collect();
-        let runs = books.finished.iter().rev().map(|run| view::Run {
+        let runs = ledger.finished.iter().rev().map(|run| view::Run {
             number: run.number,
             seconds_ago: seconds_ago(run.began),
             cause: run.cause.word().to_owned(),
@@ -265,13 +265,13 @@ impl Desk {
                 .collect(),
             nodes,
             runs: view::Runs {
-                done: books.runs.by_cause().iter().map(|&(cause, count)| (cause.to_owned(), count)).collect(),
-                failed: books.runs.failed,
-                asked: books.runs.asked,
-                solve_seconds: books.runs.solve_seconds,
+                done: ledger.runs.by_cause().iter().map(|&(cause, count)| (cause.to_owned(), count)).collect(),
+                failed: ledger.runs.failed,
+                asked: ledger.runs.asked,
+                solve_seconds: ledger.runs.solve_seconds,
             },
             last_runs: runs.collect(),
-            failure: books.failure.as_ref().map(ToString::to_string),
+            failure: ledger.failure.as_ref().map(ToString::to_string),
             refused: state.refused,
         }
     }

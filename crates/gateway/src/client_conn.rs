@@ -21,7 +21,7 @@ use crate::worker::Worker;
 
 /// A client connection.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ClientConn {
     pub(crate) worker: Rc<Worker>,
     /// Address of the peer.
     pub(crate) peer: SocketAddr,
@@ -106,9 +106,9 @@ impl Head {
     }
 }
 
-impl Line {
-    pub(crate) fn new(worker: &Rc<Worker>, peer: SocketAddr, listener: SocketAddr, port: u16) -> Rc<Line> {
-        Rc::new(Line {
+impl ClientConn {
+    pub(crate) fn new(worker: &Rc<Worker>, peer: SocketAddr, listener: SocketAddr, port: u16) -> Rc<ClientConn> {
+        Rc::new(ClientConn {
             worker: Rc::clone(worker),
             peer,
             listener,

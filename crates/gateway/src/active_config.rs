@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
-use weirgate_config::{ClassSite, PoolSite, ShedReply, Site, TargetOf};
+use weirgate_config::{ClassSite, LocalityKeyOf, PoolSite, ShedReply, Site};
 
 use crate::classify::Classifier;
 use crate::record::ClassIndex;
 
 /// A configuration in force. It never changes. A reload creates the next one.
 #[derive(Debug)]
-pub struct Edition {
+pub struct ActiveConfig {
     /// The resolved policy file.
     pub site: Site,
     /// Stage *classify* for this configuration.
@@ -26,14 +26,14 @@ pub struct Edition {
     /// Checksum of the file's text, 16 hex digits (FNV-1a 64).
     pub checksum: String,
     /// Address of each node of the policy. An unchanged node keeps its `Arc` across reloads.
-    pub nodes: Vec<Arc<Target>>,
+    pub nodes: Vec<Arc<Endpoint>>,
     class_sheds: Vec<Prepared>,
     template_sheds: Vec<Prepared>,
 }
 
 /// Address of a node, and its identity across reloads.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct Endpoint {
     /// Unique id in this process, never reused.
     pub id: u64,
     /// The name of its pool.
@@ -46,24 +46,30 @@ pub struct Target {
     pub settings: PoolSite,
 }
 
-impl Edition {
+impl ActiveConfig {
     /// Builds version `version` of a configuration. Nodes that are unchanged since `before` keep their
     /// identity. `next_id` is the first unused id and is advanced.
     #[must_use]
-    pub(crate) fn new(site: Site, text: &str, version: u64, before: Option<&Edition>, next_id: &mut u64) -> Edition {
+    pub(crate) fn new(
+        site: Site,
+        text: &str,
+        version: u64,
+        before: Option<&ActiveConfig>,
+        next_id: &mut u64,
+    ) -> ActiveConfig {
         let old: HashMap<_, _> =
             before.iter().flat_map(|b| &b.nodes).map(|t| ((t.pool.as_str(), t.name.as_str()), t)).collect();
-        let mut targets = Vec::with_capacity(site.nodes.len());
+        let mut endpoints = Vec::with_capacity(site.nodes.len());
         for (node, place) in site.policy.nodes.iter().zip(&site.nodes) {
             let (Some(pool), Some(settings)) = (site.policy.pools.get(node.pool), site.pools.get(node.pool)) else {
                 continue;
             };
             let same = old.get(&(pool.name.as_str(), node.name.as_str()));
             let same = same.filter(|t| t.address == place.address && t.settings == *settings);
-            targets.push(same.map_or_else(
+            endpoints.push(same.map_or_else(
                 || {
                     *next_id += 1;
-                    Arc::new(Target {
+                    Arc::new(Endpoint {
                         id: *next_id - 1,
                         pool: pool.name.clone(),
                         name: node.name.clone(),
@@ -75,13 +81,13 @@ impl Edition {
             ));
         }
         let sheds = |of: &[ClassSite]| of.iter().map(|c| Prepared::new(&c.shed)).collect();
-        Edition {
+        ActiveConfig {
             classifier: Classifier::new(&site.rules),
             class_sheds: sheds(&site.classes),
             template_sheds: sheds(&site.templates),
             version,
             checksum: checksum(text),
-            nodes: targets,
+            nodes: endpoints,
             site,
         }
     }
@@ -94,14 +100,14 @@ impl Edition {
         }
     }
 
-    /// Returns the part of a request that the class's pool uses as its target, if it uses one.
-    pub(crate) fn target_of(&self, class: ClassIndex) -> Option<TargetOf> {
+    /// Returns the part of a request that the class's pool uses as its locality key, if it uses one.
+    pub(crate) fn locality_key_of(&self, class: ClassIndex) -> Option<LocalityKeyOf> {
         let policy = &self.site.policy;
         let class = match class {
             ClassIndex::Class(index) => policy.classes.get(index as usize)?,
             ClassIndex::Template(template) => &policy.templates.get(template.0 as usize)?.class,
         };
-        self.site.pools.get(class.pool)?.target
+        self.site.pools.get(class.pool)?.locality_key
     }
 
     /// Returns the class's name in the policy file.
@@ -130,18 +136,18 @@ impl Edition {
 /// One thread's handle to the configuration in force. Requests count their references on this handle, so that
 /// the threads do not contend for one counter.
 #[derive(Debug)]
-pub(crate) struct Hold(Arc<Edition>);
+pub(crate) struct ConfigHandle(Arc<ActiveConfig>);
 
-impl Hold {
-    pub(crate) fn on(edition: Arc<Edition>) -> Rc<Hold> {
-        Rc::new(Hold(edition))
+impl ConfigHandle {
+    pub(crate) fn on(active_config: Arc<ActiveConfig>) -> Rc<ConfigHandle> {
+        Rc::new(ConfigHandle(active_config))
     }
 }
 
-impl Deref for Hold {
-    type Target = Edition;
+impl Deref for ConfigHandle {
+    type Target = ActiveConfig;
 
-    fn deref(&self) -> &Edition {
+    fn deref(&self) -> &ActiveConfig {
         &self.0
     }
 }

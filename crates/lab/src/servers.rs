@@ -19,7 +19,7 @@ const WORKERS: usize = 150;
 
 /// The machines of a running experiment. Dropping it stops them.
 #[derive(Debug)]
-pub enum Backing {
+pub enum Servers {
     /// Emulated machines.
     Emulated(Nodes),
     /// Instances of real services.
@@ -45,7 +45,7 @@ pub struct Running {
 
 /// The records of the machines at the end of a trial.
 #[derive(Debug)]
-pub struct Books {
+pub struct Ledger {
     /// Request ids per machine, or per real service.
     pub logs: Vec<IdLog>,
     /// Counters of the emulated machines.
@@ -62,16 +62,16 @@ fn kind(service: Service) -> Option<Kind> {
     }
 }
 
-impl Backing {
+impl Servers {
     /// Starts the machines of `experiment`, on CPU number `cpu` if one is given. Real services keep their
     /// files in `directory` while they run.
     ///
     /// # Errors
     /// A machine cannot be started, emulated and real machines are mixed, or a fault needs something that a
     /// real machine cannot do.
-    pub fn start(experiment: &Experiment, seed: u64, cpu: Option<usize>, directory: &Path) -> Result<Backing, String> {
+    pub fn start(experiment: &Experiment, seed: u64, cpu: Option<usize>, directory: &Path) -> Result<Servers, String> {
         if experiment.machines.iter().all(|machine| machine.service == Service::Emulated) {
-            return Nodes::start(experiment, seed, cpu).map(Backing::Emulated);
+            return Nodes::start(experiment, seed, cpu).map(Servers::Emulated);
         }
         possible(experiment)?;
         let mut services = Vec::new();
@@ -81,7 +81,7 @@ impl Backing {
             let nodes: Vec<usize> = (0..addresses.len()).filter(|&node| service(node) == Some(kind)).collect();
             let Some(&first) = nodes.first() else { continue };
             let first = experiment.machine_of[first];
-            let workers = experiment.machines[first].concurrency.map_or(WORKERS, |most| most as usize);
+            let workers = experiment.machines[first].concurrency.map_or(WORKERS, |max| max as usize);
             let instances = Instances::start(kind, nodes.len(), workers, cpu, directory)?;
             for (&node, &address) in nodes.iter().zip(instances.addresses()) {
                 addresses[node] = Some(address);
@@ -90,15 +90,15 @@ impl Backing {
         }
         let addresses: Option<Vec<SocketAddr>> = addresses.into_iter().collect();
         let addresses = addresses.ok_or("a node of the policy has no machine")?;
-        Ok(Backing::Real { services, addresses, machines: experiment.machines.len() })
+        Ok(Servers::Real { services, addresses, machines: experiment.machines.len() })
     }
 
     /// Returns the address of each node of the policy.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         match self {
-            Backing::Emulated(nodes) => nodes.addresses(),
-            Backing::Real { addresses, .. } => addresses,
+            Servers::Emulated(nodes) => nodes.addresses(),
+            Servers::Real { addresses, .. } => addresses,
         }
     }
 
@@ -114,7 +114,7 @@ impl Backing {
                 TrafficClass::Class(class) => policy.classes[class].pool,
                 TrafficClass::Template { template, .. } => policy.templates[template].class.pool,
             };
-            let Backing::Real { services, .. } = self else { return Ok(Template::emulated(experiment, index)) };
+            let Servers::Real { services, .. } = self else { return Ok(Template::emulated(experiment, index)) };
             let node = policy.nodes.iter().position(|node| node.pool == pool);
             let service = node.and_then(|node| services.iter().find(|service| service.nodes.contains(&node)));
             let service = service.ok_or_else(|| format!("{} has no node", traffic.class.name(policy)))?;
@@ -130,8 +130,8 @@ impl Backing {
     /// As [`Nodes::set_condition`]. Real machines refuse every condition.
     pub fn set_condition(&self, machine: usize, condition: Condition) -> Result<(), String> {
         match self {
-            Backing::Emulated(nodes) => nodes.set_condition(machine, condition),
-            Backing::Real { .. } => Err(format!("machine {machine} is a real service: nothing can be wrong with it")),
+            Servers::Emulated(nodes) => nodes.set_condition(machine, condition),
+            Servers::Real { .. } => Err(format!("machine {machine} is a real service: nothing can be wrong with it")),
         }
     }
 
@@ -143,8 +143,8 @@ impl Backing {
     /// The machines have stopped early.
     pub fn done(&self) -> Result<Vec<[f64; 3]>, String> {
         match self {
-            Backing::Emulated(nodes) => nodes.done(),
-            Backing::Real { services, machines, .. } => {
+            Servers::Emulated(nodes) => nodes.done(),
+            Servers::Real { services, machines, .. } => {
                 let mut done = vec![[0.0; 3]; *machines];
                 for service in services {
                     done[service.machine][0] = service.instances.cpu_time().as_secs_f64();
@@ -161,8 +161,8 @@ impl Backing {
     /// The machines have stopped early.
     pub fn occupied(&self) -> Result<Vec<Occupied>, String> {
         match self {
-            Backing::Emulated(nodes) => nodes.occupied(),
-            Backing::Real { .. } => {
+            Servers::Emulated(nodes) => nodes.occupied(),
+            Servers::Real { .. } => {
                 let done = self.done()?.into_iter();
                 Ok(done.map(|resources| Occupied { resources, workers: None }).collect())
             }
@@ -173,21 +173,21 @@ impl Backing {
     ///
     /// # Errors
     /// The machines have stopped early, or a log cannot be read.
-    pub fn close(self) -> Result<Books, String> {
+    pub fn close(self) -> Result<Ledger, String> {
         match self {
-            Backing::Emulated(nodes) => {
+            Servers::Emulated(nodes) => {
                 let mut stats = nodes.stats()?;
                 let logs = stats.iter_mut().map(|node| std::mem::take(&mut node.ids)).collect();
-                Ok(Books { logs, stats })
+                Ok(Ledger { logs, stats })
             }
-            Backing::Real { mut services, .. } => {
+            Servers::Real { mut services, .. } => {
                 let log = |service: &mut Running| {
                     let answered: Vec<Arc<str>> = service.instances.answered()?.into_iter().map(Into::into).collect();
                     // Their logs list only answered requests, not requests that arrived and got no answer.
                     Ok(IdLog { received: answered.clone(), answered, unlogged: 0 })
                 };
                 let logs = services.iter_mut().map(log).collect::<Result<_, String>>()?;
-                Ok(Books { logs, stats: Vec::new() })
+                Ok(Ledger { logs, stats: Vec::new() })
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Priorities of waiting requests (`tags`), for the discipline `seda` and disciplines composed of its parts.
+//! Priorities of waiting requests, for the discipline `seda` and disciplines composed of its parts.
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, Optional, Required};
@@ -17,7 +17,7 @@ record! {
         /// The order in which waiting requests are released.
         scheduling: Defaulted<Scheduling> = "reenqueue",
         /// Table of priorities, from the lowest to the highest. By default the paper's: `basic`, `again`, `premium`.
-        tags: Optional<Vec<At<TagForm>>>,
+        priorities: Optional<Vec<At<PriorityForm>>>,
     }
 }
 
@@ -33,7 +33,7 @@ words! {
 
 record! {
     /// A priority, the state of a waiting request.
-    pub(crate) struct TagForm {
+    pub(crate) struct PriorityForm {
         /// Its unique name.
         name: Required<Name>,
         /// The priority is admitted to queues shorter than this many times the threshold.

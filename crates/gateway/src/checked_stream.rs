@@ -18,8 +18,8 @@ use hyper::rt::ReadBufCursor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weirgate_engine::Time;
 
+use crate::client_conn::ClientConn;
 use crate::framing::{Bounds, Refusal, Scanner, Step};
-use crate::line::Line;
 
 /// Maximum number of bytes read ahead of hyper. If a client has sent more unread body than this, its
 /// departure is noticed only after some of the body has been read.
@@ -37,9 +37,9 @@ const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r
 
 /// A transport with its framing check.
 #[derive(Debug)]
-pub(crate) struct Inlet<T> {
+pub(crate) struct CheckedStream<T> {
     io: T,
-    line: Rc<Line>,
+    conn: Rc<ClientConn>,
     scanner: Scanner,
     /// Bytes received and not yet handed over.
     raw: BytesMut,
@@ -61,11 +61,11 @@ pub(crate) struct Inlet<T> {
     asked: bool,
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
-    pub(crate) fn new(io: T, line: &Rc<Line>, bounds: Bounds) -> Inlet<T> {
-        Inlet {
+impl<T: AsyncRead + AsyncWrite + Unpin> CheckedStream<T> {
+    pub(crate) fn new(io: T, conn: &Rc<ClientConn>, bounds: Bounds) -> CheckedStream<T> {
+        CheckedStream {
             io,
-            line: Rc::clone(line),
+            conn: Rc::clone(conn),
             scanner: Scanner::new(bounds),
             raw: BytesMut::new(),
             passed: 0,
@@ -104,7 +104,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
         self.scanner.refuse();
         self.stand_in = Some(STAND_IN);
         self.head_since = None;
-        self.line.refused.set(Some((self.scanner.heads() + 1, refusal)));
+        self.conn.refused.set(Some((self.scanner.heads() + 1, refusal)));
     }
 
     /// Reads from the client while its request is being served. Returns whether there is now data that hyper
@@ -136,7 +136,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
 
     /// Reads available bytes into `raw`. Ready when bytes have arrived or the client has ended.
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let worker = Rc::clone(&self.line.worker);
+        let worker = Rc::clone(&self.conn.worker);
         let mut scratch = worker.scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
@@ -177,10 +177,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
                 if out.remaining() < before {
                     return Poll::Ready(Ok(()));
                 }
-                self.line.refuse_body(self.scanner.heads(), refusal);
+                self.conn.refuse_body(self.scanner.heads(), refusal);
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, refusal.what)));
             }
-            if self.line.declined.replace(false) {
+            if self.conn.declined.replace(false) {
                 self.scanner.resume();
             }
             let heads = self.scanner.heads();
@@ -188,7 +188,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
                 Step::Pass(bytes) => {
                     if self.scanner.heads() > heads {
                         self.head_since = None;
-                        self.line
+                        self.conn
                             .head
                             .borrow_mut()
                             .keep(self.scanner.heads(), self.raw.get(..bytes).unwrap_or_default());
@@ -214,7 +214,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
                 Step::Hold | Step::More => {}
             }
             if self.scanner.between_requests() && !self.raw.is_empty() && self.head_since.is_none() {
-                self.head_since = Some(self.line.now());
+                self.head_since = Some(self.conn.now());
             }
             if out.remaining() < before || self.ended {
                 return Poll::Ready(Ok(()));
@@ -226,7 +226,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
 
     fn wrote(&mut self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.blocked_since = match &result {
-            Poll::Pending => self.blocked_since.or(Some(self.line.now())),
+            Poll::Pending => self.blocked_since.or(Some(self.conn.now())),
             Poll::Ready(_) => None,
         };
         result
@@ -235,7 +235,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
 
 /// hyper's side of an inlet. The connection's task holds the other side.
 #[derive(Debug)]
-pub(crate) struct Handle<T>(pub(crate) Rc<RefCell<Inlet<T>>>);
+pub(crate) struct Handle<T>(pub(crate) Rc<RefCell<CheckedStream<T>>>);
 
 impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for Handle<T> {
     fn poll_read(
@@ -243,18 +243,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for Handle<T> {
         cx: &mut Context<'_>,
         mut out: ReadBufCursor<'_>,
     ) -> Poll<Result<(), io::Error>> {
-        let inlet = &mut *self.0.borrow_mut();
-        let result = inlet.poll_read(cx, &mut out);
-        inlet.starved = result.is_pending();
+        let checked_stream = &mut *self.0.borrow_mut();
+        let result = checked_stream.poll_read(cx, &mut out);
+        checked_stream.starved = result.is_pending();
         result
     }
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Handle<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, io::Error>> {
-        let inlet = &mut *self.0.borrow_mut();
-        let result = Pin::new(&mut inlet.io).poll_write(cx, bytes);
-        inlet.wrote(result)
+        let checked_stream = &mut *self.0.borrow_mut();
+        let result = Pin::new(&mut checked_stream.io).poll_write(cx, bytes);
+        checked_stream.wrote(result)
     }
 
     fn poll_write_vectored(
@@ -262,15 +262,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Handle<T> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<Result<usize, io::Error>> {
-        let inlet = &mut *self.0.borrow_mut();
+        let checked_stream = &mut *self.0.borrow_mut();
         let total = slices.iter().map(|s| s.len()).sum::<usize>();
         if total > SMALL {
-            let result = Pin::new(&mut inlet.io).poll_write_vectored(cx, slices);
-            return inlet.wrote(result);
+            let result = Pin::new(&mut checked_stream.io).poll_write_vectored(cx, slices);
+            return checked_stream.wrote(result);
         }
         // Copying a few bytes costs less than describing them to the kernel.
-        let line = Rc::clone(&inlet.line);
-        let mut joined = line.worker.scratch.borrow_mut();
+        let conn = Rc::clone(&checked_stream.conn);
+        let mut joined = conn.worker.scratch.borrow_mut();
         let mut at = 0;
         for slice in slices {
             if let Some(place) = joined.get_mut(at..at + slice.len()) {
@@ -278,8 +278,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Handle<T> {
             }
             at += slice.len();
         }
-        let result = Pin::new(&mut inlet.io).poll_write(cx, joined.get(..total).unwrap_or_default());
-        inlet.wrote(result)
+        let result = Pin::new(&mut checked_stream.io).poll_write(cx, joined.get(..total).unwrap_or_default());
+        checked_stream.wrote(result)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -18,7 +18,7 @@ use weirgate_pages::{Index, Pattern};
 
 /// Costs of a route over time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Truth {
+pub(super) struct ActualCosts {
     /// Intervals in order of time, without gaps between them.
     stretches: Vec<Stretch>,
     /// Requests of the route that were released.
@@ -49,9 +49,13 @@ impl Stretch {
     }
 }
 
-impl Truth {
+impl ActualCosts {
     /// Actual costs of each of `routes`. They are unknown for a string that is not a pattern.
-    pub(super) fn of<'a>(experiment: &Experiment, run: &Run, routes: impl Iterator<Item = &'a str>) -> Vec<Truth> {
+    pub(super) fn of<'a>(
+        experiment: &Experiment,
+        run: &Run,
+        routes: impl Iterator<Item = &'a str>,
+    ) -> Vec<ActualCosts> {
         // A pattern that cannot be parsed matches nothing, and keeps its index.
         let parsed: Vec<Option<Pattern>> = routes.map(|pattern| Pattern::parse(pattern).ok()).collect();
         let places: Vec<usize> = (0..parsed.len()).filter(|place| parsed[*place].is_some()).collect();
@@ -63,10 +67,10 @@ impl Truth {
                 streams[*place].push(stream);
             }
         }
-        streams.iter().map(|streams| Truth::of_streams(experiment, run, streams)).collect()
+        streams.iter().map(|streams| ActualCosts::of_streams(experiment, run, streams)).collect()
     }
 
-    fn of_streams(experiment: &Experiment, run: &Run, streams: &[usize]) -> Truth {
+    fn of_streams(experiment: &Experiment, run: &Run, streams: &[usize]) -> ActualCosts {
         let borders = borders(experiment, streams);
         let mut counts = vec![vec![0_u64; streams.len()]; borders.len().saturating_sub(1)];
         for record in run.records.iter().filter(|record| record.released > 0) {
@@ -100,7 +104,7 @@ impl Truth {
             let cost = (all > 0 && is_known).then(cost);
             Stretch { from: from.as_secs_f64(), to: to.as_secs_f64(), cost }
         };
-        Truth { stretches: borders.windows(2).zip(&counts).map(stretch).collect(), requests }
+        ActualCosts { stretches: borders.windows(2).zip(&counts).map(stretch).collect(), requests }
     }
 
     /// Intervals of linear costs.
@@ -208,7 +212,7 @@ mod tests {
         DemandFrom { at, over, cpu, io: none, disk: none, link: none, stream: none }
     }
 
-    fn truth(change: impl Fn(&mut Experiment), route: &str) -> Truth {
+    fn actual(change: impl Fn(&mut Experiment), route: &str) -> ActualCosts {
         let mut experiment = experiment();
         for (traffic, path) in experiment.traffic.iter_mut().zip(["/a?n={id}", "/a", "/b"]) {
             traffic.request.path = Some(path.into());
@@ -220,18 +224,18 @@ mod tests {
         let run = run(vec![requests(0, 100, 0..60, served(5)), requests(1, 50, 40..60, served(5))]);
         let routes = ["no pattern", "/b", "/a"];
         let place = routes.iter().position(|known| *known == route).expect("it is one of them");
-        Truth::of(&experiment, &run, routes.into_iter()).remove(place)
+        ActualCosts::of(&experiment, &run, routes.into_iter()).remove(place)
     }
 
-    fn cpu(truth: &Truth) -> Vec<(f64, Option<f64>)> {
+    fn cpu(actual: &ActualCosts) -> Vec<(f64, Option<f64>)> {
         let rounded = |share: f64| (share * 1e9).round() / 1e9;
-        truth.line(0).into_iter().map(|(at, share)| (at, share.map(rounded))).collect()
+        actual.line(0).into_iter().map(|(at, share)| (at, share.map(rounded))).collect()
     }
 
     #[test]
     fn streams_of_a_route_count_as_often_as_their_requests() {
         // Two CPUs: 10 ms of one are half a percent of the node's second.
-        let level = truth(|_| (), "/a");
+        let level = actual(|_| (), "/a");
         let mixed = (0.005 * 2.0 + 0.015) / 3.0;
         let mixed = (mixed * 1e9_f64).round() / 1e9;
         assert_eq!(cpu(&level), [(0.0, Some(0.005)), (40.0, Some(0.005)), (40.0, Some(mixed)), (60.0, Some(mixed))]);
@@ -239,21 +243,21 @@ mod tests {
         assert_eq!((level.requests + 1, level.at(40.0).map(|cost| cost[1])), (7000, Some(0.0)));
         assert!(level.before(40.0).is_some_and(|cost| (cost[0] - 0.005).abs() < 1e-12));
         for nothing in ["/b", "no pattern"] {
-            let nothing = truth(|_| (), nothing);
+            let nothing = actual(|_| (), nothing);
             assert_eq!((nothing.requests, nothing.at(10.0), nothing.line(0)[0].1), (0, None, None));
         }
     }
 
     #[test]
     fn a_demand_on_its_way_is_a_slope_and_slow_cpus_make_requests_dearer() {
-        let slope = truth(|e| e.traffic[0].demand = vec![entry(0, 0, 10), entry(5, 10, 20)], "/a");
+        let slope = actual(|e| e.traffic[0].demand = vec![entry(0, 0, 10), entry(5, 10, 20)], "/a");
         let line = [(0.0, Some(0.005)), (5.0, Some(0.005)), (15.0, Some(0.01)), (40.0, Some(0.01))];
         assert_eq!(cpu(&slope)[..4], line);
         assert_eq!(slope.stretches().iter().map(|s| s.flat(0).is_some()).collect::<Vec<_>>()[..3], [true, false, true]);
         assert!(slope.at(10.0).is_some_and(|cost| (cost[0] - 0.0075).abs() < 1e-12));
-        let half = truth(|e| e.machines.iter_mut().for_each(|machine| machine.speed = 0.5), "/a");
+        let half = actual(|e| e.machines.iter_mut().for_each(|machine| machine.speed = 0.5), "/a");
         assert!(half.at(1.0).is_some_and(|cost| (cost[0] - 0.01).abs() < 1e-12));
-        let stored = truth(
+        let stored = actual(
             |e| {
                 let parts = vec![(0, 1.0)];
                 let documents = weirgate_experiment::Documents {

@@ -13,7 +13,7 @@ use crate::path;
 
 /// Authority and path of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct NormalizedTarget {
     /// In lower case, without a final dot, with the port if one was sent. Empty for HTTP/1.0 without `Host`.
     pub(crate) authority: HeaderValue,
     /// Length of the host within the authority.
@@ -22,12 +22,17 @@ pub(crate) struct Subject {
     pub(crate) target: PathAndQuery,
 }
 
-impl Subject {
+impl NormalizedTarget {
     /// Normalises the target of a head that has passed the framing check.
     ///
     /// # Errors
     /// The target is ambiguous or has a form that this gateway does not serve.
-    pub(crate) fn of(method: &Method, uri: &Uri, version: Version, headers: &HeaderMap) -> Result<Subject, Refusal> {
+    pub(crate) fn of(
+        method: &Method,
+        uri: &Uri,
+        version: Version,
+        headers: &HeaderMap,
+    ) -> Result<NormalizedTarget, Refusal> {
         if matches!(*method, Method::CONNECT | Method::TRACE) {
             return Err(Refusal::with(StatusCode::METHOD_NOT_ALLOWED, "the method is not served here"));
         }
@@ -59,7 +64,7 @@ impl Subject {
             Some(target) => canonical_target(target)?,
             None => PathAndQuery::from_static("/"),
         };
-        Ok(Subject { authority, host_end, target })
+        Ok(NormalizedTarget { authority, host_end, target })
     }
 
     /// Returns the host without port.
@@ -103,7 +108,7 @@ fn canonical_target(target: &PathAndQuery) -> Result<PathAndQuery, Refusal> {
 mod tests {
     use super::*;
 
-    fn subject(method: &str, target: &str, host: Option<&'static str>) -> Result<(String, String), u16> {
+    fn normalized(method: &str, target: &str, host: Option<&'static str>) -> Result<(String, String), u16> {
         let mut headers = HeaderMap::new();
         if let Some(host) = host {
             headers.insert(HOST, HeaderValue::from_static(host));
@@ -111,7 +116,7 @@ mod tests {
         let version = if host.is_some() { Version::HTTP_11 } else { Version::HTTP_10 };
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
         let uri: Uri = target.parse().expect("a target");
-        Subject::of(&method, &uri, version, &headers)
+        NormalizedTarget::of(&method, &uri, version, &headers)
             .map(|s| {
                 let authority = String::from_utf8(s.authority.as_bytes().to_vec()).expect("ASCII");
                 assert!(authority.starts_with(s.host()));
@@ -126,24 +131,24 @@ mod tests {
 
     #[test]
     fn every_form_of_target_has_one_meaning() {
-        assert_eq!(subject("GET", "/a//b?x=//", Some("A.Test.:8080")), ok("a.test:8080", "/a/b?x=//"));
-        assert_eq!(subject("GET", "http://A.test/x?y", Some("a.test")), ok("a.test", "/x?y"));
-        assert_eq!(subject("GET", "http://a.test", Some("a.test")), ok("a.test", "/"));
-        assert_eq!(subject("GET", "http://a.test/", None), ok("a.test", "/"));
-        assert_eq!(subject("OPTIONS", "*", Some("a.test")), ok("a.test", "*"));
-        assert_eq!(subject("GET", "/", None), ok("", "/"));
+        assert_eq!(normalized("GET", "/a//b?x=//", Some("A.Test.:8080")), ok("a.test:8080", "/a/b?x=//"));
+        assert_eq!(normalized("GET", "http://A.test/x?y", Some("a.test")), ok("a.test", "/x?y"));
+        assert_eq!(normalized("GET", "http://a.test", Some("a.test")), ok("a.test", "/"));
+        assert_eq!(normalized("GET", "http://a.test/", None), ok("a.test", "/"));
+        assert_eq!(normalized("OPTIONS", "*", Some("a.test")), ok("a.test", "*"));
+        assert_eq!(normalized("GET", "/", None), ok("", "/"));
     }
 
     #[test]
     fn other_forms_are_refused() {
-        assert_eq!(subject("CONNECT", "a.test:443", Some("a.test")), Err(405));
-        assert_eq!(subject("TRACE", "/", Some("a.test")), Err(405));
-        assert_eq!(subject("GET", "a.test", Some("a.test")), Err(400));
-        assert_eq!(subject("GET", "a.test:80", Some("a.test")), Err(400));
-        assert_eq!(subject("GET", "*", Some("a.test")), Err(400));
-        assert_eq!(subject("GET", "ftp://a.test/", Some("a.test")), Err(400));
-        assert_eq!(subject("GET", "http://a.test/", Some("b.test")), Err(400));
-        assert_eq!(subject("GET", "http://u@a.test/", Some("a.test")), Err(400));
-        assert_eq!(subject("GET", "http://a.test:80/", Some("a.test")), Err(400));
+        assert_eq!(normalized("CONNECT", "a.test:443", Some("a.test")), Err(405));
+        assert_eq!(normalized("TRACE", "/", Some("a.test")), Err(405));
+        assert_eq!(normalized("GET", "a.test", Some("a.test")), Err(400));
+        assert_eq!(normalized("GET", "a.test:80", Some("a.test")), Err(400));
+        assert_eq!(normalized("GET", "*", Some("a.test")), Err(400));
+        assert_eq!(normalized("GET", "ftp://a.test/", Some("a.test")), Err(400));
+        assert_eq!(normalized("GET", "http://a.test/", Some("b.test")), Err(400));
+        assert_eq!(normalized("GET", "http://u@a.test/", Some("a.test")), Err(400));
+        assert_eq!(normalized("GET", "http://a.test:80/", Some("a.test")), Err(400));
     }
 }
