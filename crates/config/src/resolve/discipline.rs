@@ -16,7 +16,7 @@ use crate::file::discipline::{
     PrecedenceWord, Predict, TokenBuckets,
 };
 
-/// Returns the discipline with `priorities`, the priorities that it has. What the file leaves open may depend on `classes`.
+/// Returns the discipline with its `priorities`. Figures that the file leaves open may depend on `classes`.
 pub(super) fn discipline(
     file: &Discipline,
     mark: Mark,

@@ -75,12 +75,14 @@ fn metrics_are_open_metrics_with_labels_of_the_policy_alone() {
     has("weirgate_guarantee_throughput{class=\"gold\"} 50.0");
     has("weirgate_guarantee_response_time_seconds{class=\"gold\"} 0.2");
     has("weirgate_waiting 0.0");
-    has("weirgate_machine_group_outstanding{group=\"web\"} 0");
-    assert!(page.body.lines().any(|line| line.starts_with("weirgate_machine_group_window{group=\"web\"} ")));
-    has("weirgate_machine_group_contention{group=\"web\",state=\"unseen\"} 1");
-    has("weirgate_machine_group_contention{group=\"web\",state=\"seen\"} 0");
+    has("weirgate_machine_group_outstanding{machine_group=\"web\"} 0");
+    assert!(page.body.lines().any(|line| line.starts_with("weirgate_machine_group_window{machine_group=\"web\"} ")));
+    has("weirgate_machine_group_contention{machine_group=\"web\",state=\"unseen\"} 1");
+    has("weirgate_machine_group_contention{machine_group=\"web\",state=\"seen\"} 0");
     assert!(
-        page.body.lines().any(|line| line.starts_with("weirgate_machine_group_contention_age_seconds{group=\"web\"} "))
+        page.body
+            .lines()
+            .any(|line| line.starts_with("weirgate_machine_group_contention_age_seconds{machine_group=\"web\"} "))
     );
     has("# EOF");
     assert!(!page.body.contains("evila") && !page.body.contains("}\\n{"));
@@ -163,8 +165,8 @@ fn the_windows_of_resources_are_series_of_their_own() {
     let series: Vec<&str> =
         page.lines().filter(|line| !line.starts_with('#')).filter_map(|l| Some(l.rsplit_once(' ')?.0)).collect();
     for resource in ["cpu", "disk", "bandwidth"] {
-        for name in ["group_window", "group_outstanding", "group_contention_age_seconds"] {
-            let line = format!("weirgate_{name}{{group=\"web\",resource=\"{resource}\"}}");
+        for name in ["machine_group_window", "machine_group_outstanding", "machine_group_contention_age_seconds"] {
+            let line = format!("weirgate_{name}{{machine_group=\"web\",resource=\"{resource}\"}}");
             assert!(series.contains(&line.as_str()), "{line} is not in\n{page}");
         }
     }

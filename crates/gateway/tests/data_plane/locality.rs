@@ -34,7 +34,7 @@ fn host_and_path_are_the_target_and_the_query_is_not() {
 
 #[test]
 fn the_query_belongs_to_the_target_if_the_policy_says_so() {
-    let (stage, _nodes) = stage("query: true, targets: 2");
+    let (stage, _nodes) = stage("query: true, max_keys: 2");
     let mut client = stage.client();
     let mut node = |path: &str| {
         client.get(path);
