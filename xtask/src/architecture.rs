@@ -92,7 +92,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-agent",
             "weirgate-clock",
             "weirgate-config",
-            "weirgate-emulator",
             "weirgate-engine",
             "weirgate-experiment",
             "weirgate-gateway",
