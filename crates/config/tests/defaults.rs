@@ -1,4 +1,4 @@
-//! What the policy file leaves out has the engine's own default.
+//! A field that the policy file leaves out has the engine's own default.
 //!
 //! The file declares its defaults, so that the schema and the guide can show them. The engine has the same defaults,
 //! for policies that are made without a file. Each method is written here without figures and compared with the

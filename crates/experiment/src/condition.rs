@@ -150,7 +150,7 @@ pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to:
     let mut sums = [0.0; RESOURCES];
     for pair in borders.windows(2) {
         let in_force = faults.iter().filter(|(fault, until)| fault.at <= pair[0] && pair[0] < *until);
-        // What fails of single classes takes nothing from the others.
+        // A fault of single classes leaves the capacity for the others.
         let of_all = in_force.filter(|(fault, _)| fault.classes.is_empty());
         let left = left(of_all.map(|(fault, _)| fault.kind));
         let drift = experiment.machines[machine].drift.mean(pair[0], pair[1]);

@@ -86,9 +86,13 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// Returns the setting of a peer: no policy file of Weirgate, any CPU.
+fn setting<'a>(experiment: &'a Experiment, addresses: &'a [SocketAddr], directory: &'a Path) -> Setting<'a> {
+    Setting { experiment, addresses, directory, source: None, cpu: None, detached: false }
+}
+
 fn start(approach: &Approach, experiment: &Experiment, addresses: &[SocketAddr], directory: &Path) -> Box<dyn Gateway> {
-    let setting = Setting { experiment, addresses, directory, source: None, cpu: None, detached: false };
-    approach.start(&setting).unwrap_or_else(|why| panic!("{why}"))
+    approach.start(&setting(experiment, addresses, directory)).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// A node that records the heads of requests with an id. Health checks have no id.
@@ -337,14 +341,7 @@ fn what_a_peer_says_of_its_configuration_is_passed_on() {
     experiment.site.classes[0].timeouts.first_byte = Duration::from_secs(3_000_000);
     let addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 1)); 3];
     let directory = Directory::new("refused");
-    let setting = Setting {
-        experiment: &experiment,
-        addresses: &addresses,
-        directory: &directory.0,
-        source: None,
-        cpu: None,
-        detached: false,
-    };
+    let setting = setting(&experiment, &addresses, &directory.0);
     for approach in available().into_iter().filter(|approach| approach.kind().name == "haproxy-tuned") {
         let error = approach.start(&setting).err().expect("no time is that long");
         assert!(error.contains("refuses its configuration") && error.contains("timer overflow"), "{error}");
@@ -358,14 +355,7 @@ fn what_cannot_be_told_is_said_before_anything_starts() {
     experiment.site.policy.classes[0].service_time = None;
     let addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 1)); 3];
     let directory = Directory::new("untold");
-    let setting = Setting {
-        experiment: &experiment,
-        addresses: &addresses,
-        directory: &directory.0,
-        source: None,
-        cpu: None,
-        detached: false,
-    };
+    let setting = setting(&experiment, &addresses, &directory.0);
     for approach in available() {
         let words = match approach.kind().name {
             "haproxy-tuned" => "haproxy-tuned: pool shared: maxconn: a multiple needs `service_time`",

@@ -3,7 +3,7 @@
 use super::*;
 use crate::errors::SourceId;
 use crate::tree::parse;
-use crate::tree::tests::FILE;
+use crate::tree::tests::{FILE, show};
 
 /// Returns `text` with the override applied, as JSON-like text, or the error.
 fn with(text: &str, change: &str) -> String {
@@ -14,19 +14,6 @@ fn with(text: &str, change: &str) -> String {
     match changed {
         Some(root) => show(&root),
         None => problems.into_errors("f").unwrap().to_string(),
-    }
-}
-
-fn show(node: &Node) -> String {
-    match &node.value {
-        Value::Null => "null".into(),
-        Value::Wrong => "wrong".into(),
-        Value::Text(text) => text.to_string(),
-        Value::List(items) => format!("[{}]", items.iter().map(|n| show(n)).collect::<Vec<_>>().join(", ")),
-        Value::Map(entries) => {
-            let fields: Vec<String> = entries.iter().map(|e| format!("{}: {}", e.key, show(&e.node))).collect();
-            format!("{{{}}}", fields.join(", "))
-        }
     }
 }
 

@@ -14,7 +14,8 @@ fn read(text: &str) -> (String, Vec<String>) {
     (shown, problems.into_sorted().iter().map(ToString::to_string).collect())
 }
 
-fn show(node: &Node) -> String {
+/// Returns a tree as JSON-like text.
+pub(crate) fn show(node: &Node) -> String {
     match &node.value {
         Value::Null => "null".into(),
         Value::Wrong => "wrong".into(),
