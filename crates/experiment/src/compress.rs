@@ -13,7 +13,8 @@ use crate::{Experiment, Profile, Source};
 /// percentile.
 const MIN_PHASE: f64 = 1.5;
 
-/// `experiment` in less time: as [`paced`], by a factor of at least 1.
+/// `experiment` in less time: all instants (phases, faults, changes of rates, users, demands and speeds)
+/// are divided by `factor`. Traces keep their pace and are cut at the end.
 ///
 /// # Errors
 /// `factor` is not a number of at least 1, or a phase becomes shorter than 1.5 times its settling time.
@@ -24,12 +25,19 @@ pub fn compressed(experiment: &Experiment, factor: f64) -> Result<Experiment, St
     paced(experiment, factor)
 }
 
-/// `experiment` with all instants (phases, faults, changes of rates, users, demands and speeds) divided by
-/// `factor`, which is more than 0. Traces keep their pace and are cut at the end.
+/// `experiment` with the length `seconds`, longer or shorter. The settling time shrinks with short phases.
 ///
 /// # Errors
 /// A phase becomes shorter than 1.5 times its settling time.
-pub fn paced(experiment: &Experiment, factor: f64) -> Result<Experiment, String> {
+pub fn lasting(experiment: &Experiment, seconds: f64) -> Result<Experiment, String> {
+    let factor = experiment.duration().as_secs_f64() / seconds;
+    let settle = experiment.settle.div_f64(factor.max(1.0));
+    paced(&Experiment { settle, ..experiment.clone() }, factor)
+}
+
+/// `experiment` with all instants (phases, faults, changes of rates, users, demands and speeds) divided by
+/// `factor`, which is more than 0. Traces keep their pace and are cut at the end.
+fn paced(experiment: &Experiment, factor: f64) -> Result<Experiment, String> {
     let shrink = |at: &mut Duration| *at = at.div_f64(factor);
     let mut experiment = experiment.clone();
     for phase in &mut experiment.phases {

@@ -29,7 +29,7 @@ mod run;
 pub mod scale;
 pub mod traffic;
 
-pub use compress::{compressed, paced};
+pub use compress::{compressed, lasting};
 pub use condition::{Change, Condition, Turn, availability, condition, turns};
 pub use deploy::{Deployed, Deployment, deployed_policies};
 pub use distribution::{Counts, Distribution, Tail};

@@ -124,7 +124,7 @@ impl Campaign {
         let name = approach.to_string();
         let (cpus, directory) = (self.cpus, &directory);
         let trial = Trial { experiment, approach, source: &source, seed, directory, cpus, detached: false };
-        let Outcome { run, verdict, version, evidence, latency, .. } = play(&trial, |progress| {
+        let Outcome { run, verdict, version, evidence, latency, .. } = play(&trial, |progress, _| {
             watch(progress);
             ControlFlow::Continue(())
         })?;

@@ -16,7 +16,6 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use rustix::process::{Resource, getrlimit};
 use weirgate_emulator::clock;
 use weirgate_experiment::{
@@ -28,7 +27,7 @@ use weirgate_wire::{RESOURCE_NAMES, admin};
 
 use crate::evidence::{evidence, quantiles, violations};
 use crate::gateways::{Approach, Gateway, Setting, Source, State};
-use crate::load::{self, Counts, Plan};
+use crate::load::{self, Counts, Plan, Running};
 use crate::report::{CoreUse, Evidence, Quantiles};
 use crate::servers::Servers;
 
@@ -139,9 +138,6 @@ pub struct Progress {
     pub length: Duration,
     /// Counts of each traffic source of the experiment since the start.
     pub traffic: Vec<Counts>,
-    /// Response times, in microseconds, of the attempts of each traffic source that were served since the
-    /// progress before.
-    pub responses: Vec<Histogram<u32>>,
     /// State of the gateway.
     pub state: State,
     /// Address of the gateway.
@@ -178,12 +174,15 @@ fn connections(streams: usize) -> usize {
     CONNECTIONS.min(allowed / 2 / streams.max(1))
 }
 
-/// Plays `trial`. `watch` gets its progress every half second and may end it early. Then the verdict covers the
-/// part that was played.
+/// Plays `trial`. `watch` gets its progress and the running load every half second and may end it early. Then the
+/// verdict covers the part that was played.
 ///
 /// # Errors
 /// A part could not be started, stopped early, or refused a command. The error quotes its message.
-pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress) -> ControlFlow<()>) -> Result<Outcome, String> {
+pub fn play(
+    trial: &Trial<'_>,
+    mut watch: impl FnMut(&Progress, &Running) -> ControlFlow<()>,
+) -> Result<Outcome, String> {
     let experiment = trial.experiment;
     let servers = Servers::start(experiment, trial.seed, trial.cpus.nodes, trial.directory)?;
     let mut gateway = trial.approach.start(&Setting {
@@ -243,12 +242,11 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress) -> ControlFlow<(
             elapsed: now,
             length,
             traffic: load.progress().traffic,
-            responses: load.take_responses(),
             state,
             address: stage.gateway.address(),
             admin: stage.gateway.admin(),
         };
-        if watch(&progress).is_break() {
+        if watch(&progress, &load).is_break() {
             load.stop();
             // Whole milliseconds: reports print instants.
             played = experiment.until(Duration::from_millis(now.as_millis() as u64));

@@ -3,17 +3,15 @@
 
 use std::path::Path;
 
-use weirgate_experiment::{Experiment, load_experiment_file, paced, under_discipline};
+use weirgate_experiment::{Experiment, lasting, load_experiment_file, under_discipline};
 use weirgate_verdict::judge;
 
 /// The experiment, `seconds` long, as `weirgate demo --seconds` plays it.
 fn demo(seconds: f64, discipline: &str) -> Experiment {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/demo.yaml");
     let loaded = load_experiment_file(&file, &[under_discipline(discipline)]);
-    let mut experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
-    let factor = experiment.duration().as_secs_f64() / seconds;
-    experiment.settle = experiment.settle.div_f64(factor.max(1.0));
-    paced(&experiment, factor).expect("every length from 6 s on can be played")
+    let experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
+    lasting(&experiment, seconds).expect("every length from 6 s on can be played")
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use weirgate_engine::Guarantee;
-use weirgate_experiment::{Experiment, load_experiment_file, paced, under_discipline};
+use weirgate_experiment::{Experiment, lasting, load_experiment_file, under_discipline};
 use weirgate_lab::gateways::{Approach, Source};
 use weirgate_lab::report::Evidence;
 use weirgate_lab::trial::{self, Cpus, Outcome, Trial};
@@ -129,8 +129,8 @@ fn play(
     stop: &Stop,
     mut look: impl FnMut(&Progress),
 ) -> Result<Outcome, String> {
-    trial::play(trial, |now| {
-        progress.add(now);
+    trial::play(trial, |now, load| {
+        progress.add(now, &load.take_responses());
         look(progress);
         if stop.asked() { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
     })
@@ -139,11 +139,8 @@ fn play(
 /// Reads the experiment in `file` and gives it the length of `--seconds`.
 fn experiment(file: &Path, args: &Args) -> Result<Experiment, String> {
     let overrides = [under_discipline(args.discipline.name())];
-    let mut experiment = load_experiment_file(file, &overrides).map_err(|errors| errors.to_string())?.experiment;
-    let factor = experiment.duration().as_secs_f64() / f64::from(args.seconds);
-    // The start of each phase, which is judged apart, shrinks in a shorter demo. It does not grow in a longer one.
-    experiment.settle = experiment.settle.div_f64(factor.max(1.0));
-    paced(&experiment, factor)
+    let experiment = load_experiment_file(file, &overrides).map_err(|errors| errors.to_string())?.experiment;
+    lasting(&experiment, f64::from(args.seconds))
 }
 
 /// Prints the verdict and the evidence, and returns whether something was judged and every guarantee was held.

@@ -95,8 +95,8 @@ impl Progress {
         Progress { experiment, points, counts, state: State::default(), addresses: String::new() }
     }
 
-    /// Adds a look.
-    pub(crate) fn add(&mut self, now: &trial::Progress) {
+    /// Adds a look. `responses` are the response times in microseconds since the look before, per class.
+    pub(crate) fn add(&mut self, now: &trial::Progress, responses: &[Histogram<u32>]) {
         self.state = now.state.clone();
         let admin = now.admin.as_deref().unwrap_or("off");
         self.addresses = format!("gateway http://{}, admin API {admin}", now.address);
@@ -112,7 +112,7 @@ impl Progress {
             under_way: counts.under_way(),
             response: response(times, self.guarantee(class)),
         };
-        let of_classes = now.traffic.iter().zip(&self.counts).zip(now.responses.iter().zip(0..));
+        let of_classes = now.traffic.iter().zip(&self.counts).zip(responses.iter().zip(0..));
         let classes = of_classes.map(class).collect();
         self.push(Point { at: now.elapsed, length, classes });
         self.counts.clone_from(&now.traffic);
@@ -271,21 +271,20 @@ pub(crate) mod tests {
     #[test]
     fn looks_become_points_and_the_points_are_bounded() {
         let mut progress = at_start();
+        let mut times = Histogram::new(3).expect("sound bounds");
+        times.record(20_000).expect("within bounds");
         let look = |second: u64| {
             let counts = Counts { sent: 240 * second, served: 230 * second, left: 4 * second, ..Counts::default() };
-            let mut times = Histogram::new(3).expect("sound bounds");
-            times.record(20_000).expect("within bounds");
             trial::Progress {
                 elapsed: Duration::from_secs(second),
                 length: Duration::from_secs(40),
                 traffic: vec![counts; 3],
-                responses: vec![times; 3],
                 state: State::default(),
                 address: ([127, 0, 0, 1], 80).into(),
                 admin: None,
             }
         };
-        (0..=1000).for_each(|second| progress.add(&look(second)));
+        (0..=1000).for_each(|second| progress.add(&look(second), &vec![times.clone(); 3]));
         assert_eq!((progress.points.len(), progress.at()), (MAX_POINTS, Duration::from_secs(1000)));
         let point = progress.points.back().expect("there are points").classes[0];
         assert_eq!((point.sent, point.served, point.failed, point.under_way), (240, 230, 4, 6000));
