@@ -1,6 +1,6 @@
 //! Client side of a connection, in front of hyper: strict framing and detection of clients that leave.
 //!
-//! hyper reads from here and sees only bytes that passed the [`Scanner`]. A refused head is replaced by a
+//! hyper reads from here and sees only bytes that passed [`Requests`]. A refused head is replaced by a
 //! stand-in, a fixed request, so that hyper keeps the order of responses. The request with that sequence
 //! number is answered with the refusal. hyper sees a refused body as an I/O error.
 //!
@@ -17,9 +17,10 @@ use bytes::{Buf, BytesMut};
 use hyper::rt::ReadBufCursor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weirgate_engine::Time;
+use weirgate_http1::{Event, Limits, Requests};
 
 use crate::client_conn::ClientConn;
-use crate::framing::{Bounds, Refusal, Scanner, Step};
+use crate::refusal::Refusal;
 
 /// Maximum number of bytes read ahead of hyper. If a client has sent more unread body than this, its
 /// departure is noticed only after some of the body has been read.
@@ -40,7 +41,9 @@ const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r
 pub(crate) struct CheckedStream<T> {
     io: T,
     conn: Rc<ClientConn>,
-    scanner: Scanner,
+    requests: Requests,
+    /// Number of heads that have passed.
+    heads: u64,
     /// Bytes received and not yet handed over.
     raw: BytesMut,
     /// Number of bytes at the front of `raw` that have passed the check.
@@ -62,11 +65,12 @@ pub(crate) struct CheckedStream<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> CheckedStream<T> {
-    pub(crate) fn new(io: T, conn: &Rc<ClientConn>, bounds: Bounds) -> CheckedStream<T> {
+    pub(crate) fn new(io: T, conn: &Rc<ClientConn>, limits: Limits) -> CheckedStream<T> {
         CheckedStream {
             io,
             conn: Rc::clone(conn),
-            scanner: Scanner::new(bounds),
+            requests: Requests::new(limits),
+            heads: 0,
             raw: BytesMut::new(),
             passed: 0,
             stand_in: None,
@@ -86,7 +90,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CheckedStream<T> {
 
     /// Whether the client may be in the middle of sending something.
     pub(crate) fn expects_more(&self) -> bool {
-        self.stand_in.is_some() || !self.raw.is_empty() || !self.scanner.between_requests()
+        self.stand_in.is_some() || !self.raw.is_empty() || !self.requests.is_between()
     }
 
     /// Returns the time of the first byte of the head that is being received.
@@ -101,10 +105,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CheckedStream<T> {
 
     /// Refuses the head that is being received.
     pub(crate) fn refuse(&mut self, refusal: Refusal) {
-        self.scanner.refuse();
         self.stand_in = Some(STAND_IN);
         self.head_since = None;
-        self.conn.refused.set(Some((self.scanner.heads() + 1, refusal)));
+        self.conn.refused.set(Some((self.heads + 1, refusal)));
     }
 
     /// Reads from the client while its request is being served. Returns whether there is now data that hyper
@@ -177,43 +180,47 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CheckedStream<T> {
                 if out.remaining() < before {
                     return Poll::Ready(Ok(()));
                 }
-                self.conn.refuse_body(self.scanner.heads(), refusal);
+                self.conn.refuse_body(self.heads, refusal);
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, refusal.what)));
             }
             if self.conn.declined.replace(false) {
-                self.scanner.resume();
+                self.requests.resume();
             }
-            let heads = self.scanner.heads();
-            match self.scanner.scan(&self.raw) {
-                Step::Pass(bytes) => {
-                    if self.scanner.heads() > heads {
-                        self.head_since = None;
-                        self.conn
-                            .head
-                            .borrow_mut()
-                            .keep(self.scanner.heads(), self.raw.get(..bytes).unwrap_or_default());
-                    }
+            let between = self.requests.is_between();
+            match self.requests.receive(&self.raw) {
+                Ok(Event::Head(bytes)) => {
+                    self.heads += 1;
+                    self.head_since = None;
+                    self.conn.head.borrow_mut().keep(self.heads, self.raw.get(..bytes).unwrap_or_default());
                     self.passed = bytes;
                     continue;
                 }
-                Step::Skip(bytes) => {
+                Ok(Event::Skip(bytes)) if between => {
                     self.raw.advance(bytes);
                     continue;
                 }
-                Step::RefuseHead(refusal) => {
-                    self.refuse(refusal);
+                Ok(Event::Skip(bytes) | Event::End(bytes)) => {
+                    self.passed = bytes;
                     continue;
                 }
-                Step::RefuseBody(refusal) => {
-                    self.bad_body = Some(refusal);
+                Ok(Event::Data { skip, data }) => {
+                    self.passed = skip + data;
                     continue;
                 }
-                Step::Hold if !self.raw.is_empty() => {
+                Err(fault) if between => {
+                    self.refuse(fault.into());
+                    continue;
+                }
+                Err(fault) => {
+                    self.bad_body = Some(fault.into());
+                    continue;
+                }
+                Ok(Event::Hold) if !self.raw.is_empty() => {
                     return if out.remaining() < before { Poll::Ready(Ok(())) } else { Poll::Pending };
                 }
-                Step::Hold | Step::More => {}
+                Ok(Event::Hold | Event::More) => {}
             }
-            if self.scanner.between_requests() && !self.raw.is_empty() && self.head_since.is_none() {
+            if self.requests.is_between() && !self.raw.is_empty() && self.head_since.is_none() {
                 self.head_since = Some(self.conn.now());
             }
             if out.remaining() < before || self.ended {

@@ -12,9 +12,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use weirgate_engine::Time;
 
 use crate::exchange::Exchange;
-use crate::framing::Refusal;
 use crate::hops::Stamps;
 use crate::pump::SharedPump;
+use crate::refusal::Refusal;
 use crate::timer::Alarm;
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;

@@ -20,11 +20,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weirgate_engine::Time;
+use weirgate_http1::Limits;
 
 use crate::checked_stream::{CheckedStream, Handle};
 use crate::client_conn::ClientConn;
 use crate::exchange;
-use crate::framing::{Bounds, Refusal};
+use crate::refusal::Refusal;
 use crate::reply;
 use crate::worker::Worker;
 
@@ -54,8 +55,8 @@ where
     let conn = ClientConn::new(&worker, peer, listener, port);
     let _guard = worker.guard(&conn);
     let limits = worker.active_config().site.limits;
-    let bounds = Bounds { head_bytes: limits.head_bytes, headers: limits.headers };
-    let checked_stream = Rc::new(RefCell::new(CheckedStream::new(io, &conn, bounds)));
+    let heads = Limits { head_bytes: limits.head_bytes, fields: limits.headers };
+    let checked_stream = Rc::new(RefCell::new(CheckedStream::new(io, &conn, heads)));
     let end = {
         let mut builder = http1::Builder::new();
         builder.header_read_timeout(None).half_close(false).max_buf_size(limits.head_bytes.max(8 * 1024) + SLACK);

@@ -11,11 +11,11 @@
 //! # Modules
 //! - The whole: `gateway` (threads and phases), `worker` (one thread), `control` (the engine behind its lock),
 //!   `active_config` (a configuration in force), `clock`, `timer`, `memory`, `signals`.
-//! - A client connection: `listener`, `connection` (its task), `checked_stream` and `framing` (the strict check in
-//!   front of hyper), `client_conn` (its state).
+//! - A client connection: `listener`, `connection` (its task), `checked_stream` (the strict check in front of
+//!   hyper), `client_conn` (its state).
 //! - A request: `exchange` (the stages in order), then `normalized_target`, `path`, `client`, `hops`, `trace`
-//!   and `classify`, `waiting`, `permit`, `forward`, `upstream`, `pump`, `tunnel`, and `reply` for the
-//!   gateway's own answers.
+//!   and `classify`, `waiting`, `permit`, `forward`, `upstream`, `pump`, `tunnel`, and `reply` and `refusal`
+//!   for the gateway's own answers.
 //! - Requests of the gateway itself: `polling`, `health`, `collector`.
 //! - `pages`: the page table, with the costs of routes and their learning.
 //! - Observation: `record`, `metrics`, `access_log`, `impossible` (limits that cannot be met).
@@ -34,7 +34,6 @@ mod connection;
 mod control;
 mod exchange;
 mod forward;
-mod framing;
 mod gateway;
 mod health;
 mod hops;
@@ -49,6 +48,7 @@ mod permit;
 mod polling;
 mod pump;
 mod record;
+mod refusal;
 mod reply;
 mod signals;
 #[cfg(test)]

@@ -7,9 +7,10 @@
 use http::header::HOST;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
+use weirgate_http1::split;
 
-use crate::framing::{Refusal, split};
 use crate::path;
+use crate::refusal::Refusal;
 
 /// Authority and path of a request.
 #[derive(Clone, Debug)]
@@ -78,7 +79,7 @@ fn canonical_authority(text: &[u8], sent: Option<&HeaderValue>) -> Result<(Heade
     let parts = split(text).ok_or(Refusal::bad("the host is not valid"))?;
     let host_end = parts.host.len();
     if let Some(sent) = sent
-        && (host_end == text.len() || text.get(host_end) == Some(&b':'))
+        && (host_end == text.len() || (parts.port.is_some() && text.get(host_end) == Some(&b':')))
         && !text.iter().any(u8::is_ascii_uppercase)
     {
         return Ok((sent.clone(), host_end));
@@ -132,6 +133,7 @@ mod tests {
     #[test]
     fn every_form_of_target_has_one_meaning() {
         assert_eq!(normalized("GET", "/a//b?x=//", Some("A.Test.:8080")), ok("a.test:8080", "/a/b?x=//"));
+        assert_eq!(normalized("GET", "/", Some("a.test:")), ok("a.test", "/"));
         assert_eq!(normalized("GET", "http://A.test/x?y", Some("a.test")), ok("a.test", "/x?y"));
         assert_eq!(normalized("GET", "http://a.test", Some("a.test")), ok("a.test", "/"));
         assert_eq!(normalized("GET", "http://a.test/", None), ok("a.test", "/"));

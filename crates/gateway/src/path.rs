@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use crate::framing::Refusal;
+use crate::refusal::Refusal;
 
 /// Returns the canonical form of `path`, which must start with a slash.
 ///

@@ -11,7 +11,7 @@ use http::{HeaderName, Response, StatusCode};
 use weirgate_engine::{Shed, ShedReason};
 
 use crate::active_config::Prepared;
-use crate::framing::Refusal;
+use crate::refusal::Refusal;
 
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");

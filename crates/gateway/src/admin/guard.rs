@@ -24,7 +24,6 @@ use weirgate_wire::{Token, bearer};
 use super::answer;
 use super::token::Attempts;
 use crate::clock::Clock;
-use crate::framing;
 
 /// Maximum size of a request body, in bytes. A policy for 10,000 tenants is smaller.
 const MAX_BODY: usize = 1024 * 1024;
@@ -92,7 +91,8 @@ impl Guard {
 
     /// Returns whether `authority` names a host served here, on any port.
     fn knows(&self, authority: &[u8]) -> bool {
-        framing::split(authority).is_some_and(|a| self.hosts.iter().any(|host| host.eq_ignore_ascii_case(a.host)))
+        weirgate_http1::split(authority)
+            .is_some_and(|a| self.hosts.iter().any(|host| host.eq_ignore_ascii_case(a.host)))
     }
 
     fn check_host(&self, request: &Request<Body>) -> Result<(), Box<Response>> {

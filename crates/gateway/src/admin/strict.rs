@@ -1,6 +1,6 @@
 //! The data plane's strict request check, applied to connections of the admin API.
 //!
-//! In place of input that [`Scanner`] refuses, hyper receives a byte with which no request can start. hyper
+//! In place of input that [`Requests`] refuses, hyper receives a byte with which no request can start. hyper
 //! then sends the responses that are still due, answers 400 and closes the connection.
 
 use std::io;
@@ -8,9 +8,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weirgate_http1::{Event, Limits, Requests};
 
 use super::serve::{MAX_HEAD, MAX_HEADERS};
-use crate::framing::{Bounds, Scanner, Step};
 
 /// Maximum number of bytes read at once.
 const READ: usize = 8 * 1024;
@@ -21,7 +21,7 @@ const NOT_HTTP: u8 = 0;
 /// A stream that checks incoming requests.
 pub(super) struct Strict<S> {
     stream: S,
-    scanner: Scanner,
+    requests: Requests,
     /// Bytes received and not yet passed on.
     input: Vec<u8>,
     /// Number of bytes at the front of `input` that may pass.
@@ -31,8 +31,8 @@ pub(super) struct Strict<S> {
 
 impl<S> Strict<S> {
     pub(super) fn new(stream: S) -> Strict<S> {
-        let bounds = Bounds { head_bytes: MAX_HEAD, headers: MAX_HEADERS };
-        Strict { stream, scanner: Scanner::new(bounds), input: Vec::new(), checked: 0, refused: false }
+        let limits = Limits { head_bytes: MAX_HEAD, fields: MAX_HEADERS };
+        Strict { stream, requests: Requests::new(limits), input: Vec::new(), checked: 0, refused: false }
     }
 }
 
@@ -50,10 +50,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
                 this.checked -= bytes;
                 return Poll::Ready(Ok(()));
             }
-            match this.scanner.scan(&this.input) {
-                Step::Pass(bytes) => this.checked = bytes,
-                Step::Skip(bytes) => drop(this.input.drain(..bytes)),
-                Step::More => {
+            let between = this.requests.is_between();
+            match this.requests.receive(&this.input) {
+                Ok(Event::Skip(bytes)) if between => drop(this.input.drain(..bytes)),
+                Ok(Event::Head(bytes) | Event::Skip(bytes) | Event::End(bytes)) => this.checked = bytes,
+                Ok(Event::Data { skip, data }) => this.checked = skip + data,
+                Ok(Event::More) => {
                     let mut space = [0; READ];
                     let mut read = ReadBuf::new(&mut space);
                     ready!(Pin::new(&mut this.stream).poll_read(cx, &mut read))?;
@@ -63,13 +65,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
                     this.input.extend_from_slice(read.filled());
                 }
                 // The admin API never switches protocols.
-                Step::Hold => this.scanner.resume(),
-                Step::RefuseHead(_) => {
+                Ok(Event::Hold) => this.requests.resume(),
+                Err(_) if between => {
                     this.refused = true;
                     out.put_slice(&[NOT_HTTP]);
                     return Poll::Ready(Ok(()));
                 }
-                Step::RefuseBody(_) => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+                Err(_) => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
             }
         }
     }

@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::client_conn::ClientConn;
-use crate::framing::Refusal;
+use crate::refusal::Refusal;
 
 /// The body of a request on its way to a node.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Reason for refusing input before it is a valid request.
 
 use http::StatusCode;
+use weirgate_http1::Fault;
 
 /// A status, and a text for logs and for the body of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,5 +21,12 @@ impl Refusal {
     /// A refusal with another status.
     pub(crate) const fn with(status: StatusCode, what: &'static str) -> Refusal {
         Refusal { status, what }
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Refusal {
+        let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        Refusal { status, what: fault.text() }
     }
 }

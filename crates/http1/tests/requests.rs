@@ -1,44 +1,54 @@
-//! Table of violations. Each input is split into pieces of several sizes.
+//! Requests that break a rule. Each input is split into pieces of several sizes.
 
 use proptest::prelude::*;
+use weirgate_http1::{Event, Fault, Limits, Requests};
 
-use super::*;
+const LIMITS: Limits = Limits { head_bytes: 4096, fields: 20 };
 
-const BOUNDS: Bounds = Bounds { head_bytes: 4096, headers: 20 };
-
-/// Result of an input: the bytes that passed, the number of heads, and the refusal if there was one.
+/// Result of an input: the bytes that were accepted, the number of heads, and the fault if there was one.
 #[derive(Debug, PartialEq)]
 struct Run {
     passed: Vec<u8>,
     heads: u64,
-    refused: Option<u16>,
+    fault: Option<Fault>,
     held: bool,
+}
+
+impl Run {
+    fn refused(&self) -> Option<u16> {
+        self.fault.map(Fault::status)
+    }
 }
 
 /// Passes `input` in pieces of `piece` bytes.
 fn run(input: &[u8], piece: usize) -> Run {
-    let mut scanner = Scanner::new(BOUNDS);
+    let mut requests = Requests::new(LIMITS);
     let mut waiting = Vec::new();
-    let mut out = Run { passed: Vec::new(), heads: 0, refused: None, held: false };
+    let mut out = Run { passed: Vec::new(), heads: 0, fault: None, held: false };
     for part in input.chunks(piece.max(1)) {
         waiting.extend_from_slice(part);
         loop {
-            match scanner.scan(&waiting) {
-                Step::Pass(n) => out.passed.extend(waiting.drain(..n)),
-                Step::Skip(n) => drop(waiting.drain(..n)),
-                Step::More => break,
-                Step::Hold => {
+            let between = requests.is_between();
+            match requests.receive(&waiting) {
+                Ok(Event::Skip(bytes)) if between => drop(waiting.drain(..bytes)),
+                Ok(Event::Head(bytes)) => {
+                    out.heads += 1;
+                    out.passed.extend(waiting.drain(..bytes));
+                }
+                Ok(Event::Skip(bytes) | Event::End(bytes)) => out.passed.extend(waiting.drain(..bytes)),
+                Ok(Event::Data { skip, data }) => out.passed.extend(waiting.drain(..skip + data)),
+                Ok(Event::More) => break,
+                Ok(Event::Hold) => {
                     out.held = true;
                     break;
                 }
-                Step::RefuseHead(r) | Step::RefuseBody(r) => {
-                    out.refused = Some(r.status.as_u16());
+                Err(fault) => {
+                    out.fault = Some(fault);
                     break;
                 }
             }
         }
     }
-    out.heads = scanner.heads();
     out
 }
 
@@ -46,9 +56,9 @@ fn refused(input: &str) -> Option<u16> {
     let whole = run(input.as_bytes(), usize::MAX);
     // The result does not depend on how the input is split.
     for piece in [1, 2, 3, 7] {
-        assert_eq!(run(input.as_bytes(), piece).refused, whole.refused, "{input:?} in pieces of {piece}");
+        assert_eq!(run(input.as_bytes(), piece).fault, whole.fault, "{input:?} in pieces of {piece}");
     }
-    whole.refused
+    whole.refused()
 }
 
 fn chunked(body: &str) -> String {
@@ -69,7 +79,7 @@ fn good_requests_pass_unchanged() {
     ] {
         for piece in [usize::MAX, 1, 2, 5, 11] {
             let run = run(input.as_bytes(), piece);
-            assert_eq!(run.refused, None, "{input:?}");
+            assert_eq!(run.fault, None, "{input:?}");
             assert_eq!(run.passed, input.as_bytes(), "{input:?}");
         }
     }
@@ -79,7 +89,7 @@ fn good_requests_pass_unchanged() {
 fn one_empty_line_before_a_request_is_thrown_away() {
     let out = run(b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", 1);
     assert_eq!(out.passed, b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!((out.heads, out.refused), (2, None));
+    assert_eq!((out.heads, out.refused()), (2, None));
     assert_eq!(refused("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"), Some(400));
 }
 
@@ -245,7 +255,7 @@ fn bad_chunked_bodies_are_refused() {
 #[test]
 fn after_a_bad_request_nothing_passes() {
     let out = run(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nBAD\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", usize::MAX);
-    assert_eq!((out.heads, out.refused), (1, Some(400)));
+    assert_eq!((out.heads, out.refused()), (1, Some(400)));
     assert_eq!(out.passed, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 }
 
@@ -255,13 +265,15 @@ fn what_follows_an_upgrade_is_held_until_it_is_declined() {
     let mut input = head.to_vec();
     input.extend_from_slice(b"\x81\x05hello");
     let out = run(&input, 1);
-    assert_eq!((out.passed.as_slice(), out.held, out.refused), (head.as_slice(), true, None));
+    assert_eq!((out.passed.as_slice(), out.held, out.refused()), (head.as_slice(), true, None));
 
-    let mut scanner = Scanner::new(BOUNDS);
-    assert_eq!(scanner.scan(head), Step::Pass(head.len()));
-    assert_eq!(scanner.scan(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Step::Hold);
-    scanner.resume();
-    assert_eq!(scanner.scan(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Step::Pass(27));
+    let mut requests = Requests::new(LIMITS);
+    assert_eq!(requests.receive(head), Ok(Event::Head(head.len())));
+    let next = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(requests.receive(next), Ok(Event::End(0)));
+    assert_eq!(requests.receive(next), Ok(Event::Hold));
+    requests.resume();
+    assert_eq!(requests.receive(next), Ok(Event::Head(next.len())));
 }
 
 proptest! {
@@ -286,50 +298,4 @@ proptest! {
         let whole = run(input.as_bytes(), usize::MAX);
         prop_assert_eq!(run(input.as_bytes(), piece), whole);
     }
-}
-
-/// Number of rounds in a measurement.
-const ROUNDS: u32 = 200_000;
-
-/// Checks `input` repeatedly and prints the time of one round. It produced the figures in
-/// `docs/adr/0003-strict-framing.md`. Run
-/// `cargo test --release -p weirgate-gateway cost_of -- --ignored --nocapture`, and each test under
-/// `perf stat -e instructions:u` as well.
-fn cost(input: &str) {
-    let bounds = Bounds { head_bytes: 65_536, headers: 100 };
-    let clock = crate::clock::Clock::start();
-    for _ in 0..ROUNDS {
-        let mut scanner = Scanner::new(bounds);
-        let mut rest = std::hint::black_box(input.as_bytes());
-        while let Step::Pass(bytes) = scanner.scan(rest) {
-            rest = &rest[bytes..];
-        }
-        assert!(rest.is_empty());
-    }
-    println!("{} bytes: {:.0} ns", input.len(), clock.now().as_secs_f64() * 1e9 / f64::from(ROUNDS));
-}
-
-#[test]
-#[ignore = "a measurement, not a test"]
-fn cost_of_a_small_head() {
-    cost("GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n");
-}
-
-#[test]
-#[ignore = "a measurement, not a test"]
-fn cost_of_a_browsers_head() {
-    cost(
-        "GET /shop/items/4711?view=full&lang=en HTTP/1.1\r\nHost: www.shop.test\r\nConnection: keep-alive\r\n\
-        Cache-Control: max-age=0\r\nUpgrade-Insecure-Requests: 1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) \
-        AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36\r\nAccept: text/html,application/xhtml+xml,\
-        application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\nAccept-Encoding: gzip, deflate, br\r\nAccept-Language: \
-        en-GB,en;q=0.9,de;q=0.8\r\nCookie: session=0123456789abcdef0123456789abcdef; basket=4711,4712; theme=dark\r\n\
-        Referer: https://www.shop.test/shop/items\r\n\r\n",
-    );
-}
-
-#[test]
-#[ignore = "a measurement, not a test"]
-fn cost_of_64_kib_in_16_chunks() {
-    cost(&format!("{}{}0\r\n\r\n", chunked(""), format!("1000\r\n{}\r\n", "x".repeat(4096)).repeat(16)));
 }

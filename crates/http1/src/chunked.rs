@@ -1,7 +1,7 @@
-//! Chunked bodies (RFC 9112 Sec. 7.1), parsed byte by byte.
+//! Chunked bodies (RFC 9112 Sec. 7.1). Framing is parsed byte by byte, data is taken at once.
 
-use super::bytes::{self, HEX, TOKEN, VALUE};
-use super::{Bounds, Refusal};
+use crate::bytes::{self, HEX, TOKEN, VALUE};
+use crate::{Fault, Limits};
 
 /// Maximum number of digits in a chunk size. 15 hexadecimal digits are an exabyte.
 const MAX_SIZE_DIGITS: u8 = 15;
@@ -27,14 +27,28 @@ const NAME_KEPT: usize = 18;
 
 /// Parser state for one chunked body.
 #[derive(Debug)]
-pub(super) struct Chunked {
+pub(crate) struct Chunked {
     state: State,
     extensions: u32,
+    /// Number of bytes and of fields in the trailer section so far.
     trailer_bytes: usize,
     trailers: usize,
-    bounds: Bounds,
+    limits: Limits,
     name: [u8; NAME_KEPT],
     name_length: usize,
+    /// The trailer section so far, with the line ends.
+    section: Vec<u8>,
+}
+
+/// A part of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Number of bytes of framing at its front.
+    pub(crate) skip: usize,
+    /// Number of bytes of data after them.
+    pub(crate) data: usize,
+    /// Whether the body ends after them.
+    pub(crate) end: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,54 +70,58 @@ enum State {
 }
 
 impl Chunked {
-    pub(super) fn new(bounds: Bounds) -> Chunked {
+    pub(crate) fn new(limits: Limits) -> Chunked {
         Chunked {
             state: State::Size { digits: 0, size: 0 },
             extensions: 0,
             trailer_bytes: 0,
             trailers: 0,
-            bounds,
+            limits,
             name: [0; NAME_KEPT],
             name_length: 0,
+            section: Vec::new(),
         }
     }
 
-    /// Returns the number of bytes at the front of `input` that belong to the body, and whether the body ends
-    /// there.
-    pub(super) fn scan(&mut self, input: &[u8]) -> Result<(usize, bool), Refusal> {
-        let mut at = 0;
-        while let Some(&byte) = input.get(at) {
+    /// Takes framing from the front of `input`, and the data that follows it.
+    pub(crate) fn take(&mut self, input: &[u8]) -> Result<Piece, Fault> {
+        let mut skip = 0;
+        while let Some(&byte) = input.get(skip) {
             if let State::Data { left } = self.state {
-                let here = usize::try_from(left).unwrap_or(usize::MAX).min(input.len() - at);
-                at += here;
-                let left = left - here as u64;
+                let data = usize::try_from(left).unwrap_or(usize::MAX).min(input.len() - skip);
+                let left = left - data as u64;
                 self.state = if left == 0 { State::DataReturn } else { State::Data { left } };
-                continue;
+                return Ok(Piece { skip, data, end: false });
             }
             match self.step(byte) {
-                Ok(_) if self.state == State::LastFeed => return Ok((at + 1, true)),
+                Ok(_) if self.state == State::LastFeed => return Ok(Piece { skip: skip + 1, data: 0, end: true }),
                 Ok(next) => self.state = next,
-                // Valid bytes pass first, so that the result does not depend on how the input is split.
-                Err(_) if at > 0 => break,
-                Err(refusal) => return Err(refusal),
+                // Valid bytes are taken first, so that the result does not depend on how the input is split.
+                Err(_) if skip > 0 => break,
+                Err(fault) => return Err(fault),
             }
-            at += 1;
+            skip += 1;
         }
-        Ok((at, false))
+        Ok(Piece { skip, data: 0, end: false })
     }
 
-    fn step(&mut self, byte: u8) -> Result<State, Refusal> {
+    /// Returns the lines of the trailer section that have been received, each with its line end.
+    pub(crate) fn trailers(&self) -> &[u8] {
+        &self.section
+    }
+
+    fn step(&mut self, byte: u8) -> Result<State, Fault> {
         Ok(match (self.state, byte) {
             (State::Size { digits, size }, _) if bytes::is(byte, HEX) => {
                 if digits == MAX_SIZE_DIGITS {
-                    return Err(Refusal::bad("a chunk size is too large"));
+                    return Err(Fault::ChunkTooLarge);
                 }
                 let digit = (byte as char).to_digit(16).map_or(0, u64::from);
                 State::Size { digits: digits + 1, size: size << 4 | digit }
             }
             (State::Size { digits, size }, b';') if digits > 0 => State::ExtensionName { empty: true, size },
             (State::Size { digits, size }, b'\r') if digits > 0 => State::SizeFeed { size },
-            (State::Size { .. }, _) => return Err(Refusal::bad("a chunk size is not a hexadecimal number")),
+            (State::Size { .. }, _) => return Err(Fault::ChunkSize),
 
             (State::ExtensionName { empty: false, size }, b'=') => State::ExtensionValue { empty: true, size },
             (
@@ -135,13 +153,13 @@ impl Chunked {
                 | State::Quoted { .. }
                 | State::AfterQuoted { .. },
                 _,
-            ) => return Err(Refusal::bad("a chunk extension is not valid")),
+            ) => return Err(Fault::ChunkExtension),
 
             (State::SizeFeed { size: 0 }, b'\n') => State::TrailerStart,
             (State::SizeFeed { size }, b'\n') => State::Data { left: size },
             (State::DataReturn, b'\r') => State::DataFeed,
             (State::DataFeed, b'\n') => State::Size { digits: 0, size: 0 },
-            (State::DataReturn | State::DataFeed, _) => return Err(Refusal::bad("a chunk is longer than its size")),
+            (State::DataReturn | State::DataFeed, _) => return Err(Fault::ChunkEnd),
 
             (State::TrailerStart, b'\r') => State::LastFeed,
             (State::LastFeed, b'\n') => State::LastFeed,
@@ -150,7 +168,7 @@ impl Chunked {
                     self.trailers += 1;
                     self.name_length = 0;
                 }
-                self.trailer_byte()?;
+                self.trailer_byte(byte)?;
                 if let Some(slot) = self.name.get_mut(self.name_length) {
                     *slot = byte.to_ascii_lowercase();
                 }
@@ -159,43 +177,40 @@ impl Chunked {
             }
             (State::TrailerName, b':') => {
                 if self.name.get(..self.name_length).is_some_and(|n| NOT_IN_TRAILERS.contains(&n)) {
-                    return Err(Refusal::bad("a trailer field belongs into the head"));
+                    return Err(Fault::TrailerName);
                 }
+                self.section.push(byte);
                 State::TrailerValue
             }
             (State::TrailerValue, b'\r') => State::TrailerFeed,
             (State::TrailerValue, _) if bytes::is(byte, VALUE) => {
-                self.trailer_byte()?;
+                self.trailer_byte(byte)?;
                 State::TrailerValue
             }
-            (State::TrailerFeed, b'\n') => State::TrailerStart,
-            (State::TrailerStart | State::TrailerName | State::TrailerValue, _) => {
-                return Err(Refusal::bad("a trailer field is not valid"));
+            (State::TrailerFeed, b'\n') => {
+                self.section.extend_from_slice(b"\r\n");
+                State::TrailerStart
             }
-            (State::SizeFeed { .. } | State::TrailerFeed | State::LastFeed, _) => return Err(BARE_RETURN),
+            (State::TrailerStart | State::TrailerName | State::TrailerValue, _) => {
+                return Err(Fault::Trailer);
+            }
+            (State::SizeFeed { .. } | State::TrailerFeed | State::LastFeed, _) => return Err(Fault::BareReturn),
             // The caller handles this state, because it can take many bytes at once.
             (State::Data { left }, _) => State::Data { left },
         })
     }
 
-    fn extension_byte(&mut self) -> Result<(), Refusal> {
+    fn extension_byte(&mut self) -> Result<(), Fault> {
         self.extensions += 1;
-        if self.extensions > MAX_EXTENSION_BYTES {
-            return Err(Refusal::bad("the chunk extensions are too long"));
-        }
-        Ok(())
+        if self.extensions > MAX_EXTENSION_BYTES { Err(Fault::ChunkExtensions) } else { Ok(()) }
     }
 
-    fn trailer_byte(&mut self) -> Result<(), Refusal> {
+    fn trailer_byte(&mut self, byte: u8) -> Result<(), Fault> {
         self.trailer_bytes += 1;
-        if self.trailer_bytes > self.bounds.head_bytes || self.trailers > self.bounds.headers {
-            return Err(Refusal::with(
-                http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "the trailer section is too large",
-            ));
+        if self.trailer_bytes > self.limits.head_bytes || self.trailers > self.limits.fields {
+            return Err(Fault::TrailersTooLarge);
         }
+        self.section.push(byte);
         Ok(())
     }
 }
-
-const BARE_RETURN: Refusal = Refusal::bad("a carriage return stands alone");

@@ -1,0 +1,221 @@
+//! Index of a head: the positions of its parts within the bytes that were received.
+//!
+//! The index does not hold the bytes, so that a connection may keep them where it likes. Every accessor takes them:
+//! the bytes from the first of the head on, as they were when the head was parsed.
+
+use crate::{Name, Names};
+
+/// Version of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    #[default]
+    Http11,
+}
+
+/// A part of the head, as positions of its first byte and of the byte after its last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    /// A head has at most [`MAX_HEAD`] bytes, so its positions fit.
+    pub(crate) fn new(start: usize, end: usize) -> Span {
+        let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Span { start: position(start), end: position(end) }
+    }
+
+    #[inline]
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+}
+
+/// Maximum size of a head that can be indexed, in bytes. [`crate::Limits::head_bytes`] has no effect beyond it.
+pub(crate) const MAX_HEAD: usize = 16 * 1024 * 1024;
+
+/// Position of one field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    name: Name,
+    /// Whether the line can be sent on as it was received.
+    regular: bool,
+    name_length: u16,
+    start: u32,
+    value: Span,
+}
+
+impl Field {
+    pub(crate) fn new(name: Name, regular: bool, name_length: u16, start: usize, value: Span) -> Field {
+        Field { name, regular, name_length, start: u32::try_from(start).unwrap_or(u32::MAX), value }
+    }
+
+    /// Returns the name, if the gateway has to know the field.
+    #[inline]
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Returns the name as it was sent.
+    #[inline]
+    pub fn spelling<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let start = self.start as usize;
+        bytes.get(start..start + usize::from(self.name_length)).unwrap_or_default()
+    }
+
+    /// Returns the value without the white space around it.
+    #[inline]
+    pub fn value<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        self.value.of(bytes)
+    }
+
+    pub(crate) fn is_regular(&self) -> bool {
+        self.regular
+    }
+
+    pub(crate) fn start(&self) -> usize {
+        self.start as usize
+    }
+}
+
+/// Index of a head. See the module's documentation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    pub(crate) method: Span,
+    pub(crate) target: Span,
+    pub(crate) reason: Span,
+    pub(crate) version: Version,
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<Field>,
+    pub(crate) names: Names,
+    pub(crate) content_length: Option<u64>,
+    /// Position of the empty line that ends the head.
+    pub(crate) end: u32,
+}
+
+impl Head {
+    /// Forgets the head and keeps the memory of its index.
+    pub(crate) fn clear(&mut self) {
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.clear();
+        *self = Head { fields, ..Head::default() };
+    }
+
+    /// Method of a request. Empty for a response.
+    #[inline]
+    pub fn method<'a>(&self, bytes: &'a [u8]) -> &'a str {
+        ascii(self.method.of(bytes))
+    }
+
+    /// Target of a request, as it was sent. Empty for a response.
+    #[inline]
+    pub fn target<'a>(&self, bytes: &'a [u8]) -> &'a str {
+        ascii(self.target.of(bytes))
+    }
+
+    /// Version of the message.
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Status of a response, from 100 to 999. 0 for a request.
+    #[inline]
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Reason of a response. It may be empty and need not be UTF-8.
+    pub fn reason<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        self.reason.of(bytes)
+    }
+
+    /// `Content-Length`, as the message declares it.
+    #[inline]
+    pub fn content_length(&self) -> Option<u64> {
+        self.content_length
+    }
+
+    /// Returns the known names of its fields.
+    #[inline]
+    pub fn names(&self) -> Names {
+        self.names
+    }
+
+    /// Returns the fields in the order in which they were sent.
+    #[inline]
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Returns the first value of a known field.
+    #[inline]
+    pub fn get<'a>(&self, bytes: &'a [u8], name: Name) -> Option<&'a [u8]> {
+        self.all(bytes, name).next()
+    }
+
+    /// Returns the values of a known field, in the order in which they were sent.
+    #[inline]
+    pub fn all<'a>(&self, bytes: &'a [u8], name: Name) -> Fields<'_, 'a> {
+        let fields = if self.names.contains(name) { self.fields.as_slice() } else { &[] };
+        Fields { fields: fields.iter(), name, bytes }
+    }
+
+    /// Returns the values of a field by its name in any case, in the order in which they were sent.
+    pub fn named<'a>(&self, bytes: &'a [u8], name: &[u8]) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+        let is = move |field: &&Field| field.spelling(bytes).eq_ignore_ascii_case(name);
+        self.fields.iter().filter(is).map(|field| field.value(bytes))
+    }
+
+    /// Returns the elements of all fields of a known name that are comma-separated lists (RFC 9110 Sec. 5.6.1).
+    pub fn list<'a>(&self, bytes: &'a [u8], name: Name) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+        let elements = self.all(bytes, name).flat_map(|value| value.split(|&b| b == b','));
+        elements.map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
+    }
+
+    /// Returns whether the sender keeps the connection open after this message (RFC 9112 Sec. 9.3).
+    pub fn is_persistent(&self, bytes: &[u8]) -> bool {
+        let has = |option: &[u8]| self.list(bytes, Name::Connection).any(|o| o.eq_ignore_ascii_case(option));
+        match self.version {
+            Version::Http11 => !has(b"close"),
+            Version::Http10 => has(b"keep-alive") && !has(b"close"),
+        }
+    }
+
+    /// Returns the position after the line of the field with this index.
+    pub(crate) fn line_end(&self, index: usize) -> usize {
+        self.fields.get(index + 1).map_or(self.end as usize, Field::start)
+    }
+}
+
+/// Values of one field. Returned by [`Head::all`].
+#[derive(Clone, Debug)]
+pub struct Fields<'h, 'a> {
+    fields: std::slice::Iter<'h, Field>,
+    name: Name,
+    bytes: &'a [u8],
+}
+
+impl<'a> Iterator for Fields<'_, 'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.fields.find(|field| field.name == self.name).map(|field| field.value(self.bytes))
+    }
+}
+
+impl DoubleEndedIterator for Fields<'_, '_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.fields.rfind(|field| field.name == self.name).map(|field| field.value(self.bytes))
+    }
+}
+
+/// Text of which the parser has admitted ASCII only.
+fn ascii(text: &[u8]) -> &str {
+    std::str::from_utf8(text).unwrap_or_default()
+}

@@ -1,0 +1,281 @@
+//! The messages of one connection, as events.
+
+use crate::body::Body;
+use crate::chunked::Piece;
+use crate::head::Head;
+use crate::lines::{Kind, Lines, Parsed, declared};
+use crate::{Fault, Length, Limits, Name, Version};
+
+/// Meaning of the bytes at the front of the input. Each message is one [`Event::Head`], any number of [`Event::Data`],
+/// and one [`Event::End`]. Remove the bytes that an event names from the front of the input before the next call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// More bytes are needed. Keep these and pass them again together with the following ones.
+    More,
+    /// This many bytes (at least one) have no meaning: an empty line before a head, or framing of a body.
+    Skip(usize),
+    /// A complete head of this many bytes. Its index refers to them.
+    Head(usize),
+    /// `skip` bytes of framing, and after them `data` bytes (at least one) of the body.
+    Data {
+        /// Number of bytes of framing.
+        skip: usize,
+        /// Number of bytes of the body.
+        data: usize,
+    },
+    /// This many bytes of framing, then the message has ended.
+    End(usize),
+    /// The bytes are not examined: another protocol may follow, or no message is expected.
+    Hold,
+}
+
+#[derive(Debug)]
+enum State {
+    /// In a head or before one.
+    Head(Lines),
+    /// In a body.
+    Body(Body),
+    /// Nothing is examined.
+    Hold,
+    /// After a fault.
+    Faulty(Fault),
+}
+
+/// Common part of both directions.
+#[derive(Debug)]
+struct Messages {
+    limits: Limits,
+    state: State,
+    head: Head,
+    /// Trailer section of the last message.
+    trailers: Vec<u8>,
+}
+
+impl Messages {
+    fn receive_head(&mut self, kind: Kind, input: &[u8]) -> Result<Parsed, Fault> {
+        let State::Head(lines) = &mut self.state else { return Ok(Parsed::More) };
+        let parsed = lines.parse(kind, input, self.limits, &mut self.head);
+        if let Err(fault) = parsed {
+            self.state = State::Faulty(fault);
+        }
+        parsed
+    }
+
+    /// Returns the next event of a body, and whether the body has ended.
+    fn receive_body(&mut self, input: &[u8]) -> Result<Event, Fault> {
+        let State::Body(body) = &mut self.state else { return Ok(Event::More) };
+        match body.take(input) {
+            Ok(Piece { skip, end: true, .. }) => {
+                self.trailers.extend_from_slice(body.trailers());
+                Ok(Event::End(skip))
+            }
+            Ok(Piece { skip: 0, data: 0, .. }) => Ok(Event::More),
+            Ok(Piece { skip, data: 0, .. }) => Ok(Event::Skip(skip)),
+            Ok(Piece { skip, data, .. }) => Ok(Event::Data { skip, data }),
+            Err(fault) => {
+                self.state = State::Faulty(fault);
+                Err(fault)
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        self.head.clear();
+        self.trailers.clear();
+        self.state = State::Head(Lines::default());
+    }
+}
+
+/// Reads the requests of one client connection.
+#[derive(Debug)]
+pub struct Requests {
+    messages: Messages,
+    /// Whether the current request asks for another protocol.
+    foreign: bool,
+    /// Whether a head has been returned and the next one has not begun.
+    ended: bool,
+}
+
+impl Requests {
+    /// Reads from the start of a connection.
+    pub fn new(limits: Limits) -> Requests {
+        let state = State::Head(Lines::default());
+        let messages = Messages { limits, state, head: Head::default(), trailers: Vec::new() };
+        Requests { messages, foreign: false, ended: false }
+    }
+
+    /// Examines `input`, which starts with the first byte that no earlier event has named.
+    ///
+    /// After a request that asks for another protocol (`Upgrade`, `CONNECT`) it returns [`Event::Hold`] until
+    /// [`Requests::resume`].
+    ///
+    /// # Errors
+    /// The input breaks a rule. Nothing after that is read: each further call returns the same fault.
+    pub fn receive(&mut self, input: &[u8]) -> Result<Event, Fault> {
+        match &self.messages.state {
+            State::Hold => Ok(Event::Hold),
+            State::Faulty(fault) => Err(*fault),
+            State::Body(_) => {
+                let event = self.messages.receive_body(input)?;
+                if let Event::End(_) = event {
+                    self.ended = true;
+                    self.messages.state = if self.foreign { State::Hold } else { State::Head(Lines::default()) };
+                }
+                Ok(event)
+            }
+            State::Head(_) if input.is_empty() => Ok(Event::More),
+            State::Head(_) => {
+                if std::mem::replace(&mut self.ended, false) {
+                    self.messages.begin();
+                }
+                match self.messages.receive_head(Kind::Request, input)? {
+                    Parsed::More => Ok(Event::More),
+                    Parsed::EmptyLine(bytes) => Ok(Event::Skip(bytes)),
+                    Parsed::Complete(bytes) => self.complete(input, bytes),
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, input: &[u8], bytes: usize) -> Result<Event, Fault> {
+        let Messages { head, limits, .. } = &self.messages;
+        let length = if head.version == Version::Http11 && !head.names.contains(Name::Host) {
+            Err(Fault::NoHost)
+        } else {
+            declared(head)
+        };
+        match length {
+            Ok(length) => {
+                let upgrade = head.version == Version::Http11 && head.names.contains(Name::Upgrade);
+                self.foreign = upgrade || head.method(input) == "CONNECT";
+                self.messages.state = State::Body(Body::new(length.unwrap_or(Length::Known(0)), *limits));
+                Ok(Event::Head(bytes))
+            }
+            Err(fault) => {
+                self.messages.state = State::Faulty(fault);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Index of the current request's head: from its [`Event::Head`] until the first byte of the next head.
+    pub fn head(&self) -> &Head {
+        &self.messages.head
+    }
+
+    /// Trailer section of the request that has ended: lines with their line ends.
+    pub fn trailers(&self) -> &[u8] {
+        &self.messages.trailers
+    }
+
+    /// Returns whether the next byte belongs to a head and not to a body.
+    pub fn is_between(&self) -> bool {
+        matches!(self.messages.state, State::Head(_))
+    }
+
+    /// Continues with HTTP after the other protocol was declined.
+    pub fn resume(&mut self) {
+        if matches!(self.messages.state, State::Hold) {
+            self.messages.state = State::Head(Lines::default());
+        }
+    }
+}
+
+/// Reads the responses of one connection to a node.
+#[derive(Debug)]
+pub struct Responses {
+    messages: Messages,
+    /// Whether the request was `HEAD`, so that the response has no body.
+    to_head: bool,
+}
+
+impl Responses {
+    /// Reads from the start of a connection. It expects no response before [`Responses::expect`].
+    pub fn new(limits: Limits) -> Responses {
+        let messages = Messages { limits, state: State::Hold, head: Head::default(), trailers: Vec::new() };
+        Responses { messages, to_head: false }
+    }
+
+    /// Expects the response to a request that has been sent. `method` is the request's.
+    pub fn expect(&mut self, method: &str) {
+        self.to_head = method == "HEAD";
+        self.messages.begin();
+    }
+
+    /// Examines `input`, which starts with the first byte that no earlier event has named.
+    ///
+    /// An interim response (1xx) is an [`Event::Head`] without an end. The next head follows. After a 101, and after
+    /// the end of a response, it returns [`Event::Hold`].
+    ///
+    /// # Errors
+    /// The input is not a response, or its end is ambiguous. Close the connection.
+    pub fn receive(&mut self, input: &[u8]) -> Result<Event, Fault> {
+        match &self.messages.state {
+            State::Hold => Ok(if input.is_empty() { Event::More } else { Event::Hold }),
+            State::Faulty(fault) => Err(*fault),
+            State::Body(_) => {
+                let event = self.messages.receive_body(input)?;
+                if let Event::End(_) = event {
+                    self.messages.state = State::Hold;
+                }
+                Ok(event)
+            }
+            State::Head(_) if input.is_empty() => Ok(Event::More),
+            State::Head(lines) => {
+                if lines.is_new() && matches!(self.messages.head.status, 100..=199) {
+                    self.messages.head.clear();
+                }
+                match self.messages.receive_head(Kind::Response, input)? {
+                    Parsed::More => Ok(Event::More),
+                    Parsed::EmptyLine(bytes) => Ok(Event::Skip(bytes)),
+                    Parsed::Complete(bytes) => self.complete(bytes),
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, bytes: usize) -> Result<Event, Fault> {
+        let Messages { head, limits, .. } = &self.messages;
+        let next = match (head.status, declared(head)) {
+            (_, Err(fault)) => {
+                self.messages.state = State::Faulty(fault);
+                return Err(fault);
+            }
+            (101, _) => State::Hold,
+            (100..=199, _) => State::Head(Lines::default()),
+            (204 | 304, _) => State::Body(Body::new(Length::Known(0), *limits)),
+            _ if self.to_head => State::Body(Body::new(Length::Known(0), *limits)),
+            (_, Ok(length)) => State::Body(Body::new(length.unwrap_or(Length::UntilClose), *limits)),
+        };
+        self.messages.state = next;
+        Ok(Event::Head(bytes))
+    }
+
+    /// Notes that the node has closed its side. Returns whether the response is complete: it had ended before, or its
+    /// end is the end of the connection.
+    pub fn close(&mut self) -> bool {
+        let complete = matches!(self.messages.state, State::Hold | State::Body(Body::UntilClose));
+        self.messages.state = State::Hold;
+        complete
+    }
+
+    /// Index of the current head: from its [`Event::Head`] until the next head or [`Responses::expect`].
+    pub fn head(&self) -> &Head {
+        &self.messages.head
+    }
+
+    /// Length of the body that follows the current head, as far as it is not yet received.
+    pub fn length(&self) -> Length {
+        match &self.messages.state {
+            State::Body(Body::Known(left)) => Length::Known(*left),
+            State::Body(Body::Chunked(_)) => Length::Chunked,
+            State::Body(Body::UntilClose) => Length::UntilClose,
+            State::Head(_) | State::Hold | State::Faulty(_) => Length::Known(0),
+        }
+    }
+
+    /// Trailer section of the response that has ended: lines with their line ends.
+    pub fn trailers(&self) -> &[u8] {
+        &self.messages.trailers
+    }
+}

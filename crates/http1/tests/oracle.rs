@@ -1,0 +1,147 @@
+//! An independent parser as oracle: `httparse`, which hyper uses.
+//!
+//! A request that is accepted here is accepted there, with the same parts. A response that `httparse` accepts is
+//! accepted here as well, unless its end is ambiguous. Other differences are listed at their test.
+
+use proptest::prelude::*;
+use weirgate_http1::{Event, Fault, Head, Limits, Name, Requests, Responses, Version, write};
+
+const LIMITS: Limits = Limits { head_bytes: 64 * 1024, fields: 100 };
+
+/// Lines that are often almost right.
+fn line() -> impl Strategy<Value = String> {
+    let name = prop_oneof![
+        Just("Host".to_owned()),
+        Just("Content-Length".to_owned()),
+        Just("Transfer-Encoding".to_owned()),
+        Just("Connection".to_owned()),
+        "[A-Za-z][A-Za-z0-9_-]{0,12}",
+        "[!#$%&'*+.^_`|~0-9a-zA-Z:( ]{1,8}",
+    ];
+    let value = prop_oneof![
+        Just("a.test".to_owned()),
+        Just("chunked".to_owned()),
+        "[0-9]{1,3}",
+        "[ -~\t]{0,20}",
+        "[\u{0}-\u{ff}]{0,6}",
+    ];
+    let colon = prop_oneof![8 => Just(":"), 8 => Just(": "), 1 => Just(" :"), 1 => Just("")];
+    let end = prop_oneof![30 => Just("\r\n"), 1 => Just("\n"), 1 => Just("\r")];
+    (name, colon, value, end).prop_map(|(name, colon, value, end)| format!("{name}{colon}{value}{end}"))
+}
+
+fn request() -> impl Strategy<Value = Vec<u8>> {
+    let method = prop_oneof![4 => Just("GET".to_owned()), 1 => "[A-Z!^~a-z]{1,6}", 1 => "[ -~]{0,4}"];
+    let target = prop_oneof![4 => "/[!-~]{0,12}", 1 => "http://a.test/[a-z]{0,3}", 1 => "[ -~]{0,6}"];
+    let version = prop_oneof![6 => Just("HTTP/1.1\r\n"), 1 => Just("HTTP/1.0\r\n"), 1 => Just("HTTP/1.1\n")];
+    let lines = proptest::collection::vec(line(), 0..6);
+    (method, target, version, lines, any::<bool>()).prop_map(|(method, target, version, lines, host)| {
+        let host = if host { "Host: b.test\r\n" } else { "" };
+        latin(&format!("{method} {target} {version}{host}{}\r\n", lines.concat()))
+    })
+}
+
+fn response() -> impl Strategy<Value = Vec<u8>> {
+    let first = prop_oneof![
+        4 => Just("HTTP/1.1 200 OK\r\n".to_owned()),
+        1 => "HTTP/1.[01] [0-9]{3} [ -~]{0,6}\r\n",
+        1 => "HTTP/1.1 [0-9]{2,4}\r\n",
+    ];
+    let lines = proptest::collection::vec(line(), 0..6);
+    (first, lines).prop_map(|(first, lines)| latin(&format!("{first}{}\r\n", lines.concat())))
+}
+
+/// One byte for each character up to 255.
+fn latin(text: &str) -> Vec<u8> {
+    text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect()
+}
+
+/// Names and values, as both parsers give them.
+fn fields(head: &Head, bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    head.fields().iter().map(|f| (f.spelling(bytes).to_vec(), f.value(bytes).to_vec())).collect()
+}
+
+fn theirs(headers: &[httparse::Header<'_>]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    headers.iter().map(|h| (h.name.as_bytes().to_vec(), h.value.to_vec())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn an_accepted_request_means_the_same_to_the_oracle(input in request()) {
+        let mut requests = Requests::new(LIMITS);
+        let Ok(Event::Head(bytes)) = requests.receive(&input) else { return Ok(()) };
+        let head = requests.head();
+        let mut headers = [httparse::EMPTY_HEADER; 100];
+        let mut oracle = httparse::Request::new(&mut headers);
+        prop_assert_eq!(oracle.parse(&input), Ok(httparse::Status::Complete(bytes)));
+        prop_assert_eq!(oracle.method, Some(head.method(&input)));
+        prop_assert_eq!(oracle.path, Some(head.target(&input)));
+        prop_assert_eq!(oracle.version, Some(u8::from(head.version() == Version::Http11)));
+        prop_assert_eq!(theirs(oracle.headers), fields(head, &input));
+    }
+
+    /// Differences: `httparse` has no rule about lengths, folds nothing by default, and stops at control characters
+    /// only in values.
+    #[test]
+    fn a_response_that_the_oracle_accepts_is_accepted(input in response()) {
+        let mut headers = [httparse::EMPTY_HEADER; 100];
+        let mut oracle = httparse::Response::new(&mut headers);
+        let Ok(httparse::Status::Complete(bytes)) = oracle.parse(&input) else { return Ok(()) };
+        let mut responses = Responses::new(LIMITS);
+        responses.expect("GET");
+        match responses.receive(&input) {
+            Ok(Event::Head(ours)) => {
+                prop_assert_eq!(ours, bytes);
+                let head = responses.head();
+                prop_assert_eq!(oracle.code, Some(head.status()));
+                prop_assert_eq!(theirs(oracle.headers), fields(head, &input));
+            }
+            Err(
+                Fault::ContentLength
+                | Fault::TwoContentLengths
+                | Fault::TransferEncoding
+                | Fault::TwoTransferEncodings
+                | Fault::TransferEncodingIn10
+                | Fault::TwoLengths,
+            ) => {}
+            // The oracle takes statuses below 100.
+            Err(Fault::Status) if oracle.code.is_some_and(|code| code < 100) => {}
+            other => prop_assert!(false, "{other:?}"),
+        }
+    }
+
+    /// A head that is written from the index of another one is accepted, and has its fields but those left out.
+    #[test]
+    fn a_written_head_has_the_fields_that_were_kept(input in response(), without: u8) {
+        let mut responses = Responses::new(LIMITS);
+        responses.expect("HEAD");
+        let Ok(Event::Head(_)) = responses.receive(&input) else { return Ok(()) };
+        let head = responses.head().clone();
+        let mut index = 0;
+        let mut kept = Vec::new();
+        let mut out = Vec::new();
+        write::status_line(&mut out, head.status(), head.reason(&input));
+        write::fields(&mut out, &head, &input, |field| {
+            let skip = without >> (index % 8) & 1 == 1 || field.name() == Name::ContentLength;
+            index += 1;
+            if !skip {
+                kept.push((field.spelling(&input).to_vec(), field.value(&input).to_vec()));
+            }
+            skip
+        });
+        write::content_length(&mut out, 7);
+        write::end(&mut out);
+        kept.push((b"content-length".to_vec(), b"7".to_vec()));
+        if kept.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"transfer-encoding")) {
+            return Ok(());
+        }
+
+        let mut headers = [httparse::EMPTY_HEADER; 100];
+        let mut oracle = httparse::Response::new(&mut headers);
+        prop_assert_eq!(oracle.parse(&out), Ok(httparse::Status::Complete(out.len())));
+        prop_assert_eq!(oracle.code, Some(head.status()));
+        prop_assert_eq!(theirs(oracle.headers), kept);
+    }
+}

@@ -1,0 +1,71 @@
+//! Any bytes as the input of a client connection and of a connection to a node, in any pieces. The result must not
+//! depend on the pieces, and an accepted request must mean the same to `httparse`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weirgate_http1::{Event, Fault, Limits, Requests, Responses};
+
+const LIMITS: Limits = Limits { head_bytes: 1024, fields: 16 };
+
+/// Bytes of heads, of bodies and of trailers, and the fault that ended them.
+type Seen = (Vec<usize>, Vec<u8>, Vec<u8>, Option<Fault>);
+
+/// Reads `input` in pieces of `piece` bytes. `receive` returns the next event and the trailers so far.
+fn read(input: &[u8], piece: usize, mut receive: impl FnMut(&[u8]) -> (Result<Event, Fault>, Vec<u8>)) -> Seen {
+    let (mut heads, mut body, mut trailers, mut waiting) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for part in input.chunks(piece.max(1)) {
+        waiting.extend_from_slice(part);
+        loop {
+            let (event, section) = receive(&waiting);
+            match event {
+                Ok(Event::More | Event::Hold) => break,
+                Ok(Event::Skip(bytes)) => drop(waiting.drain(..bytes)),
+                Ok(Event::Head(bytes)) => {
+                    heads.push(bytes);
+                    drop(waiting.drain(..bytes));
+                }
+                Ok(Event::Data { skip, data }) => {
+                    drop(waiting.drain(..skip));
+                    body.extend(waiting.drain(..data));
+                }
+                Ok(Event::End(bytes)) => {
+                    drop(waiting.drain(..bytes));
+                    trailers.extend(section);
+                }
+                Err(fault) => return (heads, body, trailers, Some(fault)),
+            }
+        }
+    }
+    (heads, body, trailers, None)
+}
+
+fn requests(input: &[u8], piece: usize) -> Seen {
+    let mut requests = Requests::new(LIMITS);
+    read(input, piece, |waiting| (requests.receive(waiting), requests.trailers().to_vec()))
+}
+
+fn responses(input: &[u8], piece: usize) -> Seen {
+    let mut responses = Responses::new(LIMITS);
+    responses.expect("GET");
+    read(input, piece, |waiting| (responses.receive(waiting), responses.trailers().to_vec()))
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&piece, input)) = data.split_first() else { return };
+    let piece = usize::from(piece);
+    assert_eq!(requests(input, piece), requests(input, usize::MAX));
+    assert_eq!(responses(input, piece), responses(input, usize::MAX));
+
+    let mut requests = Requests::new(LIMITS);
+    if let Ok(Event::Head(bytes)) = requests.receive(input) {
+        let mut headers = [httparse::EMPTY_HEADER; 16];
+        let mut oracle = httparse::Request::new(&mut headers);
+        assert_eq!(oracle.parse(input), Ok(httparse::Status::Complete(bytes)));
+        assert_eq!(oracle.method, Some(requests.head().method(input)));
+        assert_eq!(oracle.path, Some(requests.head().target(input)));
+        assert_eq!(oracle.headers.len(), requests.head().fields().len());
+        for (theirs, ours) in oracle.headers.iter().zip(requests.head().fields()) {
+            assert_eq!((theirs.name.as_bytes(), theirs.value), (ours.spelling(input), ours.value(input)));
+        }
+    }
+});
