@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::header::{HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
-use hyper::body::Incoming;
 use weirgate_config::NodeTimeouts;
 use weirgate_engine::{Outcome, Time};
 
@@ -167,7 +166,7 @@ async fn attempt(
     mut fresh: bool,
     endpoint: &Arc<Endpoint>,
     conn: &Rc<ClientConn>,
-) -> Result<(Box<Link>, Response<Incoming>), Missed> {
+) -> Result<(Box<Link>, Response<()>), Missed> {
     let mut unsent = None;
     loop {
         let pooled = if fresh { None } else { conn.worker.pools.take(endpoint) };
@@ -185,18 +184,18 @@ async fn attempt(
         let Some(message) = message else { return Err(Missed::Node(NodeError::Terminated)) };
         let streamed = request.progress.is_some();
         conn.begin_phase(if streamed { request.timeouts.body_progress } else { request.timeouts.first_byte });
-        let broken = match link.exchange(message, || conn.is_late()).await {
+        let broken = match link.exchange(message, &conn.worker, || conn.is_late()).await {
             Answer::Head(response) => return Ok((link, response)),
             Answer::Unsent(back) if used => {
                 (unsent, fresh) = (Some(back), true);
                 continue;
             }
             Answer::Unsent(_) => NodeError::Terminated,
-            Answer::Broken(error) if error.is_parse() || error.is_parse_status() => NodeError::Protocol,
-            Answer::Broken(_) if used && link.received() == before && request.is_repeatable(conn) => {
+            Answer::Malformed => NodeError::Protocol,
+            Answer::Broken if used && link.received() == before && request.is_repeatable(conn) => {
                 return Err(Missed::Stale);
             }
-            Answer::Broken(_) => NodeError::Terminated,
+            Answer::Broken => NodeError::Terminated,
             Answer::Late => NodeError::ResponseTimeout,
         };
         return Err(match (conn.body_refusal(), &request.progress) {
@@ -252,21 +251,17 @@ fn is_exhaustion(error: &io::Error) -> bool {
 /// returned.
 fn answer(
     link: Box<Link>,
-    response: Response<Incoming>,
+    response: Response<()>,
     request: &Forward,
     permit: Permit,
     endpoint: &Arc<Endpoint>,
     mut exchange: Box<Exchange>,
 ) -> Result<Response<ReplyBody>, (NodeError, Permit, Box<Exchange>)> {
-    let (mut head, incoming) = response.into_parts();
-    if !has_one_end(&head.headers, head.version) {
-        // Dropping the link closes it, because the end of its response is ambiguous.
-        return Err((NodeError::Protocol, permit, exchange));
-    }
+    let (mut head, ()) = response.into_parts();
     let conn = Rc::clone(&exchange.conn);
-    let length = incoming.size_hint().exact();
+    let length = link.length();
     conn.begin_phase(request.timeouts.body_progress);
-    let mut pump = Pump::new(&conn, Arc::clone(endpoint), link, incoming, permit, head.status.as_u16(), request.buffer);
+    let mut pump = Pump::new(&conn, Arc::clone(endpoint), link, permit, head.status.as_u16(), request.buffer);
     // hyper or the connection's task continues to read and registers its own waker.
     pump.burst(&mut Context::from_waker(Waker::noop()));
     exchange.status = head.status.as_u16();
@@ -287,32 +282,16 @@ fn answer(
     Ok(Response::from_parts(head, body))
 }
 
-/// Returns whether every reader finds the same end of a response. An ambiguous response is not passed on.
-fn has_one_end(headers: &HeaderMap, version: Version) -> bool {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    match (codings.next(), codings.next(), lengths.next(), lengths.next()) {
-        (None, None, None, None) => true,
-        (None, None, Some(length), None) => {
-            !length.is_empty() && length.len() <= 18 && length.as_bytes().iter().all(u8::is_ascii_digit)
-        }
-        (Some(coding), None, None, None) => {
-            version == Version::HTTP_11 && coding.as_bytes().eq_ignore_ascii_case(b"chunked")
-        }
-        _ => false,
-    }
-}
-
 /// Handles a change of protocol by the node.
 fn upgrade(
     link: Box<Link>,
-    response: Response<Incoming>,
+    response: Response<()>,
     mut permit: Permit,
     endpoint: &Arc<Endpoint>,
     mut exchange: Box<Exchange>,
     timeouts: NodeTimeouts,
 ) -> Response<ReplyBody> {
-    let (mut head, _) = response.into_parts();
+    let (mut head, ()) = response.into_parts();
     if !exchange.may_upgrade() {
         permit.fail(false);
         return exchange.fail(NodeError::Upgrade);
@@ -333,37 +312,4 @@ fn upgrade(
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *response.headers_mut() = head.headers;
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_has_one_end_or_none() {
-        let check = |fields: &[(http::HeaderName, &'static str)], version| {
-            let mut headers = HeaderMap::new();
-            for (name, value) in fields {
-                headers.append(name.clone(), HeaderValue::from_static(value));
-            }
-            has_one_end(&headers, version)
-        };
-        let one = |fields: &[_]| check(fields, Version::HTTP_11);
-        assert!(one(&[]));
-        assert!(one(&[(CONTENT_LENGTH, "5")]));
-        assert!(one(&[(TRANSFER_ENCODING, "Chunked")]));
-        for bad in [
-            &[(CONTENT_LENGTH, "5"), (CONTENT_LENGTH, "5")][..],
-            &[(CONTENT_LENGTH, "5, 5")],
-            &[(CONTENT_LENGTH, "+5")],
-            &[(CONTENT_LENGTH, "")],
-            &[(CONTENT_LENGTH, "5"), (TRANSFER_ENCODING, "chunked")],
-            &[(TRANSFER_ENCODING, "chunked"), (TRANSFER_ENCODING, "chunked")],
-            &[(TRANSFER_ENCODING, "gzip, chunked")],
-            &[(TRANSFER_ENCODING, "identity")],
-        ] {
-            assert!(!one(bad), "{bad:?}");
-        }
-        assert!(!check(&[(TRANSFER_ENCODING, "chunked")], Version::HTTP_10));
-    }
 }

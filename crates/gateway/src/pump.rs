@@ -16,7 +16,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use weirgate_engine::{Outcome, Time};
 
 use crate::active_config::Endpoint;
@@ -42,7 +41,7 @@ pub(crate) struct Pump {
     conn: Rc<ClientConn>,
     endpoint: Arc<Endpoint>,
     /// The source. `None` after the response has ended.
-    source: Option<(Box<Link>, Incoming)>,
+    source: Option<Box<Link>>,
     permit: Permit,
     status: u16,
     queue: Queue,
@@ -97,7 +96,6 @@ impl Pump {
         conn: &Rc<ClientConn>,
         endpoint: Arc<Endpoint>,
         link: Box<Link>,
-        incoming: Incoming,
         permit: Permit,
         status: u16,
         bound: usize,
@@ -105,7 +103,7 @@ impl Pump {
         Pump {
             conn: Rc::clone(conn),
             endpoint,
-            source: Some((link, incoming)),
+            source: Some(link),
             permit,
             status,
             queue: Queue::default(),
@@ -146,11 +144,11 @@ impl Pump {
 
     /// Reads one frame from the node. Returns `Ready(None)` when the response has ended in any way.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
-        let Some((link, incoming)) = &mut self.source else { return Poll::Ready(None) };
-        match link.poll_frame(incoming, cx) {
+        let Some(link) = &mut self.source else { return Poll::Ready(None) };
+        match link.poll_frame(&self.conn.worker, cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.conn.begin_phase(self.conn.progress.get());
-                if incoming.is_end_stream() {
+                if link.has_ended() {
                     self.complete();
                 }
                 Poll::Ready(Some(frame))
@@ -173,7 +171,7 @@ impl Pump {
 
     fn complete(&mut self) {
         let worker = &self.conn.worker;
-        if let Some((link, _)) = self.source.take() {
+        if let Some(link) = self.source.take() {
             worker.pools.put(&self.endpoint, link, worker.timers.now());
         }
         self.ended = Some(Ok(self.permit.finish(Outcome::LastByte { status: self.status })));

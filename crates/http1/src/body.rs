@@ -23,7 +23,7 @@ impl Body {
         }
     }
 
-    /// Takes what belongs to the body from the front of `input`.
+    /// Takes the part of the body at the front of `input`.
     pub(crate) fn take(&mut self, input: &[u8]) -> Result<Piece, Fault> {
         match self {
             Body::Known(left) => {

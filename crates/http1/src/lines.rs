@@ -214,7 +214,7 @@ fn status_line(input: &[u8], head: &mut Head) -> Result<Line, Fault> {
     Ok(Line::Until(next))
 }
 
-/// Returns the position after the line whose text ends at `end`, and whether the line ends as it should. `None` if more
+/// Returns the position after a line with text up to `end`, and whether the line ends as it should. `None` if more
 /// input is needed.
 fn line_end(kind: Kind, input: &[u8], end: usize, fault: Fault) -> Result<Option<(usize, bool)>, Fault> {
     match (input.get(end), input.get(end + 1)) {

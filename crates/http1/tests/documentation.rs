@@ -1,4 +1,4 @@
-//! The page about accepted and refused requests lists every fault.
+//! The page about accepted and refused input lists every fault.
 
 use weirgate_http1::Fault;
 

@@ -85,7 +85,7 @@ pub(crate) async fn connect(endpoint: &Arc<Endpoint>, counters: &Counters) -> io
     let connected = async {
         let stream = TcpStream::connect(endpoint.address.as_str()).await?;
         stream.set_nodelay(true)?;
-        Link::open(stream).await
+        Ok(Link::new(stream))
     };
     connected.await.inspect_err(|_| {
         counters.connect_failures.fetch_add(1, Ordering::Relaxed);

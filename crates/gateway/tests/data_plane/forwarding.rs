@@ -101,8 +101,8 @@ fn every_way_to_end_an_answer_is_understood() {
 fn an_answer_that_cannot_be_told_from_the_next_is_not_passed_on() {
     for bad in [
         "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
-        "HTTP/1.1 200 OK\r\nContent-Length: 3, 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3, 4\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         "this is not HTTP\r\n\r\n",
@@ -118,6 +118,32 @@ fn an_answer_that_cannot_be_told_from_the_next_is_not_passed_on() {
         client.get("/");
         assert_eq!(client.answer().status, 502);
         assert_ne!(node.call().connection, node.call().connection);
+    }
+}
+
+#[test]
+fn slips_of_a_node_that_leave_no_doubt_are_corrected() {
+    let many = "X-Field: 1\r\n".repeat(150);
+    for slip in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3, 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\nContent-Length: 3\n\nabc",
+        "HTTP/1.1 200\r\nContent-Length: 3\r\n\r\nabc",
+        "HTTP/1.1 200 \u{e9}\t!\r\nContent-Length: 3\r\n\r\nabc",
+        &format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 3\r\n\r\nabc"),
+    ] {
+        let node = Node::answering(slip);
+        let stage = Stage::open(&policy(&[&node], PLAIN));
+        let mut client = stage.client();
+        for _ in 0..2 {
+            client.get("/");
+            let answer = client.answer();
+            assert_eq!((answer.status, answer.text().as_str()), (200, "abc"), "{slip:?}");
+            assert_eq!(answer.head.to_ascii_lowercase().matches("content-length: 3\r\n").count(), 1, "{slip:?}");
+        }
+        // The end was clear, so the connection is used again.
+        assert_eq!(node.call().connection, node.call().connection, "{slip:?}");
     }
 }
 

@@ -43,6 +43,32 @@ fn an_idle_connection_is_closed_without_a_word() {
 }
 
 #[test]
+fn interim_responses_without_end_are_a_504_and_delay_no_other_request() {
+    let node = Node::raw(|_, mut stream| {
+        let mut head = [0; 1024];
+        let bytes = stream.read(&mut head)?;
+        if !head[..bytes].starts_with(b"GET /endless ") {
+            return stream.write_all(&ok("other"));
+        }
+        let interim = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n".repeat(100);
+        loop {
+            stream.write_all(&interim)?;
+        }
+    });
+    // With one thread, the endless response and the other request share it.
+    let text = policy(&[&node], &class_with("first_byte: 500ms")).replace("threads: 2", "threads: 1");
+    let stage = Stage::open(&text);
+    let (mut endless, mut other) = (stage.client(), stage.client());
+    endless.get("/endless");
+    other.get("/");
+    assert_eq!(other.answer().text(), "other");
+    assert_eq!(stage.record().ending, Ending::Served);
+    assert_eq!(endless.answer().status, 504);
+    assert_eq!(stage.record().ending, Ending::Failed("http_response_timeout"));
+    assert!(stage.is_empty());
+}
+
+#[test]
 fn a_silent_node_is_a_504() {
     let node = Node::scripted();
     let stage = Stage::open(&policy(&[&node], &class_with("first_byte: 100ms")));
