@@ -133,11 +133,20 @@ fn a_real_servers_pages_cost_what_was_measured_beside_it() {
 
     let has = [CPUS, DISK as f64, WIRE as f64];
     let mut wrong = Vec::new();
+    for (resource, (found, has)) in table.capacity.iter().zip(has).enumerate() {
+        let found = found.unwrap_or(has);
+        say(&format!("resource {resource}: capacity {found}, limited to {has}"));
+        if found > has * (1.0 + BAND) {
+            wrong.push(format!("resource {resource}: the server cannot give {found} a second, its limit is {has}"));
+        }
+    }
     for ((path, route, tendency, requests), before) in PAGES.into_iter().zip(before) {
         let after = measure(&house, at(80), path, requests);
         let all = [before.clone(), after.clone()].concat();
         let used = [0, 1, 2].map(|at| middle(&all, at));
         let known = table.routes.iter().find(|known| known.pattern.to_string() == route).expect("it is there");
+        // Shares of the capacity that the probe found. Other programs may keep the server from its whole quota.
+        let has = [0, 1, 2].map(|at| table.capacity[at].unwrap_or(has[at]));
         let direct: Vec<f64> = used.iter().zip(has).map(|(used, has)| used / has).collect();
         let largest = direct.iter().copied().fold(0.0, f64::max);
         for (resource, direct) in direct.iter().enumerate() {
