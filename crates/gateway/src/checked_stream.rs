@@ -54,8 +54,6 @@ pub(crate) struct CheckedStream<T> {
     bad_body: Option<Refusal>,
     /// Whether the client has closed its side or the connection is broken.
     ended: bool,
-    /// Time of the first byte of the head that is being received.
-    head_since: Option<Time>,
     /// Time since which the client has accepted no bytes.
     blocked_since: Option<Time>,
     /// Whether hyper has asked for bytes and received none.
@@ -76,7 +74,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CheckedStream<T> {
             stand_in: None,
             bad_body: None,
             ended: false,
-            head_since: None,
             blocked_since: None,
             starved: false,
             asked: false,
@@ -93,11 +90,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CheckedStream<T> {
         self.stand_in.is_some() || !self.raw.is_empty() || !self.requests.is_between()
     }
 
-    /// Returns the time of the first byte of the head that is being received.
-    pub(crate) fn head_since(&self) -> Option<Time> {
-        self.head_since
-    }
-
     /// Returns the time since which the client has accepted no bytes.
     pub(crate) fn blocked_since(&self) -> Option<Time> {
         self.blocked_since
@@ -106,7 +98,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CheckedStream<T> {
     /// Refuses the head that is being received.
     pub(crate) fn refuse(&mut self, refusal: Refusal) {
         self.stand_in = Some(STAND_IN);
-        self.head_since = None;
+        self.conn.head_since.set(None);
         self.conn.refused.set(Some((self.heads + 1, refusal)));
     }
 
@@ -190,7 +182,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CheckedStream<T> {
             match self.requests.receive(&self.raw) {
                 Ok(Event::Head(bytes)) => {
                     self.heads += 1;
-                    self.head_since = None;
+                    self.conn.head_since.set(None);
                     self.conn.head.borrow_mut().keep(self.heads, self.raw.get(..bytes).unwrap_or_default());
                     self.passed = bytes;
                     continue;
@@ -220,8 +212,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CheckedStream<T> {
                 }
                 Ok(Event::Hold | Event::More) => {}
             }
-            if self.requests.is_between() && !self.raw.is_empty() && self.head_since.is_none() {
-                self.head_since = Some(self.conn.now());
+            if self.requests.is_between() && !self.raw.is_empty() && self.conn.head_since.get().is_none() {
+                self.conn.head_since.set(Some(self.conn.now()));
             }
             if out.remaining() < before || self.ended {
                 return Poll::Ready(Ok(()));

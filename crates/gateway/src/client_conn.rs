@@ -19,6 +19,10 @@ use crate::timer::Alarm;
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;
 
+/// Time for which a new connection without a byte is not closed in favour of another one. A client sends its request as
+/// soon as it is connected, and few round trips of the internet take longer.
+const FIRST_BYTE: Duration = Duration::from_secs(1);
+
 /// A client connection.
 #[derive(Debug)]
 pub(crate) struct ClientConn {
@@ -52,8 +56,10 @@ pub(crate) struct ClientConn {
     pub(crate) busy: Cell<bool>,
     /// Whether the response to the current request has been handed to hyper.
     pub(crate) answered: Cell<bool>,
-    /// Time since which no request is being served.
+    /// Time since which no request is being served. At first the time of its acceptance.
     pub(crate) idle_since: Cell<Time>,
+    /// Time of the first byte of the head that is being received.
+    pub(crate) head_since: Cell<Option<Time>>,
     /// Number of body bytes received for the current request.
     pub(crate) bytes_in: Cell<u64>,
     /// Whether no further request is accepted.
@@ -126,6 +132,7 @@ impl ClientConn {
             busy: Cell::new(false),
             answered: Cell::new(false),
             idle_since: Cell::new(worker.timers.now()),
+            head_since: Cell::new(None),
             bytes_in: Cell::new(0),
             closing: Cell::new(false),
             pump: RefCell::new(None),
@@ -175,6 +182,15 @@ impl ClientConn {
         self.phase.set(Time::NEVER);
         self.total.set(Time::NEVER);
         self.idle_since.set(self.now());
+    }
+
+    /// Returns the time since which the connection has been idle, if it may be closed to make room for another one. A
+    /// client that has just connected is given [`FIRST_BYTE`] to begin its first request.
+    pub(crate) fn spare_since(&self) -> Option<Time> {
+        let idle = !self.busy.get() && self.head_since.get().is_none();
+        let since = self.idle_since.get();
+        let begins = self.calls.get() == 0 && self.now().since(since) < FIRST_BYTE;
+        (idle && !begins).then_some(since)
     }
 
     /// Stops accepting requests on this connection.

@@ -163,7 +163,7 @@ where
             due = due.min(stuck);
         }
         if !conn.busy.get() {
-            match checked_stream.head_since() {
+            match conn.head_since.get() {
                 Some(since) => {
                     let late = since + site.timeouts.header;
                     if now >= late {
@@ -174,7 +174,10 @@ where
                     due = due.min(late);
                 }
                 None => {
-                    let late = conn.idle_since.get() + site.timeouts.idle;
+                    // The first head is due from the acceptance on, so that a silent client does not stay for long.
+                    let first = conn.calls.get() == 0;
+                    let idle = if first { site.timeouts.idle.min(site.timeouts.header) } else { site.timeouts.idle };
+                    let late = conn.idle_since.get() + idle;
                     if now >= late && conn.refused.get().is_none() {
                         return Poll::Ready(End::Done);
                     }

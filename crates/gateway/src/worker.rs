@@ -201,11 +201,15 @@ impl Worker {
         self.close_idle(AT_ONCE);
     }
 
-    /// Closes idle client connections to free capacity for others.
+    /// Closes the client connections that have been idle for longest, to free capacity for others.
     fn close_idle(&self, max: usize) {
         let conns = self.conns.borrow();
-        let idle = conns.iter().map(|(_, conn)| conn).filter(|conn| conn.calls.get() > 0 && !conn.busy.get());
-        for conn in idle.take(max) {
+        let spare = |(_, conn): (usize, &Rc<ClientConn>)| Some((conn.spare_since()?, Rc::clone(conn)));
+        let mut spare: Vec<_> = conns.iter().filter_map(spare).collect();
+        if spare.len() > max {
+            spare.select_nth_unstable_by_key(max, |(since, _)| *since);
+        }
+        for (_, conn) in spare.iter().take(max) {
             conn.close();
         }
     }

@@ -121,6 +121,19 @@ fn d8_all_connections_are_bounded_and_the_rest_waits_unread() {
 }
 
 #[test]
+fn silent_connections_make_room_for_a_client_that_speaks() {
+    let node = Node::answering(ok("x"));
+    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}limits: {{ connections: 8 }}\n")));
+    let silent: Vec<_> = (0..12).map(|_| stage.client()).collect();
+    for _ in 0..3 {
+        let mut client = stage.client();
+        client.get("/");
+        assert_eq!(client.answer().status, 200);
+    }
+    drop(silent);
+}
+
+#[test]
 fn p2_a_gateway_short_of_memory_turns_requests_away_and_recovers() {
     let node = Node::answering(ok("x"));
     let stage = Stage::open(&policy(&[&node], PLAIN));
@@ -168,10 +181,12 @@ fn p2_a_gateway_without_file_descriptors_recovers() {
     // More connections than the gateway has descriptors for. The kernel accepts all of them. Each is served
     // although the clients close none: the gateway closes idle ones, and one descriptor is always left for a
     // node.
-    let mut clients: Vec<_> = (0..150).map(|_| Client::connect(address)).collect();
-    for client in &mut clients {
+    let connect = |_| {
+        let mut client = Client::connect(address);
         client.get("/");
-    }
+        client
+    };
+    let mut clients: Vec<_> = (0..150).map(connect).collect();
     for client in &mut clients {
         assert_eq!(client.answer().status, 200);
     }
