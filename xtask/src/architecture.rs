@@ -50,6 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "weirgate-gateway",
         &[
+            "weirgate-cgroup",
             "weirgate-clock",
             "weirgate-config",
             "weirgate-engine",

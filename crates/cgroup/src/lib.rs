@@ -8,11 +8,12 @@
 //!
 //! A share is never a quota, because a quota would keep a class from using idle capacity.
 //!
-//! `v1` and `v2` are the interfaces, `mounts` finds them, `knob` has the files and scales of the shares, and `pattern`
-//! finds the groups of a class.
+//! `v1` and `v2` are the interfaces, `mounts` finds them, `knob` has the files and scales of the shares, `pattern`
+//! finds the groups of a class, and `memory` reads the memory limit of the process.
 #![forbid(unsafe_code)]
 
 mod knob;
+mod memory;
 mod mounts;
 mod pattern;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 pub use knob::{Knob, Resource};
+pub use memory::memory_limit;
 pub use mounts::{Opened, open};
 pub use pattern::{MAX_GROUPS, Pattern, fits};
 pub use v1::V1;

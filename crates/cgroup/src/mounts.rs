@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::{Cgroups, V1, V2};
 
 /// File in which the kernel lists the mounts.
-const MOUNTS: &str = "/proc/self/mountinfo";
+pub(crate) const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// Controllers with knobs that are set in addition to those of `cpu`, by their names in v1 and v2.
 const OTHERS: [(&str, &str); 2] = [("blkio", "io"), ("memory", "memory")];
@@ -32,10 +32,10 @@ impl std::fmt::Debug for Opened {
 
 /// The cgroup trees that are mounted.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Mounts {
-    v2: Option<PathBuf>,
+pub(crate) struct Mounts {
+    pub(crate) v2: Option<PathBuf>,
     /// Trees of v1, by controller.
-    v1: BTreeMap<String, PathBuf>,
+    pub(crate) v1: BTreeMap<String, PathBuf>,
 }
 
 /// Opens the interface that has the cpu controller. Group names are relative to `root`. A relative `root` is
@@ -75,7 +75,7 @@ fn below(root: &Path) -> Result<Opened, String> {
 
 impl Mounts {
     /// Parses `mountinfo` (see proc(5)). Mount points with spaces are not decoded.
-    fn parse(text: &str) -> Mounts {
+    pub(crate) fn parse(text: &str) -> Mounts {
         let mut mounts = Mounts::default();
         for line in text.lines() {
             let Some((front, back)) = line.split_once(" - ") else { continue };

@@ -244,9 +244,20 @@ pub struct Limits {
     pub buffer_per_request: usize,
     /// Bytes of all replies that are buffered for slow clients.
     pub buffer_total: usize,
-    /// Limit of the resident memory of the process, in bytes. From 90 % of it no connection is accepted, from
-    /// 95 % no request is admitted. `None` means no limit.
-    pub memory: Option<u64>,
+    /// Limit of the resident memory of the process. From 80 % of it no reply is read ahead for a slow client, from 90 %
+    /// no connection is accepted, from 95 % no request is admitted.
+    pub memory: MemoryLimit,
+}
+
+/// Where the limit of the process's memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// From the process's control group. No limit if the group has none.
+    Cgroup,
+    /// From the policy, in bytes.
+    Bytes(u64),
+    /// There is no limit.
+    Off,
 }
 
 /// The gateway's settings for a pool.

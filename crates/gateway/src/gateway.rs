@@ -37,8 +37,6 @@ pub(crate) struct Shared {
     pub(crate) pages: Pages,
     /// Hasher with the same key on all threads, so that a client is the same flow on each of them.
     pub(crate) hasher: RandomState,
-    /// Maximum number of bytes buffered for slow clients, in the whole process.
-    pub(crate) buffer_total: AtomicU64,
     /// Memory limit of the process, and the present pressure.
     pub(crate) memory: Memory,
     /// Maximum number of open client connections, limited by the policy and by the available file
@@ -193,8 +191,7 @@ impl Gateway {
         let count = site.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let count = count.clamp(1, MAX_THREADS);
         let opened = site.listeners.iter().map(|l| open(l.address, count)).collect::<io::Result<Vec<_>>>()?;
-        let buffer_total = AtomicU64::new(site.limits.buffer_total as u64);
-        let memory = Memory::new(site.limits.memory);
+        let memory = Memory::new(&site.limits);
         let connections = max_connections(&site);
         let wakers: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
         let control = Control::new(Clock::start(), site, text, weirgate_clock::seed(), wakers.clone())
@@ -205,7 +202,6 @@ impl Gateway {
             counters: Counters::default(),
             reports: Reports::default(),
             hasher: weirgate_clock::keyed_hasher(),
-            buffer_total,
             memory,
             connections: AtomicU64::new(connections),
             unseated: AtomicUsize::new(0),
@@ -269,6 +265,12 @@ impl Gateway {
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         lock(&self.shared.listeners).iter().map(|(_, bound)| *bound).collect()
+    }
+
+    /// Returns the limit of the process's memory in bytes, if there is one.
+    #[must_use]
+    pub fn memory_limit(&self) -> Option<u64> {
+        self.shared.memory.bound()
     }
 
     /// Returns the maximum number of open client connections: `limits.connections`, or fewer if the process
@@ -372,14 +374,12 @@ impl Gateway {
             .map(|address| open(*address, count))
             .collect::<io::Result<Vec<_>>>()
             .map_err(|error| ReloadError::Listen(error.to_string()))?;
-        let buffer_total = site.limits.buffer_total as u64;
-        let memory = site.limits.memory;
+        let limits = site.limits;
         let connections = max_connections(&site);
         let active_config =
             shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;
         shared.pages.follow(&active_config);
-        shared.buffer_total.store(buffer_total, Ordering::Relaxed);
-        shared.memory.set(memory);
+        shared.memory.set(&limits);
         shared.connections.store(connections, Ordering::Relaxed);
         shared.hand_out(opened);
         for gone in known.into_iter().filter(|address| !wanted.contains(address)) {

@@ -230,7 +230,7 @@ impl Pump {
     fn has_room(&self) -> bool {
         let shared = &self.conn.worker.shared;
         let all = shared.counters.buffered_bytes.load(Ordering::Relaxed);
-        self.queue.bytes < self.bound && all < shared.buffer_total.load(Ordering::Relaxed)
+        self.queue.bytes < self.bound && all < shared.memory.buffer()
     }
 
     /// Suspends the node's timeouts while the client is slow.

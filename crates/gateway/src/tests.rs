@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weirgate_config::{ClassSite, ClientTimeouts, Limits, NodeTimeouts, PoolSite, ShedReply, Site};
+use weirgate_config::{ClassSite, ClientTimeouts, Limits, MemoryLimit, NodeTimeouts, PoolSite, ShedReply, Site};
 use weirgate_engine as engine;
 
 use crate::active_config::ReloadSource;
@@ -65,7 +65,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             body_bytes: None,
             buffer_per_request: 1 << 20,
             buffer_total: 1 << 26,
-            memory: None,
+            memory: MemoryLimit::Off,
         },
         timeouts: ClientTimeouts { header: second, idle: second },
         admin: None,

@@ -33,6 +33,19 @@ pub struct Share(pub f64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
+impl std::fmt::Display for Bytes {
+    /// Formats it as it is written in a file, such as `64KiB`, rounded to three digits.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (factor, unit) = match self.0 {
+            bytes if bytes >= 1 << 30 => (1u64 << 30, "GiB"),
+            bytes if bytes >= 1 << 20 => (1 << 20, "MiB"),
+            bytes if bytes >= 1 << 10 => (1 << 10, "KiB"),
+            _ => (1, "B"),
+        };
+        write!(f, "{}{unit}", number_text(self.0 as f64 / factor as f64))
+    }
+}
+
 /// A whole number from 1 to 4294967295.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(pub u32);

@@ -14,7 +14,8 @@ use super::address::Listen;
 record! {
     /// Limits on client input and on buffers.
     pub(crate) struct Limits {
-        /// Maximum number of connections at once. Further connections wait in the kernel. 20,000 with one
+        /// Maximum number of connections at once. Beyond it the connections that have been idle for longest are closed,
+        /// and further connections wait in the kernel. 20,000 with one
         /// node connection each stay below the usual limit of 65,536 open files.
         connections: Defaulted<Count> = 20000,
         /// Maximum size of a request head. A larger one is answered with 431. The default is eight times the
@@ -30,22 +31,34 @@ record! {
         buffer_per_request: Defaulted<Bytes> = "1MiB",
         /// Bytes of all replies that are buffered for slow clients. Past it, slow clients hold their slots.
         buffer_total: Defaulted<Bytes> = "256MiB",
-        /// Memory limit of the process. From 90 % of it no connection is accepted, from 95 % requests are
-        /// answered with 503. `off` by default, because everything that uses memory has a limit of its own.
-        memory: Defaulted<Switch<Bytes>> = "off",
+        /// Memory limit of the process. Replies of at most a quarter of it are buffered for slow clients, and none from
+        /// 80 % of it. From 90 % no connection is accepted, from 95 % requests are answered with 503. `auto` is the
+        /// limit of the process's control group, as in a container or a systemd unit. `off` or a group without a limit
+        /// mean no limit, because everything that uses memory has a limit of its own.
+        memory: Defaulted<MemoryForm> = "auto",
     }
 }
 
 record! {
     /// Timeouts towards clients.
     pub(crate) struct ClientTimeouts {
-        /// Time from the first byte of a request head to its last. 10 s are ample for a slow phone and limit
-        /// an attacker that sends one byte at a time.
+        /// Time for a request head: from its first byte, or for the first request of a connection from the
+        /// acceptance of the connection. 10 s are ample for a slow phone and limit an attacker that sends one byte
+        /// at a time.
         header: Defaulted<Span> = "10s",
         /// Time between two requests on one connection. 60 s usually keep the connection of a reader from one
         /// page to the next.
         idle: Defaulted<Span> = "60s",
     }
+}
+
+/// Memory limit of the process: `auto`, `off` or a size.
+#[derive(Clone, Debug)]
+pub(crate) enum MemoryForm {
+    /// The limit of the control group.
+    Auto,
+    /// A size, or no limit.
+    Given(Switch<Bytes>),
 }
 
 /// The admin listener, written in short or as a map.
@@ -125,6 +138,15 @@ impl Decode for Admin {
     }
 }
 
+impl Decode for MemoryForm {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) if &**text == "auto" => Some(MemoryForm::Auto),
+            _ => Switch::decode(node, cx).map(MemoryForm::Given),
+        }
+    }
+}
+
 impl Decode for AccessLog {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         let form = match &node.value {
@@ -152,4 +174,5 @@ text_schema! {
 any_of! {
     Admin = [AdminAddressForm, AdminForm];
     AccessLog = [{ "const": "stdout" }, AccessLogForm];
+    MemoryForm = [{ "enum": ["auto", "off"] }, Bytes];
 }

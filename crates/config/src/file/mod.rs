@@ -28,7 +28,7 @@ pub use conditions::Token;
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::Discipline;
 pub(crate) use dispatch::{Dispatch, Lard};
-pub(crate) use gateway::{AccessLog, Admin, AdminAddressForm, ClientTimeouts, Limits};
+pub(crate) use gateway::{AccessLog, Admin, AdminAddressForm, ClientTimeouts, Limits, MemoryForm};
 pub(crate) use mqos::ResourceWord;
 pub use page_table::page_table_schema;
 pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};

@@ -6,10 +6,10 @@ use http::HeaderValue;
 use ipnet::IpNet;
 use weirgate_spanned_yaml::decode::{Context, Defaulted, OneOrMany, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_spanned_yaml::unit::{Bytes, Count, Text, number_text};
+use weirgate_spanned_yaml::unit::{Bytes, Count, Text};
 
-use crate::file::{AdminAddressForm, NEEDED, PolicyFile};
-use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener};
+use crate::file::{AdminAddressForm, MemoryForm, NEEDED, PolicyFile};
+use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener, MemoryLimit};
 
 /// Maximum number of threads. A number above the cores of any machine is a typing error.
 const MAX_THREADS: u32 = 1_024;
@@ -116,8 +116,9 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
         buffer_per_request,
         buffer_total,
         memory: match limits.memory.get() {
-            Switch::Off => None,
-            Switch::On(Bytes(bytes)) => Some(*bytes),
+            MemoryForm::Auto => MemoryLimit::Cgroup,
+            MemoryForm::Given(Switch::Off) => MemoryLimit::Off,
+            MemoryForm::Given(Switch::On(Bytes(bytes))) => MemoryLimit::Bytes(*bytes),
         },
     }
 }
@@ -126,8 +127,8 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
 fn bytes(field: &Defaulted<Bytes>, name: &str, min: u64, max: u64, cx: &mut Context) -> usize {
     let Bytes(bytes) = *field.get();
     if !(min..=max).contains(&bytes) {
-        let what = format!("{name} of {} is out of range", size_text(bytes));
-        let hint = format!("write a size from {} to {}", size_text(min), size_text(max));
+        let what = format!("{name} of `{}` is out of range", Bytes(bytes));
+        let hint = format!("write a size from `{}` to `{}`", Bytes(min), Bytes(max));
         cx.fail(field.mark, Complaint::new(what, hint));
     }
     usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -140,17 +141,6 @@ pub(super) fn count(field: &Defaulted<Count>, max: u32, cx: &mut Context) -> u32
         cx.fail(field.mark, Complaint::new(format!("`{count}` is too large"), format!("write at most {max}")));
     }
     count
-}
-
-/// Formats a size as it is written in the file, such as `64KiB`.
-fn size_text(bytes: u64) -> String {
-    let (factor, unit) = match bytes {
-        b if b >= 1 << 30 => (1u64 << 30, "GiB"),
-        b if b >= 1 << 20 => (1 << 20, "MiB"),
-        b if b >= 1 << 10 => (1 << 10, "KiB"),
-        _ => (1, "B"),
-    };
-    format!("`{}{unit}`", number_text(bytes as f64 / factor as f64))
 }
 
 pub(super) fn access_log(file: &PolicyFile, cx: &mut Context) -> Option<AccessLog> {

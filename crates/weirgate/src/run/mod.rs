@@ -8,11 +8,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use weirgate_config::{Admin, AdminAddress, Site};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use weirgate_config::{Admin, AdminAddress, Limits, MemoryLimit, Site};
 use weirgate_gateway::access_log::AccessLog;
 use weirgate_gateway::admin::{AdminListener, AdminServer, Operations, TOKEN_VARIABLE};
 use weirgate_gateway::metrics::Metrics;
 use weirgate_gateway::{Gateway, ReloadSource};
+use weirgate_spanned_yaml::unit::Bytes;
 
 use crate::args::Run;
 use crate::check::{bounded, env_token};
@@ -61,10 +63,13 @@ fn start(path: &Path) -> Result<Running, String> {
     };
     let observers: Vec<Box<dyn weirgate_gateway::Observer>> =
         vec![Box::new(Arc::clone(&metrics)), Box::new(Arc::clone(&log))];
+    raise_open_files();
+    let limits = site.limits;
     let gateway = Gateway::start(site, &text, source, observers).map_err(|e| hint(&e))?;
     let active_config = gateway.active_config();
     say(&format!("version {}: {file}, checksum {}", env!("CARGO_PKG_VERSION"), active_config.checksum));
     say(&summary);
+    say(&bounds(&gateway, &limits));
     gateway.addresses().iter().for_each(|address| say(&format!("listening on http://{address}")));
     let operations = Arc::new(Operations::new(gateway, metrics, Arc::clone(&log)));
     let admin = match admin {
@@ -119,6 +124,28 @@ fn summary(site: &Site) -> String {
         count(policy.nodes.len(), "node"),
         count(policy.pools.len(), "upstream")
     )
+}
+
+/// Raises the limit of open files to the maximum that this user may have. The lower limit is for old programs that wait
+/// with `select`. The listeners say how many connections fit, so a failure needs no message.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Returns the limits of the process in one line.
+fn bounds(gateway: &Gateway, limits: &Limits) -> String {
+    let fit = gateway.connection_limit();
+    let files = match getrlimit(Resource::Nofile).current {
+        Some(files) if fit < limits.connections as u64 => format!(", because the process may have {files} open files"),
+        _ => String::new(),
+    };
+    let memory = match (gateway.memory_limit(), limits.memory) {
+        (Some(bytes), MemoryLimit::Cgroup) => format!("{} of the control group", Bytes(bytes)),
+        (Some(bytes), _) => Bytes(bytes).to_string(),
+        (None, _) => "unlimited".to_owned(),
+    };
+    format!("up to {}{files}, memory {memory}", count(usize::try_from(fit).unwrap_or(usize::MAX), "client connection"))
 }
 
 /// Returns a count such as `1 class` or `3 classes`.
