@@ -3,6 +3,8 @@
 //! The other file decodes a [`Policy`] in the field that holds one, gets the names from it that its own fields may
 //! mention, and resolves it with the rest. The errors of both are in one list, in the order of the file.
 
+use std::net::SocketAddr;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use weirgate_spanned_yaml::decode::{Context, Decode, Mark};
 use weirgate_spanned_yaml::tree::Node;
@@ -16,6 +18,16 @@ pub use crate::resolve::Resolved;
 /// A policy as written, decoded but not resolved.
 #[derive(Clone, Debug)]
 pub struct Policy(Box<PolicyFile>);
+
+/// Values for parts of a policy that the other file lets it leave out.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// Address where clients connect, without `listen`.
+    pub listen: SocketAddr,
+    /// Header, in lower case, that selects a class without `match` and `per` by its name. The last class has no such
+    /// condition.
+    pub class_header: &'static str,
+}
 
 /// A class or template that a policy declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,9 +91,10 @@ impl Policy {
         !self.0.upstreams.bad && self.0.upstreams.given
     }
 
-    /// Binds all names and checks the policy. Returns `None` after an error, which is reported in `cx`.
-    pub fn resolve(&self, cx: &mut Context) -> Option<Resolved> {
-        crate::resolve::resolve(&self.0, true, cx)
+    /// Binds all names and checks the policy, completed with `defaults`. Returns `None` after an error, which is
+    /// reported in `cx`.
+    pub fn resolve(&self, defaults: &Defaults, cx: &mut Context) -> Option<Resolved> {
+        crate::resolve::resolve(&self.0, true, Some(defaults), cx)
     }
 }
 

@@ -66,7 +66,7 @@ pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
         let file = PolicyFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
         // The tree of a large policy takes as much memory as everything else.
         drop(tree);
-        resolve(&file, env_token, &mut cx)
+        resolve(&file, env_token, None, &mut cx)
     });
     match resolved {
         Some(resolved) if cx.problems.reports() == 0 => {
@@ -119,9 +119,6 @@ pub fn load_file(path: &Path, env_token: bool) -> Result<Loaded, Errors> {
     }
 }
 
-/// Reads the file at `path`, at most one byte more than allowed, which distinguishes a file that is too long
-/// from one that just fits.
-/// Returns an error about the file as a whole.
 /// Warns about every class that does not fit its pool, or that may find no worker in time.
 pub fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
     let report = feasibility(&resolved.site);

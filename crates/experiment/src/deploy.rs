@@ -1,10 +1,10 @@
 //! The policy of an experiment as a policy file of its own, with which a real gateway is started.
 //!
-//! An experiment's nodes have invented addresses, and its policy may lack `listen`. Here the policy gets the
-//! real addresses of nodes, clients and admin listener. Everything else stays as it is written, so that the
-//! policy resolves to the same classes, guarantees and discipline, which a test checks. Nodes keep their
-//! names and machines. A name taken from an address loses its colon, which no name may have. Collectors query
-//! the nodes themselves, which report on their own ports.
+//! An experiment's nodes have invented addresses, and its policy may lack `listen` and the conditions of classes.
+//! Here the policy gets the conditions, and the real addresses of nodes, clients and admin listener. Everything
+//! else stays as it is written, so that the policy resolves to the same classes, guarantees and discipline, which a
+//! test checks. Nodes keep their names and machines. A name taken from an address loses its colon, which no name
+//! may have. Collectors query the nodes themselves, which report on their own ports.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,6 +15,7 @@ use weirgate_spanned_yaml::errors::{Errors, Position};
 use weirgate_spanned_yaml::overrides::Override;
 use weirgate_spanned_yaml::tree::{Entry, Node, Value};
 
+use crate::file::DEFAULTS;
 use crate::load::{LoadedExperiment, Written, load_with_policies};
 
 /// Real addresses of the parts of a policy.
@@ -76,6 +77,9 @@ fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> N
     set(&mut entries, position, "listen", &deployment.listen.to_string());
     set(&mut entries, position, "admin", &deployment.admin);
     set(&mut entries, position, "threads", &deployment.threads.to_string());
+    if let Some(classes) = entries.iter_mut().find(|entry| &*entry.key == "classes") {
+        classes.node = with_conditions(&classes.node);
+    }
     if let Some(upstreams) = entries.iter_mut().find(|entry| &*entry.key == "upstreams")
         && let Value::Map(written) = &upstreams.node.value
     {
@@ -101,6 +105,23 @@ fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> N
         upstreams.node = Rc::new(Node::new(position, Value::Map(written)));
     }
     Node::new(position, Value::Map(entries))
+}
+
+/// Returns the classes with the conditions that an experiment lets them leave out.
+fn with_conditions(classes: &Rc<Node>) -> Rc<Node> {
+    let Value::List(items) = &classes.value else { return Rc::clone(classes) };
+    let mut items = items.clone();
+    let but_last = items.len().saturating_sub(1);
+    for class in &mut items[..but_last] {
+        let (position, [name, condition, per]) = (class.position, ["name", "match", "per"].map(|key| class.field(key)));
+        let (Value::Map(fields), Some(name), None, None) = (&class.value, name, condition, per) else { continue };
+        let (mut fields, mut condition, mut header) = (fields.clone(), Vec::new(), Vec::new());
+        put(&mut header, position, DEFAULTS.class_header, Rc::clone(name));
+        put(&mut condition, position, "header", Node::new(position, Value::Map(header)));
+        put(&mut fields, position, "match", Node::new(position, Value::Map(condition)));
+        *class = Rc::new(Node::new(position, Value::Map(fields)));
+    }
+    Rc::new(Node::new(classes.position, Value::List(items)))
 }
 
 /// Returns a node with its real address.
@@ -132,20 +153,14 @@ fn set(entries: &mut Vec<Entry>, position: Position, key: &str, value: &str) {
 }
 
 /// Sets the field `key` of `entries` to `node`.
-fn put(entries: &mut Vec<Entry>, position: Position, key: &str, node: Node) {
-    let node = Rc::new(node);
+fn put(entries: &mut Vec<Entry>, position: Position, key: &str, node: impl Into<Rc<Node>>) {
+    let node = node.into();
     match entries.iter_mut().find(|entry| &*entry.key == key) {
         Some(entry) => entry.node = node,
         None => entries.push(Entry { key: key.into(), key_position: position, node }),
     }
 }
 
-/// Maximum number of scalars in a collection that is printed on one line, which is enough for a node.
-/// Prints `node` as YAML on lines of its own, indented by `indent` spaces.
-/// Prints the value of a key or list item, on the same line if it is short.
-/// Formats `node` on one line.
-/// Formats a text so that YAML reads it back as the same text.
-// JSON strings are valid double-quoted YAML strings.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,10 +12,10 @@ use weirgate_spanned_yaml::decode::{Context, Decode};
 use weirgate_spanned_yaml::errors::{Errors, Problem, Problems, SourceId, warning_lines};
 use weirgate_spanned_yaml::overrides::Override;
 use weirgate_spanned_yaml::read::{included, read_bounded, sound_text, unreadable};
-use weirgate_spanned_yaml::tree::{self, Entry, Kind, Node, Tree, Value};
+use weirgate_spanned_yaml::tree::{self, Kind, Node, Tree, Value};
 
 use crate::experiment::Experiment;
-use crate::file::ExperimentFile;
+use crate::file::{DEFAULTS, ExperimentFile};
 use crate::resolve::resolve_experiment;
 
 /// An experiment file.
@@ -49,7 +49,7 @@ impl LoadedExperiment {
     }
 }
 
-/// The trees of an experiment's policies, with `overrides` applied and missing parts filled in.
+/// The trees of an experiment's policies, with `overrides` applied.
 pub(crate) struct Written {
     /// The policy under test.
     pub(crate) first: Rc<Node>,
@@ -119,7 +119,7 @@ fn load(
         let file = ExperimentFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
         let written = written(&tree.root, &file);
         drop(tree);
-        let policy = file.policy.get().and_then(|policy| policy.0.resolve(&mut cx));
+        let policy = file.policy.get().and_then(|policy| policy.0.resolve(&DEFAULTS, &mut cx));
         if let Some(policy) = &policy {
             warn_if_infeasible(policy, &mut cx);
         }
@@ -158,9 +158,8 @@ fn written(root: &Node, file: &ExperimentFile) -> Option<Written> {
     Some(Written { first, others: others.into_iter().map(|(_, policy)| policy).collect() })
 }
 
-/// Returns the tree with its policy file inserted, overrides applied, and the parts filled in that an
-/// experiment's policy may leave out. Also returns the name of its discipline, if that is one of the
-/// experiment's own `disciplines`.
+/// Returns the tree with its policy file inserted and overrides applied. Also returns the name of its discipline, if
+/// that is one of the experiment's own `disciplines`.
 fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Problems) -> (Tree, Option<Rc<str>>) {
     let Tree { mut root, mut nodes } = tree;
     let (whole, parts): (Vec<_>, Vec<_>) = overrides.iter().partition(|o| o.replaces("policy"));
@@ -179,7 +178,6 @@ fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Pr
         root = with_policy(&root, |policy| with_field(policy, "discipline", meant));
     }
     root = with_policies(&root, |policy| with_page_table(policy, folder, &mut nodes, problems));
-    root = with_policies(&root, |policy| completed(policy, &mut nodes));
     (Tree { root, nodes }, variant.map(|(name, _)| name))
 }
 
@@ -218,46 +216,6 @@ fn with_policy(root: &Rc<Node>, change: impl FnOnce(&Node) -> Option<Rc<Node>>) 
     let mut entries = entries.clone();
     entries[at].node = policy;
     Rc::new(Node::new(root.position, Value::Map(entries)))
-}
-
-/// The header that selects a class without a `match` in an experiment.
-const CLASS_HEADER: &str = "x-class";
-
-/// Fills in the parts of a policy that an experiment may leave out: the listener, and the conditions of every
-/// class but the last. Returns `None` if nothing is missing.
-fn completed(policy: &Node, nodes: &mut usize) -> Option<Rc<Node>> {
-    let Value::Map(entries) = &policy.value else { return None };
-    let mut entries = entries.clone();
-    let has = |entries: &[Entry], key: &str| entries.iter().any(|entry| &*entry.key == key);
-    let entry = |key: &str, node: Node| Entry { key: key.into(), key_position: policy.position, node: Rc::new(node) };
-    if !has(&entries, "listen") {
-        // The system chooses the port, because no other program needs to know it in an experiment.
-        entries.push(entry("listen", Node::new(policy.position, Value::Text("127.0.0.1:0".into()))));
-        *nodes += 1;
-    }
-    if let Some(at) = entries.iter().position(|entry| &*entry.key == "classes")
-        && let Value::List(classes) = &entries[at].node.value
-    {
-        let mut classes = classes.clone();
-        let but_last = classes.len().saturating_sub(1);
-        for class in classes.iter_mut().take(but_last) {
-            let Value::Map(fields) = &class.value else { continue };
-            let name = fields.iter().find(|field| &*field.key == "name").map(|field| &field.node.value);
-            let Some(Value::Text(name)) = name else { continue };
-            if has(fields, "match") || has(fields, "per") {
-                continue;
-            }
-            let value = Node::new(class.position, Value::Text(Rc::clone(name)));
-            let header = Node::new(class.position, Value::Map(vec![entry(CLASS_HEADER, value)]));
-            let condition = Node::new(class.position, Value::Map(vec![entry("header", header)]));
-            let mut fields = fields.clone();
-            fields.push(entry("match", condition));
-            *nodes += 3;
-            *class = Rc::new(Node::new(class.position, Value::Map(fields)));
-        }
-        entries[at].node = Rc::new(Node::new(entries[at].node.position, Value::List(classes)));
-    }
-    Some(Rc::new(Node::new(policy.position, Value::Map(entries))))
 }
 
 /// The experiment of tests whose figures are known.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Context, Defaulted, Mark, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, listed, quoted, unknown};
@@ -14,8 +14,9 @@ use super::reach::implies;
 use super::rule::Compiler;
 use super::upstream::Pools;
 use super::{page_table, priorities};
+use crate::embed::Defaults;
 use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed};
-use crate::site::{self, ClassSite, Key, Match, Rule, RuleTarget, ShedReply};
+use crate::site::{self, ClassSite, Key, Match, Rule, RuleTarget, ShedReply, ValuePattern};
 
 /// Default and maximum number of live classes of a template. Class tables are sized for 100,000 classes.
 const LIVE: u32 = 1_024;
@@ -52,6 +53,7 @@ pub(super) fn classes(
     file: &PolicyFile,
     pools: &Pools,
     priorities: &[engine::PriorityLevel],
+    defaults: Option<&Defaults>,
     cx: &mut Context,
 ) -> Classes {
     let mut all = Classes::default();
@@ -60,7 +62,7 @@ pub(super) fn classes(
     let mut taken: Vec<Taken> = Vec::new();
     let mut catch_all: Option<usize> = None;
     let list = file.classes.get().map_or(&[][..], Vec::as_slice);
-    for item in list {
+    for (at, item) in list.iter().enumerate() {
         let class = &item.value;
         let name = class.name.get().map_or("", |name| name.0.as_str());
         if !name.is_empty()
@@ -70,12 +72,14 @@ pub(super) fn classes(
             cx.fail(class.name.mark, Complaint::new(what, "give each class its own name"));
         }
         let before = cx.problems.reports();
+        let implied = defaults.filter(|_| at + 1 < list.len()).and_then(|defaults| implied(class, defaults));
         let matches = match class.r#match.get() {
             Some(condition) => compiler.condition(condition, class.r#match.mark, class.r#match.bad, cx),
-            None => Match::Any,
+            None => implied.clone().unwrap_or(Match::Any),
         };
         // Without a `match`, an unknown field may be a misspelt `match`.
-        let sound = !class.r#match.bad && cx.problems.reports() == before && (class.r#match.given || !item.bad);
+        let known = class.r#match.given || implied.is_some() || !item.bad;
+        let sound = !class.r#match.bad && cx.problems.reports() == before && known;
         let sure = sound && !class.per.bad;
         if let Some(first) = earlier(sure.then_some(&matches), &taken, catch_all, list.len()) {
             let (earlier, line) = (quoted(&first.name), cx.position(first.mark).line);
@@ -153,6 +157,12 @@ pub(super) fn classes(
         add_default(file, pools, &names, &mut all, cx);
     }
     all
+}
+
+/// Returns the condition of a class that has neither `match` nor `per`.
+fn implied(class: &Class, defaults: &Defaults) -> Option<Match> {
+    let name = class.name.get().filter(|_| !class.r#match.given && !class.per.given)?;
+    Some(Match::Header(HeaderName::from_static(defaults.class_header), ValuePattern::Exact(name.0.clone())))
 }
 
 /// Returns the ports that clients can connect to, or `None` if they are known only at run time or are invalid.

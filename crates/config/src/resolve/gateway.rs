@@ -8,6 +8,7 @@ use weirgate_spanned_yaml::decode::{Context, Defaulted, OneOrMany, Optional, Swi
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Bytes, Count, Text};
 
+use crate::embed::Defaults;
 use crate::file::{AdminAddressForm, MemoryForm, NEEDED, PolicyFile};
 use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener, MemoryLimit};
 
@@ -15,10 +16,10 @@ use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener, MemoryLimit}
 const MAX_THREADS: u32 = 1_024;
 
 /// Reports missing fields that every gateway needs.
-pub(super) fn needed(file: &PolicyFile, cx: &mut Context) {
+pub(super) fn needed(file: &PolicyFile, defaults: Option<&Defaults>, cx: &mut Context) {
     // A missing field has the mark of its record.
     let fields = [
-        (file.listen.given, file.listen.mark),
+        (file.listen.given || defaults.is_some(), file.listen.mark),
         (file.upstreams.given, file.upstreams.mark),
         (file.classes.given, file.classes.mark),
     ];
@@ -27,7 +28,10 @@ pub(super) fn needed(file: &PolicyFile, cx: &mut Context) {
     }
 }
 
-pub(super) fn listeners(file: &PolicyFile, cx: &mut Context) -> Vec<Listener> {
+pub(super) fn listeners(file: &PolicyFile, defaults: Option<&Defaults>, cx: &mut Context) -> Vec<Listener> {
+    if let Some(defaults) = defaults.filter(|_| !file.listen.given) {
+        return vec![Listener { address: defaults.listen }];
+    }
     let mut listeners: Vec<Listener> = Vec::new();
     for listen in file.listen.get().map_or(&[][..], |l| &l.0) {
         let listener = Listener { address: listen.value.0 };

@@ -22,6 +22,7 @@ use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Mark};
 use weirgate_spanned_yaml::errors::Complaint;
 
+use crate::embed::Defaults;
 use crate::file::{Discipline, PolicyFile};
 use crate::site::Site;
 
@@ -40,13 +41,19 @@ pub(crate) fn check_discipline(file: &Discipline, mark: Mark, cx: &mut Context) 
     discipline::discipline(file, mark, priorities, &class::Classes::default(), cx);
 }
 
-/// Binds and checks everything. Returns `None` if anything is invalid, here or in an earlier step.
-pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> Option<Resolved> {
-    let has_gateway = file.has_gateway();
+/// Binds and checks everything. `defaults` are for a policy that is part of another file, which always has a gateway.
+/// Returns `None` if anything is invalid, here or in an earlier step.
+pub(crate) fn resolve(
+    file: &PolicyFile,
+    env_token: bool,
+    defaults: Option<&Defaults>,
+    cx: &mut Context,
+) -> Option<Resolved> {
+    let has_gateway = defaults.is_some() || file.has_gateway();
     if has_gateway {
-        gateway::needed(file, cx);
+        gateway::needed(file, defaults, cx);
     }
-    let listeners = gateway::listeners(file, cx);
+    let listeners = gateway::listeners(file, defaults, cx);
     let trusted_proxies = gateway::trusted_proxies(file, cx);
     let admin = if has_gateway { gateway::admin(file, &listeners, env_token, cx) } else { None };
     let reserves = reserves::reserves(file, &listeners, admin.as_ref(), env_token, cx);
@@ -56,7 +63,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
     let pools = upstream::pools(file, cx);
     let priorities = priorities::priorities(file.discipline.get(), cx);
     let classes = match has_gateway {
-        true => class::classes(file, &pools, &priorities, cx),
+        true => class::classes(file, &pools, &priorities, defaults, cx),
         false => class::Classes::default(),
     };
     let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, priorities, &classes, cx);

@@ -10,8 +10,10 @@ mod demand;
 mod published;
 mod traffic;
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use weirgate_config::embed::{Discipline, Policy};
+use weirgate_config::embed::{Defaults, Discipline, Policy};
 use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, Named, OneOrMany, Optional, Required, Switch};
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Answer, Bytes, Count, Moment, Name, Share, Span, Speed, Text, Whole};
@@ -73,6 +75,11 @@ pub(crate) enum Servers {
     /// Named servers, which other addresses may share.
     Named(Vec<At<Name>>),
 }
+
+/// Parts that the policy of an experiment may leave out. The system chooses the port, because no other program needs
+/// to know it.
+pub(crate) const DEFAULTS: Defaults =
+    Defaults { listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), class_header: "x-class" };
 
 /// The policy of an experiment. A path has been replaced by the file's content when this is decoded.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use weirgate_spanned_yaml::unit::Moment;
 use weirgate_spanned_yaml::unit::span_text;
 
 use crate::experiment::{Phase, Reload};
-use crate::file::{ExperimentFile, FaultForm, FaultWord};
+use crate::file::{DEFAULTS, ExperimentFile, FaultForm, FaultWord};
 
 /// Another policy, if it is valid, and the fault that loads it.
 pub(super) struct Other<'a> {
@@ -27,7 +27,7 @@ pub(super) fn others<'a>(file: &'a ExperimentFile, cx: &mut Context) -> Vec<Othe
     let faults = file.faults.get().map_or(&[][..], Vec::as_slice);
     let given = faults.iter().map(|fault| &fault.value).filter(|form| form.policy.given);
     let mut other = |form: &'a FaultForm| {
-        let resolved = form.policy.get().and_then(|policy| policy.0.resolve(cx));
+        let resolved = form.policy.get().and_then(|policy| policy.0.resolve(&DEFAULTS, cx));
         if let Some(resolved) = &resolved {
             warn_if_infeasible(resolved, cx);
         }
