@@ -39,6 +39,12 @@ pub(crate) fn deny() -> Result<(), String> {
     show(&mut cargo(&["deny", "--workspace", "--all-features", "--locked", "check", "bans", "licenses", "sources"]))
 }
 
+/// Writes the pages of `docs/reference` from the schemas. A test compares them.
+pub(crate) fn reference() -> Result<(), String> {
+    let words = ["test", "--locked", "--package", "weirgate-experiment", "--test", "reference"];
+    show(cargo(&words).env("UPDATE_GOLDEN", "1"))
+}
+
 /// All criterion benchmarks.
 pub(crate) fn benches() -> Result<(), String> {
     show(&mut cargo(&["bench", "--locked", "--workspace", "--benches"]))

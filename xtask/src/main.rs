@@ -30,6 +30,7 @@ const DOCTESTS: Step = Step::tests("doctests", "examples in the documentation", 
 const DOCS: Step = Step::new("docs", "documentation, warnings denied", cargo::docs);
 const DENY: Step = Step::new("deny", "bans, licences and sources of dependencies", cargo::deny);
 const PROSE: Step = Step::new("prose", "words that make comments and documentation hard to read", prose::print);
+const REFERENCE: Step = Step::new("reference", "the reference pages, from the schemas", cargo::reference);
 const CRITERION: Step = Step::new("bench criterion", "criterion benchmarks", cargo::benches);
 const PROXY_CPU: Step =
     Step::new("bench proxy-cpu", "CPU time of a request, compared with other proxies", proxy_cpu::run);
@@ -43,7 +44,7 @@ const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
 /// Long measurements, for comparison.
 const BENCH: [Step; 2] = [CRITERION, PROXY_CPU];
 /// Steps that belong to no group but `quick`.
-const ALONE: [Step; 2] = [UNITS, PROSE];
+const ALONE: [Step; 3] = [UNITS, PROSE, REFERENCE];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -75,6 +76,7 @@ fn usage() -> ExitCode {
     println!("cargo xtask lint     the part that runs nothing: {}", list(&LINT));
     println!("cargo xtask bench    every benchmark: {}", list(&BENCH));
     println!("cargo xtask prose    a table of words that make text hard to read");
+    println!("cargo xtask reference  the pages of docs/reference, written from the schemas");
     println!("cargo xtask STEP     one of these steps alone");
     ExitCode::from(2)
 }

@@ -220,6 +220,7 @@ impl JsonSchema for ResponseTime {
             "additionalProperties": false,
             "minProperties": 1,
             "maxProperties": 1,
+            "examples": [{ "p95": "500ms" }, { "avg": "1s" }],
         })
     }
 }

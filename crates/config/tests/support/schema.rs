@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use regex_automata::meta::Regex;
@@ -155,19 +154,3 @@ pub fn valid(schema: &Json, value: &Json, root: &Json) -> Result<(), String> {
     }
     Ok(())
 }
-
-/// Collects every field name in `schema`.
-pub fn names(schema: &Json, found: &mut BTreeSet<String>) {
-    match schema {
-        Json::Object(object) => {
-            if let Some(properties) = object.get("properties").and_then(Json::as_object) {
-                found.extend(properties.keys().cloned());
-            }
-            object.values().for_each(|inner| names(inner, found));
-        }
-        Json::Array(items) => items.iter().for_each(|inner| names(inner, found)),
-        _ => {}
-    }
-}
-// Records default to their own defaults, and the body of a reply is a sentence.
-// The policy has its own guide.

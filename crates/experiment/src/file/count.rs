@@ -104,5 +104,5 @@ impl Decode for Numbers {
 }
 
 any_of! {
-    Numbers: "A distribution of whole numbers; a number alone is always the same." = [Whole, NumbersForm];
+    Numbers: "A distribution of whole numbers. A number alone is a constant." = [Whole, NumbersForm];
 }

@@ -379,10 +379,10 @@ impl Decode for Demand {
 }
 
 any_of! {
-    Part: "What a request takes of one part: a distribution of times, or what the lines of a trace say." =
+    Part: "Cost of one part of a request: a distribution of times, or times computed from a trace." =
         [Times, ColumnsForm];
-    Times: "A distribution of times; a time alone is always the same." = [Span, TimesForm];
-    Demand: "What a request takes; `rubis` is a request of Quorum's auction site." =
+    Times: "A distribution of times. A time alone is a constant." = [Span, TimesForm];
+    Demand: "Cost of a request. `rubis` is a request of Quorum's auction site." =
         [{ "const": "rubis" }, Span, DemandForm];
 }
 

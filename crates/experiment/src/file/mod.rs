@@ -177,7 +177,7 @@ record! {
         name: Required<Name>,
         /// End, from the start of the run. The phase begins where the one before ends.
         until: Required<Span>,
-        /// Whether the guarantees are judged in this phase: `true` or `false`. Use `no` for a warm-up.
+        /// Whether the guarantees are judged in this phase: `true` or `false`. Use `false` for a warm-up.
         judged: Defaulted<Answer> = true,
         /// Coordinate on the `axis`.
         x: Optional<Amount>,
