@@ -4,17 +4,15 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
-use support::{instance, read, repository, valid};
+use support::{instance, read, repository, valid, yaml};
 use weirgate_config::schema;
 
 #[test]
 fn the_examples_satisfy_it() {
     let schema = schema();
-    let files = std::fs::read_dir(repository().join("policies")).unwrap().map(|entry| entry.unwrap().path());
-    let examples: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == "yaml")).collect();
+    let examples = yaml(&repository().join("policies"));
     assert!(examples.len() >= 6);
     for path in examples {
         let text = std::fs::read_to_string(&path).unwrap();

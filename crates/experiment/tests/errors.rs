@@ -2,8 +2,10 @@
 //! overrides are refused. `UPDATE_GOLDEN=1 cargo test -p weirgate-experiment` rewrites the messages. Read the
 //! difference before you keep it.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+#[path = "../../config/tests/support/golden.rs"]
+mod golden;
+
+use std::path::Path;
 
 use weirgate_experiment::{load_experiment, load_experiment_file};
 use weirgate_spanned_yaml::overrides::Override;
@@ -19,29 +21,11 @@ fn refused(overrides: &[&str]) -> String {
 
 #[test]
 fn every_broken_experiment_says_what_is_wrong() {
-    // Tests run in the crate's directory, so paths in messages are the same everywhere.
-    let folder = Path::new("tests/errors");
-    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a folder can be listed").path()).collect();
-    files.retain(|path| path.extension().is_some_and(|e| e == "yaml"));
-    files.sort();
-    assert!(files.len() >= 12, "only {} broken experiments", files.len());
-    let update = std::env::var_os("UPDATE_GOLDEN").is_some_and(|v| v == "1");
-    let mut differ = Vec::new();
-    for path in files {
-        let name = path.file_name().unwrap().to_string_lossy();
-        let said = match load_experiment(&name, &fs::read_to_string(&path).unwrap(), folder, &[]) {
-            Ok(_) => panic!("{name} loads"),
-            Err(errors) => errors.to_string(),
-        };
-        let golden = path.with_extension("txt");
-        if update {
-            fs::write(&golden, said).unwrap();
-        } else if fs::read_to_string(&golden).unwrap_or_default() != said {
-            differ.push(format!("{name} says\n{said}"));
-        }
-    }
-    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    let load = |name: &str, bytes: &[u8]| {
+        let text = std::str::from_utf8(bytes).expect("an experiment is UTF-8");
+        load_experiment(name, text, Path::new("tests/errors"), &[])
+    };
+    golden::every_file_fails(12, load);
 }
 
 #[test]

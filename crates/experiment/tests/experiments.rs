@@ -1,10 +1,14 @@
 //! Every experiment under `experiments/` and `experiments/everyday/` loads with the figures that it is meant to have,
 //! and overrides change them.
 
+#[path = "../../config/tests/support/files.rs"]
+mod files;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use files::yaml;
 use weirgate_config::feasibility;
 use weirgate_experiment::{
     Distribution, Experiment, Fault, FaultKind, Knot, LoadedExperiment, Profile, Source, TrafficClass, load_experiment,
@@ -14,15 +18,6 @@ use weirgate_spanned_yaml::overrides::Override;
 
 /// Relative to this crate's folder, in which tests run, so that messages with a path are the same on every machine.
 const EXPERIMENTS: &str = "../../experiments";
-
-/// Returns the files of `folder` with the extension `yaml`, sorted.
-fn yaml(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a folder can be listed").path()).collect();
-    files.retain(|path| path.extension().is_some_and(|e| e == "yaml"));
-    files.sort();
-    files
-}
 
 /// Returns the published and our own experiments, and the everyday ones.
 fn experiments() -> Vec<PathBuf> {

@@ -3,17 +3,14 @@
 #[path = "../../config/tests/support/schema.rs"]
 mod support;
 
-use std::path::PathBuf;
-
-use support::{instance, read, repository, valid};
+use support::{instance, read, repository, valid, yaml};
 use weirgate_experiment::experiment_schema;
 
 #[test]
 fn every_experiment_satisfies_its_schema() {
     let schema = experiment_schema();
     assert_eq!(schema["title"], "Weirgate experiment");
-    let files = std::fs::read_dir(repository().join("experiments")).unwrap().map(|entry| entry.unwrap().path());
-    let experiments: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == "yaml")).collect();
+    let experiments = yaml(&repository().join("experiments"));
     assert!(experiments.len() >= 18);
     for path in experiments {
         let text = std::fs::read_to_string(&path).unwrap();

@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+#[path = "files.rs"]
+mod files;
+
 use std::path::{Path, PathBuf};
 
+pub use files::yaml;
 use regex_automata::meta::Regex;
 use serde_json::{Map, Value as Json};
 use weirgate_spanned_yaml::errors::{Problems, SourceId};
