@@ -12,6 +12,22 @@
 //! `problem` is the optimiser's input and output, `deviation` and `closest` are two of its steps, `flow` is the
 //! maximum flow under them, and [`solve`] combines the steps. `cluster` is the operator's declaration, `tracker` the
 //! node's side, and `coordinator` the coordinator's side.
+//!
+//! # Examples
+//! Each of two classes is promised half of a cluster of two nodes. Requests of the first reach only the first node:
+//! ```
+//! use weirgate_reserves::{Problem, is_sink, solve};
+//!
+//! // Both classes have half of each node. A row is a node, a column is a class.
+//! let usage = vec![vec![50.0, 50.0], vec![0.0, 50.0]];
+//! let sink = usage.iter().map(|node| node.iter().map(|used| is_sink(50.0, *used)).collect()).collect();
+//! let solution = solve(&Problem { desired: vec![50.0, 50.0], usage, sink }).unwrap();
+//!
+//! // The first class gets the first node, the second class the other one. Each class keeps at least 1 % of each node.
+//! let shares = solution.allocation.iter().map(|node| node.iter().map(|share| share.round()).collect());
+//! assert_eq!(shares.collect::<Vec<Vec<f64>>>(), [[99.0, 1.0], [1.0, 99.0]]);
+//! assert!(solution.deviation < 1e-6);
+//! ```
 #![forbid(unsafe_code)]
 
 mod closest;
