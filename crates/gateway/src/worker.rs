@@ -398,6 +398,7 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
                 if !take_seat(&worker) {
                     let _unseated = Unseated::new(&worker.shared.unseated);
                     while !take_seat(&worker) {
+                        worker.close_idle(1);
                         let _ = weirgate_clock::within(PAUSE, worker.left.notified()).await;
                     }
                 }

@@ -124,7 +124,7 @@ fn d8_all_connections_are_bounded_and_the_rest_waits_unread() {
 fn silent_connections_make_room_for_a_client_that_speaks() {
     let node = Node::answering(ok("x"));
     let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}limits: {{ connections: 8 }}\n")));
-    let silent: Vec<_> = (0..12).map(|_| stage.client()).collect();
+    let silent: Vec<_> = (0..60).map(|_| stage.client()).collect();
     for _ in 0..3 {
         let mut client = stage.client();
         client.get("/");
