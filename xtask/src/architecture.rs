@@ -1,4 +1,4 @@
-//! Which crate may depend on which, and what the engine must not touch.
+//! Allowed dependencies between crates, and words that the engine must not contain.
 //!
 //! Dependencies point inward: `{engine, spanned-yaml, wire} ← config ← {gateway, experiment ← verdict ← {sim, lab}} ←
 //! weirgate`, and `wire ← {agent, probe}`. The engine is a pure state machine, so that gateway, simulator and fuzzers
@@ -111,7 +111,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the engine's source must not name: each would make it more than a state machine.
+/// Words that the engine's source must not contain, because each would make it more than a state machine.
 const IMPURE: [(&str, &str); 13] = [
     ("unsafe ", "unsafe code"),
     ("Instant", "a clock"),

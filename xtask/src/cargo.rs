@@ -29,7 +29,7 @@ pub(crate) fn docs() -> Result<(), String> {
     show(cargo(&["doc", "--locked", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// What may be depended on. Advisories are left out: they need a database from the network and
+/// Checks the rules for dependencies. Advisories are left out: they need a database from the network and
 /// change without a change here.
 pub(crate) fn deny() -> Result<(), String> {
     if read(cargo(&["deny", "--version"]).stdin(Stdio::null())).is_err() {

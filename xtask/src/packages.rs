@@ -1,7 +1,7 @@
 //! Debian packages that real-process tests need: installs the missing ones.
 //!
-//! Tests run real servers and a real load generator beside the gateway. Each test starts its own
-//! processes with its own configuration; the services that the packages start are stopped at once.
+//! Tests run real servers and a real load generator together with the gateway. Each test starts its own
+//! processes with its own configuration. Services that the packages start are stopped at once.
 
 use std::process::{Command, Stdio};
 
@@ -24,10 +24,10 @@ const PACKAGES: [Package; 7] = [
     Package { name: "wrk", why: "load of the benchmarks, and the generator that ours is held against", service: None },
 ];
 
-/// Set to `1` to do without the packages; tests that need them then say that they are skipped.
+/// Set to `1` to do without the packages. Tests that need them then report that they are skipped.
 pub(crate) const SKIP: &str = "WEIRGATE_SKIP_PACKAGES";
 
-/// Installs what is missing.
+/// Installs the missing packages.
 pub(crate) fn install() -> Result<(), String> {
     if std::env::var_os(SKIP).is_some_and(|value| value == "1") {
         println!("   {SKIP}=1: nothing is installed; tests whose programs are missing say that they are skipped");

@@ -88,7 +88,7 @@ fn count<'a>(lines: impl Iterator<Item = &'a str>) -> Counts {
 /// `line` with a letter in place of inline code, and without the targets of links and HTML's entities.
 fn plain(line: &str) -> String {
     let mut text = String::new();
-    // Every second part stands between two backticks; an odd one at the end has no partner.
+    // Every second part is between two backticks. An odd one at the end has no partner.
     let parts: Vec<&str> = line.split('`').collect();
     for (index, part) in parts.iter().enumerate() {
         let code = index % 2 == 1 && index + 1 < parts.len();

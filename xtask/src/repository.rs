@@ -13,7 +13,7 @@ const MAX_COLUMNS: usize = 120;
 /// Committed runs. Their files are as the programs wrote them, so rules for prose do not apply.
 pub(crate) const RUNS: &str = "bench/runs/";
 
-/// Most lines of a source file: what a reader can hold. Longer files have more than one purpose.
+/// Maximum number of lines of a source file. Longer files have more than one purpose.
 const MAX_LINES: usize = 600;
 
 /// Module names that do not tell the contents.
@@ -88,8 +88,8 @@ pub(crate) fn report(faults: &[String]) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(format!("{} rules are broken, see above", faults.len())) }
 }
 
-/// Files below `directories` of the repository with one of `extensions`, in order of their names;
-/// build products and hidden directories are left out.
+/// Files below `directories` of the repository with one of `extensions`, in order of their names.
+/// Build products and hidden directories are left out.
 pub(crate) fn files(directories: &[&str], extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left: Vec<PathBuf> = directories.iter().map(|d| crate::root().join(d)).collect();

@@ -131,7 +131,7 @@ pub(crate) fn show(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{line}` ended with {status}")) }
 }
 
-/// Runs `command` in the repository's root and returns what it printed.
+/// Runs `command` in the repository's root and returns its output.
 pub(crate) fn read(command: &mut Command) -> Result<String, String> {
     let line = spell(command);
     let output = command.current_dir(crate::root()).output().map_err(|e| format!("cannot start `{line}`: {e}"))?;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::cargo::cargo;
 use crate::steps::{becomes_true, spell};
 
-/// Directories below `crates/` whose integration tests run in the step `processes`.
+/// Directories below `crates/` with integration tests that run in the step `processes`.
 const PROCESS_CRATES: [&str; 5] = ["coordinator", "emulator", "gateway", "lab", "weirgate"];
 
 /// The mark of a test that did not run, followed by the reason.
@@ -66,7 +66,7 @@ fn named<'a>(names: impl Iterator<Item = &'a String>) -> impl Iterator<Item = St
     names.flat_map(|name| ["--test".to_owned(), name.clone()])
 }
 
-/// Names of the integration tests of the crates whose directory is `wanted`: `tests/NAME.rs` and
+/// Names of the integration tests of the crates in `wanted` directories: `tests/NAME.rs` and
 /// `tests/NAME/main.rs`.
 fn targets(wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -127,10 +127,10 @@ fn read(output: PipeReader, reading: &Mutex<Reading>) {
     }
 }
 
-/// Reads what cargo and the test runner print.
+/// Reads the output of cargo and of the test runner.
 #[derive(Default)]
 struct Reading {
-    /// The target whose tests run now.
+    /// The target that runs tests now.
     target: String,
     tests: Tests,
 }

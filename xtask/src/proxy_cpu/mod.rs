@@ -1,6 +1,6 @@
 //! The experiment `proxy-cpu`: CPU time of a request in Weirgate, HAProxy and nginx.
 //!
-//! What is measured and how is told in `experiments/proxy-cpu/README.md`.
+//! `experiments/proxy-cpu/README.md` describes the measurement.
 
 mod process;
 mod report;
@@ -12,8 +12,8 @@ use crate::steps::{read, show};
 use process::{Process, program};
 use report::Run;
 
-/// Rounds, many and short, so that what else the machine does falls on every proxy alike; the median of 15
-/// does not move with a few bad ones.
+/// Number of rounds. They are many and short, so that other work on the machine affects every proxy alike. A few
+/// bad rounds do not move the median of 15.
 const ROUNDS: usize = 15;
 /// Seconds before each measured run: connections are open and caches warm.
 const WARM_UP: u32 = 1;
@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 fn measure(experiment: &Path, directory: &Path) -> Result<Vec<Run>, String> {
-    // The node's one page; its content does not matter.
+    // The node's only page. Its content does not matter.
     let page = directory.join("page");
     std::fs::write(&page, [b'w'; 1024]).map_err(|e| format!("{}: {e}", page.display()))?;
     let nginx = |file: &str| -> Result<Vec<PathBuf>, String> {
@@ -89,7 +89,7 @@ fn measure(experiment: &Path, directory: &Path) -> Result<Vec<Run>, String> {
     Ok(runs)
 }
 
-/// Loads `port` for `seconds` and returns what `wrk` says.
+/// Loads `port` for `seconds` and returns the output of `wrk`.
 fn load(experiment: &Path, port: u16, seconds: u32) -> Result<String, String> {
     read(
         Command::new("taskset")

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::steps::{becomes_true, read};
 
-/// A running server; it ends with this value.
+/// A running server. It ends when this value is dropped.
 pub(crate) struct Process {
     child: Child,
     ticks_per_second: f64,
@@ -61,7 +61,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A signal that lets nginx end its worker too; the process is ours and holds nothing to save.
+        // This signal lets nginx end its worker, too. The process is ours and has nothing to save.
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! From what `wrk` says to `SETUP.md`, `raw.csv` and `summary.md`.
+//! Turns the output of `wrk` into `SETUP.md`, `raw.csv` and `summary.md`.
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -118,7 +118,7 @@ impl Spread {
     }
 }
 
-/// What the figures depend on, asked for before the first run.
+/// Returns the conditions of the measurement, read before the first run.
 pub(crate) fn setup() -> Result<String, String> {
     let line = |program: &str, words: &[&str]| -> Result<String, String> {
         Ok(read(Command::new(program).args(words))?.lines().next().unwrap_or_default().to_owned())
