@@ -174,7 +174,7 @@ impl PoolDemand {
         self.demanded == 0.0 && self.classes.iter().any(|class| class.demand.is_none())
     }
 
-    /// Formats the demand: `0.4`, `at min 0.4` or `an unknown number`.
+    /// Formats the demand: `0.4`, `at least 0.4` or `an unknown number`.
     fn asked(&self) -> String {
         let some = self.classes.iter().any(|class| class.demand.is_none());
         match (self.is_unknown(), some) {

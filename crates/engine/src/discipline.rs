@@ -109,7 +109,7 @@ pub struct Predict {
 /// Treatment of an estimate that no completion confirms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleEstimate {
-    /// The estimate stays. Once it exceeds the deadline the class starves for good: every request is dropped, none
+    /// The estimate stays. Once it exceeds the deadline the class starves for ever: every request is dropped, none
     /// completes, and the estimate never changes. Kept for study.
     Hold,
     /// The estimate shrinks by 30 % per control period while no request of the class is in flight.
@@ -159,7 +159,7 @@ pub enum LoadControl {
 /// Figures of [`LoadControl::WindowAdaptive`]. The reasons for the values are given at their defaults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adaptive {
-    /// Swing of the window above its base, as a share of the base; > 0.
+    /// Swing of the window above its base, as a share of the base, > 0.
     pub swing: f64,
     /// Elasticity of response times that the window seeks. It is 0 far below the knee and 1 above it.
     pub target: f64,
@@ -187,11 +187,11 @@ pub struct Adaptive {
     pub trusted: f64,
     /// Largest credible distance of an elasticity from the target.
     pub believed: f64,
-    /// Growth of the base per cycle while the knee is far off; > 1.
+    /// Growth of the base per cycle while the knee is far off, > 1.
     pub search: f64,
     /// Elasticity from which on the knee counts as near.
     pub found: f64,
-    /// Maximum number of requests in flight on one node, relative to an even spread of the window; ≥ 1.
+    /// Maximum number of requests in flight on one node, relative to an even spread of the window, ≥ 1.
     pub node_share: f64,
     /// Completions on a machine after which half of the estimate of its speed is new.
     pub speed_completions: f64,
@@ -223,16 +223,16 @@ impl Default for Availability {
 /// Figures of [`Admit::Codel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codel {
-    /// Wait of a queue's head beyond which the queue counts as a standing queue; > 0.
+    /// Wait of a queue's head beyond which the queue counts as a standing queue, > 0.
     pub target: Duration,
-    /// Time for which the queue must be a standing queue before a head is dropped; > 0.
+    /// Time for which the queue must be a standing queue before a head is dropped, > 0.
     pub interval: Duration,
 }
 
 /// Figures of [`LoadControl::Gradient`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gradient {
-    /// Ratio of short-term to long-term response times that is not yet a sign of a queue; ≥ 1.
+    /// Ratio of short-term to long-term response times that is not yet a sign of a queue, ≥ 1.
     pub tolerance: f64,
     /// Share of the distance to the computed limit that one step covers, above 0 and at most 1.
     pub smoothing: f64,
@@ -249,7 +249,7 @@ pub struct Gradient {
 pub struct Aimd {
     /// Factor applied to the window after a late answer or a failure, above 0 and below 1.
     pub back_off: f64,
-    /// Time in flight from which on an answer is late, for classes without a response-time limit; > 0.
+    /// Time in flight from which on an answer is late, for classes without a response-time limit, > 0.
     pub timeout: Duration,
     /// The initial window.
     pub first: u32,

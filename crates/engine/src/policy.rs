@@ -214,7 +214,7 @@ pub struct QueueBounds {
     pub max_waiting: u32,
     /// Maximum number of waiting requests per source (see [`crate::Arrival::flow`]).
     pub max_waiting_per_flow: u32,
-    /// Longest wait, whatever the admit method; > 0.
+    /// Longest wait, whatever the admit method, > 0.
     pub max_wait: Duration,
 }
 

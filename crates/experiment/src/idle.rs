@@ -44,7 +44,7 @@ pub struct Occupied {
 /// Idle seconds of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Idle {
-    /// Pools that the machines of each group serve, in rising order.
+    /// Pools that the machines of each group serve, in ascending order.
     pub groups: Vec<Vec<usize>>,
     /// End of each tick, in nanoseconds from the start of the run. The first tick began at 0.
     pub ends: Vec<u64>,

@@ -27,7 +27,7 @@ pub struct Connection {
     open: Option<Open>,
 }
 
-/// An open connection. It is idle while nobody polls it.
+/// An open connection. It is idle while it is not polled.
 struct Open {
     sender: http1::SendRequest<Full<Bytes>>,
     /// `None` after the connection has ended.

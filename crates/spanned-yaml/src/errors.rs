@@ -1,7 +1,7 @@
-//! Problems of a file: place, description and hint.
+//! Problems of a file: position, description and hint.
 //!
 //! All errors of a file are collected and shown together, in the order of the file, as
-//! `file:line:column: path.to.field: what is wrong; how to hint it`. Editors and CI systems can jump to this
+//! `file:line:column: path.to.field: problem; hint`. Editors and CI systems can jump to this
 //! form. Warnings have the same form.
 
 use std::collections::BTreeSet;

@@ -26,9 +26,9 @@ use crate::request::{ClassId, ShedReason};
 /// Figures of [`Admit::ServerLoad`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServerLoad {
-    /// Load per CPU above which classes without a guarantee are refused, in static requests in flight; > 0.
+    /// Load per CPU above which classes without a guarantee are refused, in static requests in flight, > 0.
     pub threshold: f64,
-    /// Number of static requests that a dynamic one counts as (ω); > 0.
+    /// Number of static requests that a dynamic one counts as (ω), > 0.
     pub omega: f64,
     /// Source of the counts.
     pub source: LoadSource,
@@ -43,7 +43,7 @@ pub enum LoadSource {
     /// Latest counts of the node's collector ([`crate::NodeEvent::Load`]). The load is 0 before its first
     /// report.
     Reports {
-        /// Time between two requests for a report; > 0.
+        /// Time between two requests for a report, > 0.
         every: Duration,
     },
 }

@@ -34,11 +34,11 @@ use crate::snapshot::LocalitySnapshot;
 /// Figures of LARD.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lard {
-    /// Number of requests in flight on a node of mean weight below which it counts as idle; finite and ≥ 0.
+    /// Number of requests in flight on a node of mean weight below which it counts as idle, finite and ≥ 0.
     pub idle: f64,
-    /// Number of requests in flight above which a node is too slow for any request; finite and ≥ `idle`.
+    /// Number of requests in flight above which a node is too slow for any request, finite and ≥ `idle`.
     pub overload: f64,
-    /// Cost of a target that is not in memory, in requests in flight; finite and ≥ 1.
+    /// Cost of a target that is not in memory, in requests in flight, finite and ≥ 1.
     pub miss_cost: f64,
     /// Maximum number of mapped targets, at least 1.
     pub max_keys: u32,

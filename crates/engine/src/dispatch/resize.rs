@@ -29,7 +29,7 @@ use crate::time::Time;
 /// The rule for resizing dynamic partitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resize {
-    /// Time between two checks of the demand; > 0.
+    /// Time between two checks of the demand, > 0.
     pub every: Duration,
     /// Largest share of its CPUs that a set of top users may keep busy, above 0 and at most 1.
     pub busy: f64,
