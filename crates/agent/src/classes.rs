@@ -124,7 +124,7 @@ impl Classes {
             self.classes[index].groups = groups;
             if own.len() > MAX_NAMED {
                 own.truncate(MAX_NAMED);
-                own.push(format!("class {}: there is more of the kind", self.classes[index].name));
+                own.push(format!("class {}: more problems of this kind", self.classes[index].name));
             }
             problems.extend(own);
         }
@@ -144,7 +144,7 @@ impl Classes {
             }
         };
         if found.len() == MAX_GROUPS {
-            problems.push(format!("class {name}: the first {MAX_GROUPS} groups of {} count", pattern.text()));
+            problems.push(format!("class {name}: only the first {MAX_GROUPS} groups of {} count", pattern.text()));
         }
         if *create {
             let missing = cgroup::missing(&*self.cgroups, pattern.text());
@@ -164,7 +164,7 @@ impl Classes {
         if found.is_empty() {
             let tree = self.cgroups.trees().first().map_or(String::new(), |tree| tree.display().to_string());
             problems.push(format!(
-                "class {name}: no group {} in {tree} yet; it has no share until there is one (looked for every second)",
+                "class {name}: no group {} in {tree} yet; it has no share until one appears (checked every second)",
                 pattern.text()
             ));
         }
@@ -211,7 +211,7 @@ impl Classes {
             let shown: Vec<String> = parents.iter().take(MAX_NAMED).map(named).collect();
             format!(
                 "the classes' groups have {} different parents, among them {}: the kernel divides CPU time among \
-                 siblings, so that these shares do not hold; put all groups under one parent",
+                 siblings, so these shares do not hold; put all groups under one parent",
                 parents.len(),
                 shown.join(", ")
             )

@@ -263,7 +263,7 @@ fn many_groups_in_trouble_are_few_lines() {
     (0..50).for_each(|group| fs::create_dir_all(fake.tree.path().join(format!("c/{group}"))).expect("a directory"));
     let (_, problems) = fake.classes(&policy(&[("many", "c/*")]));
     assert_eq!(problems.len(), MAX_NAMED + 1, "{problems:?}");
-    assert_eq!(problems[MAX_NAMED], "class many: there is more of the kind");
+    assert_eq!(problems[MAX_NAMED], "class many: more problems of this kind");
 }
 
 #[test]

@@ -146,7 +146,8 @@ impl Dial {
                 report = reports.recv() => {
                     let Some(report) = report else { return Ok(End::Dropped) };
                     let line = link.seal(&FromAgent::Report(report));
-                    clock::within(PATIENCE, send(&mut stream, &line)).await.ok_or_else(|| slow("a report is not taken"))??;
+                    clock::within(PATIENCE, send(&mut stream, &line)).await.ok_or_else(|| slow("the coordinator does \
+                        not take a report"))??;
                 }
                 read = receive(&mut stream, &mut lines) => read?,
             }

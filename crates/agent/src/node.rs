@@ -87,7 +87,7 @@ impl Node {
         let name = cluster.nodes.get(node).ok_or("the policy has no such node")?.name.clone();
         if token.is_none() && !is_local(&cluster.coordinator) {
             return Err(format!(
-                "anybody at {} could set this node's shares: give `reserves` or the node a `token_file`",
+                "anyone who reaches {} could set this node's shares: give `reserves` or the node a `token_file`",
                 cluster.coordinator
             ));
         }
@@ -190,7 +190,7 @@ impl Node {
                     if let Some(open) = &sender
                         && let Err(TrySendError::Full(_)) = open.try_send(report)
                     {
-                        voice.down(&coordinator, "the network takes no reports".to_owned());
+                        voice.down(&coordinator, "the network does not accept reports".to_owned());
                         sender = None;
                     }
                 }
@@ -213,7 +213,7 @@ impl Node {
         }
         match classes.restore().as_slice() {
             [] => {
-                (voice.say)("stopped; the cgroups are as they were");
+                (voice.say)("stopped; the cgroups are restored");
                 Ok(())
             }
             problems => Err(problems.join("\n")),
@@ -230,7 +230,7 @@ fn check(shares: &[f64], classes: usize) -> Result<(), String> {
         ));
     }
     match shares.iter().find(|share| !(0.0..=100.0 + ROUNDING).contains(*share)) {
-        Some(share) => Err(format!("it sends a share of {share}, which is no percentage")),
+        Some(share) => Err(format!("it sends a share of {share}, which is not a percentage")),
         None if shares.iter().sum::<f64>() > 100.0 + ROUNDING => {
             Err(format!("it sends shares that sum to {} %", shares.iter().sum::<f64>()))
         }
@@ -275,7 +275,7 @@ impl Voice {
         problems.difference(&self.said).for_each(|problem| (self.say)(problem));
         // One line for all of them, because the lines above show which ones they were.
         if problems.is_empty() && !self.said.is_empty() {
-            (self.say)("what was said of the cgroups is mended");
+            (self.say)("the problems with the cgroups are solved");
         }
         self.said = problems;
     }
@@ -297,7 +297,7 @@ impl Voice {
 
     fn down(&mut self, coordinator: &str, why: String) {
         if self.away.as_ref() != Some(&why) {
-            let mut line = format!("the coordinator at {coordinator} is away: {why}");
+            let mut line = format!("the coordinator at {coordinator} cannot be reached: {why}");
             if self.away.is_none() {
                 let _ = write!(line, "; the last shares stay in force");
             }
@@ -339,11 +339,11 @@ mod tests {
         assert_eq!(said(&mut |v| v.tell(is("a"))), ["a"]);
         assert!(said(&mut |v| v.tell(is("a"))).is_empty());
         assert_eq!(said(&mut |v| v.add(vec!["a".into(), "b".into()])), ["b"]);
-        assert_eq!(said(&mut |v| v.tell(Vec::new())), ["what was said of the cgroups is mended"]);
+        assert_eq!(said(&mut |v| v.tell(Vec::new())), ["the problems with the cgroups are solved"]);
         assert!(said(&mut |v| v.tell(Vec::new())).is_empty());
         assert_eq!(said(&mut |v| v.tell(is("a"))), ["a"], "it is there again");
         let away = said(&mut |v| v.down("m:1", "refused".into()));
-        assert_eq!(away, ["the coordinator at m:1 is away: refused; the last shares stay in force"]);
+        assert_eq!(away, ["the coordinator at m:1 cannot be reached: refused; the last shares stay in force"]);
         assert!(said(&mut |v| v.down("m:1", "refused".into())).is_empty());
         assert_eq!(said(&mut |v| v.up("m:1")), ["reports to the coordinator at m:1"]);
     }

@@ -70,9 +70,8 @@ impl Record {
         }
         let file = directory.join(format!("agent-{node}.json"));
         let content = match fs::read(&file) {
-            Ok(bytes) => read(&bytes).map_err(|why| {
-                format!("{}: {why}; if the shares in force may stay as they are, remove the file", file.display())
-            })?,
+            Ok(bytes) => read(&bytes)
+                .map_err(|why| format!("{}: {why}; to keep the shares in force, remove the file", file.display()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Content { version: VERSION, before: BTreeMap::new(), made: Vec::new() }
             }
@@ -124,7 +123,7 @@ impl Record {
         let open = options.write(true).create(true).truncate(true).mode(0o600).open(&new);
         let written = open.and_then(|mut file| file.write_all(&text)).and_then(|()| fs::rename(&new, &self.file));
         written.map_err(|error| {
-            format!("{}: {error}: nothing is set while what was before cannot be kept", self.file.display())
+            format!("{}: {error}: no share is set while the old values cannot be saved", self.file.display())
         })?;
         self.changed = false;
         Ok(())
@@ -143,7 +142,7 @@ impl Record {
             let known = cgroups.knobs().iter().any(|(knob, _)| file.ends_with(knob.file));
             if !(known && inside(file)) {
                 let file = file.display();
-                problems.push(format!("{file} is not put back: it is no share below this --cgroup-root"));
+                problems.push(format!("{file} is not restored: it is not a share below this --cgroup-root"));
             } else if let Err(why) = cgroup::write(file, text) {
                 problems.push(why);
             }
@@ -166,7 +165,7 @@ impl Record {
 
 fn read(bytes: &[u8]) -> Result<Content, String> {
     let content: Content =
-        serde_json::from_slice(bytes).map_err(|error| format!("this is no agent's state: {error}"))?;
+        serde_json::from_slice(bytes).map_err(|error| format!("this is not an agent's state: {error}"))?;
     match content.version {
         VERSION => Ok(content),
         other => Err(format!("it has version {other}, and this agent reads version {VERSION}")),

@@ -48,8 +48,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub fn open(address: SocketAddr, has_token: bool) -> io::Result<Listener> {
     if !address.ip().to_canonical().is_loopback() && !has_token {
         let why = format!(
-            "the report would be open to everybody who reaches {address}: give a token with --token-file, or listen \
-             on a loopback address"
+            "anyone who reaches {address} could read the report: give a token with --token-file, or listen on a \
+             loopback address"
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
@@ -119,7 +119,7 @@ impl SharedState {
             return refuse(StatusCode::NOT_FOUND, "the report is at /weirgate/report");
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return refuse(StatusCode::METHOD_NOT_ALLOWED, "the report can be read only");
+            return refuse(StatusCode::METHOD_NOT_ALLOWED, "the report is read with GET");
         }
         let active = self.source.active().await;
         self.mind(active.as_ref().err());
@@ -134,7 +134,7 @@ impl SharedState {
         let mut before = self.problem.borrow_mut();
         match (before.as_ref(), problem) {
             (_, Some(problem)) if before.as_ref() != Some(problem) => (self.say)(&format!("no counts: {problem}")),
-            (Some(_), None) => (self.say)("the server tells its counts again"),
+            (Some(_), None) => (self.say)("the server reports its counts again"),
             _ => {}
         }
         *before = problem.cloned();

@@ -59,7 +59,7 @@ impl StatusPage {
         }
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("has no host"))?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(wrong("has a user, who cannot be logged in here"));
+            return Err(wrong("has a user, and logging in is not supported"));
         }
         let address = format!("{host}:{}", uri.port_u16().unwrap_or(80));
         Ok(StatusPage { address, path: uri.path().to_owned(), query: uri.query().map(str::to_owned) })

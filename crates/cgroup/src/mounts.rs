@@ -110,7 +110,7 @@ impl Mounts {
                     about.push(match others.as_slice() {
                         [] => format!("{} is mounted as well, has no controllers and is not used", v2.display()),
                         some => format!(
-                            "{} is mounted as well and has {}: set by nobody here, as shares are where `cpu` is",
+                            "{} is mounted as well and has {}, which is left alone: shares are where `cpu` is",
                             v2.display(),
                             some.join(" and ")
                         ),

@@ -29,7 +29,8 @@ impl Agents {
                 if !reserves.listen.ip().to_canonical().is_loopback() {
                     let (address, name) = (reserves.listen, &node.name);
                     let why = format!(
-                        "{address} lets others speak for node {name}, which has no token: give it `token_file`"
+                        "anyone who reaches {address} could speak for node {name}, which has no token: give it \
+                         `token_file`"
                     );
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
                 }

@@ -33,7 +33,7 @@ pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, shared: &Shar
     let mut lines = Lines::default();
     let proven = clock::within(HANDSHAKE, handshake(&mut stream, &mut lines, shared)).await;
     drop(place);
-    let proven = proven.unwrap_or_else(|| Err(format!("it has not said who it is within {} s", HANDSHAKE.as_secs())));
+    let proven = proven.unwrap_or_else(|| Err(format!("it has not named its node within {} s", HANDSHAKE.as_secs())));
     let (node, mut link) = match proven {
         Ok(proven) => proven,
         Err(why) => return shared.refused(peer, &why),
@@ -48,7 +48,7 @@ pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, shared: &Shar
             read = clock::within(SILENT, receive(&mut stream, &mut lines)) => match read {
                 Some(Ok(())) => continue,
                 Some(Err(why)) => break why,
-                None => break format!("it has said nothing for {} s", SILENT.as_secs()),
+                None => break format!("it has sent nothing for {} s", SILENT.as_secs()),
             },
             changed = attachment.shares.changed() => match changed {
                 Ok(()) => {
@@ -114,7 +114,7 @@ fn heard(
     while let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
         match link.open(line).map_err(|error| error.to_string())? {
             FromAgent::Report(one) => report(one)?,
-            FromAgent::Hello { .. } | FromAgent::Proof { .. } => return Err("it has said who it is already".to_owned()),
+            FromAgent::Hello { .. } | FromAgent::Proof { .. } => return Err("it has already named its node".to_owned()),
         }
     }
     Ok(())

@@ -61,17 +61,17 @@ impl Collector for Scrape {
         gauges(page, "nodes", "Nodes of the policy", None, one(view.nodes.len() as f64))?;
         if let Some(last) = view.last_runs.first() {
             let (deviation, moved) = (ratio(last.deviation_percent), ratio(last.moved_percent));
-            let help = "Part of the promises that no class could use in the last run, in nodes";
+            let help = "Part of the promised shares that no class could use in the last run, in nodes";
             gauges(page, "deviation", help, None, one(deviation))?;
             gauges(page, "moved", "Shares that the last run moved, in nodes", None, one(moved))?;
             gauges(page, "run", "Number of the last run", None, one(last.number as f64))?;
             gauges(page, "last_solve", "Time that the last run took", Some(Unit::Seconds), one(last.solve_seconds))?;
         }
         let runs = view.runs.done.iter().map(|(cause, &count)| (vec![("trigger", cause.as_str())], count));
-        counters(page, "runs", "Runs that led to shares, by what triggered them", None, runs)?;
-        counters(page, "run_failures", "Runs that came to nothing", None, one(view.runs.failed))?;
+        counters(page, "runs", "Runs that found shares, by trigger", None, runs)?;
+        counters(page, "run_failures", "Runs that failed", None, one(view.runs.failed))?;
         counters(page, "asked", "Times that nodes asked for new shares", None, one(view.runs.asked))?;
-        counters(page, "refused", "Connections that were not an agent's", None, one(view.refused))?;
+        counters(page, "refused", "Connections that were not from an agent", None, one(view.refused))?;
         let help = "Time that finding shares took";
         counters(page, "solve", help, Some(Unit::Seconds), one(view.runs.solve_seconds))
     }

@@ -54,13 +54,13 @@ fn summary(html: &mut String, view: &Reserves) {
     let done: u64 = view.runs.done.values().sum();
     let _ = writeln!(
         html,
-        "<p>{up} of {} nodes are up. Shares are found anew {when}: {done} runs so far.",
+        "<p>{up} of {} nodes are up. New shares are computed {when}, in {done} runs so far.",
         view.nodes.len()
     );
     if let Some(failure) = &view.failure {
         let _ = writeln!(
             html,
-            "<p class=\"off\">The last run came to nothing: {}. The shares before it stay in force.",
+            "<p class=\"off\">The last run failed: {}. The earlier shares stay in force.",
             escape(failure)
         );
     }
@@ -110,8 +110,8 @@ fn nodes(html: &mut String, view: &Reserves) {
         }
         *html += "</tr>\n";
     }
-    *html += "</table></div>\n<p class=\"note\">Per class: used / share in force → share that the last run gave, in percent of \
-              the node; bold where it used all of its share.";
+    *html += "</table></div>\n<p class=\"note\">Per class: used / share in force → share that the last run gave, in \
+              percent of the node. Bold: it used all of its share.";
     if view.nodes.len() > MAX_NODES {
         let _ = write!(html, " The first {MAX_NODES} of {} nodes.", view.nodes.len());
     }
@@ -141,8 +141,8 @@ fn runs(html: &mut String, view: &Reserves) {
             run.solve_seconds * 1e3
         );
     }
-    *html += "</table>\n<p class=\"note\">Cannot be used: by how much the promises cannot be met by what classes can use. Moved: \
-              what classes were given more than before. Both in percent of a node.</p>\n";
+    *html += "</table>\n<p class=\"note\">Cannot be used: part of the promised shares that the classes cannot use. \
+              Moved: sum of the increases of shares. Both in percent of a node.</p>\n";
 }
 
 fn why(run: &Run) -> String {
@@ -153,7 +153,7 @@ fn why(run: &Run) -> String {
         "fell" => format!("{node}: {class} uses less"),
         "joined" => format!("{node} came up"),
         "left" => format!("{node} went down"),
-        _ => "it was time".to_owned(),
+        _ => "timer".to_owned(),
     }
 }
 

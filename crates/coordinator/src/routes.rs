@@ -22,10 +22,8 @@ pub fn routes(shared: Arc<SharedState>) -> Router {
         .route("/metrics", get(async |State(shared): State<Arc<SharedState>>| scraped(shared.view())))
         .route("/live", get(async || json(StatusCode::OK, &serde_json::json!({ "live": true }))))
         .route("/ready", get(ready))
-        .fallback(async || refuse(StatusCode::NOT_FOUND, "there is no such page; GET / has all of them"))
-        .method_not_allowed_fallback(async || {
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "everything here is read with GET")
-        })
+        .fallback(async || refuse(StatusCode::NOT_FOUND, "there is no such page; GET / lists all"))
+        .method_not_allowed_fallback(async || refuse(StatusCode::METHOD_NOT_ALLOWED, "all pages are read with GET"))
         .with_state(shared)
 }
 

@@ -46,7 +46,7 @@ impl CoordinatorServer {
         });
         let listener = opened.map_err(|error| {
             let help = match error.kind() {
-                io::ErrorKind::AddrInUse => "; stop the process that has it, or change `reserves.listen`",
+                io::ErrorKind::AddrInUse => "; stop the process that uses it, or change `reserves.listen`",
                 io::ErrorKind::AddrNotAvailable => "; this machine has no such address: change `reserves.listen`",
                 _ => "",
             };
@@ -111,10 +111,8 @@ async fn drive(shared: &SharedState) -> io::Result<()> {
             Some(problem) => {
                 let began = shared.now();
                 let solved = tokio::task::spawn_blocking(move || weirgate_reserves::solve(&problem)).await;
-                shared.solved(
-                    solved.map_err(|error| io::Error::other(format!("the optimiser broke down: {error}")))?,
-                    began,
-                );
+                shared
+                    .solved(solved.map_err(|error| io::Error::other(format!("the optimiser failed: {error}")))?, began);
             }
             None => tokio::select! {
                 () = shared.changed() => {}

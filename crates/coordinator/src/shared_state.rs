@@ -145,7 +145,7 @@ impl SharedState {
         if agent.connection == connection {
             (agent.shares, agent.peer) = (None, None);
             state.coordinator.disconnected(node);
-            self.line(&mut state, &format!("node {name}: gone: {why}"));
+            self.line(&mut state, &format!("node {name}: disconnected: {why}"));
         } else {
             self.line(&mut state, &format!("node {name}: an earlier connection ended: {why}"));
         }
@@ -227,7 +227,7 @@ impl SharedState {
         state.lines = (left - 1.0, now);
         match std::mem::take(&mut state.left_out) {
             0 => (self.say)(line),
-            more => (self.say)(&format!("{line} (before it {more} lines were left out)")),
+            more => (self.say)(&format!("{line} ({more} lines before it were left out)")),
         }
     }
 

@@ -103,7 +103,8 @@ fn piece(whole: &str, segment: &str) -> Result<Option<String>, String> {
     }
     if segment.contains('*') {
         return Err(format!(
-            "in `{whole}`, `*` stands for a whole segment or value, `{segment}` has it beside other characters: write `*` alone"
+            "in `{whole}`, `*` stands for a whole segment or value, `{segment}` has it next to other characters: \
+             write `*` alone"
         ));
     }
     unescape(segment).map(Some).ok_or_else(|| {
@@ -138,7 +139,8 @@ fn parameters(whole: &str, query: &str) -> Result<Vec<(String, Option<String>)>,
             "*" => None,
             value if value.contains('*') => {
                 return Err(format!(
-                    "in `{whole}`, `*` stands for a whole segment or value, `{pair}` has it beside other characters: write `*` alone"
+                    "in `{whole}`, `*` stands for a whole segment or value, `{pair}` has it next to other characters: \
+                     write `*` alone"
                 ));
             }
             value => Some(value.to_owned()),

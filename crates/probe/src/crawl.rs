@@ -26,12 +26,12 @@ pub(crate) enum Visit {
 /// # Errors
 /// The reason why everything is disallowed (Sec. 2.3.1.4: the server has a problem).
 pub(crate) async fn robots(load: &mut Load, home: &Url) -> Result<Robots, String> {
-    let closed = |why: String| Err(format!("/robots.txt {why}: nobody knows what is open, so nothing is probed"));
+    let closed = |why: String| Err(format!("/robots.txt {why}: without its rules nothing is probed"));
     let mut url = home.join("/robots.txt").map_err(|error| error.to_string())?;
     for _ in 0..=MAX_REDIRECTS {
         let answer = match get(load, &target(&url)).await {
             Ok(answer) => answer,
-            Err(why) => return closed(format!("cannot be had ({why})")),
+            Err(why) => return closed(format!("cannot be fetched ({why})")),
         };
         match answer.status {
             200..300 => return Ok(Robots::parse(&answer.text, AGENT)),
@@ -40,7 +40,9 @@ pub(crate) async fn robots(load: &mut Load, home: &Url) -> Result<Robots, String
                 // Sec. 2.3.1.2 requires it to be followed, but other servers are not contacted.
                 None => {
                     let to = answer.location.as_deref().unwrap_or("nowhere");
-                    return closed(format!("leads to {to}, which is not asked (let the node answer it itself)"));
+                    return closed(format!(
+                        "redirects to {to}, which is not requested (let the node answer it itself)"
+                    ));
                 }
             },
             500.. => return closed(format!("is answered with {}", answer.status)),
@@ -61,7 +63,7 @@ pub(crate) async fn visit(
     frontier: &mut Frontier,
 ) -> Visit {
     let (path, depth) = page;
-    let Ok(url) = home.join(path) else { return Visit::Bad("is no address".to_owned()) };
+    let Ok(url) = home.join(path) else { return Visit::Bad("is not an address".to_owned()) };
     let answer = match get(load, path).await {
         Ok(answer) => answer,
         Err(why) => return Visit::Unanswered(why),

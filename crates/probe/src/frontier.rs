@@ -84,10 +84,10 @@ impl Left {
     pub fn why(self) -> &'static str {
         match self {
             Left::Elsewhere => "to other servers",
-            Left::Robots => "that robots.txt closes",
+            Left::Robots => "that robots.txt disallows",
             Left::Deep => "beyond --max-depth",
-            Left::Alike => "to pages like those visited",
-            Left::Doing => "that would do something (log out, delete, buy …)",
+            Left::Alike => "to pages similar to visited ones",
+            Left::Doing => "that may act (log out, delete, buy …)",
             Left::Full => "beyond --max-pages",
             Left::Odd => "too long, or that no route could name",
         }
@@ -100,9 +100,12 @@ impl Left {
     pub fn of_page(self) -> &'static str {
         match self {
             Left::Elsewhere => "on another server",
-            Left::Robots => "closed by robots.txt",
+            Left::Robots => "disallowed by robots.txt",
             Left::Deep | Left::Alike | Left::Full => "beyond the bounds of the crawl",
-            Left::Doing => "left alone, as its address has a word such as `logout` or `delete`: begin at another page",
+            Left::Doing => {
+                "skipped, because its address has a word such as `logout` or `delete`: begin at another \
+                            page"
+            }
             Left::Odd => "at an address that is too long, or that no route could name: begin at another page",
         }
     }

@@ -54,7 +54,7 @@ impl Monitor {
         let report = report.map_err(|why| format!("the agent at {}{}: {why}", self.address, self.path))?;
         report.usage.filter(|usage| usage.used.iter().any(Option::is_some)).ok_or_else(|| {
             format!(
-                "the agent at {} counts no `usage`: run `weirgate agent` of this version beside the server",
+                "the agent at {} counts no `usage`: run `weirgate agent` of this version on the server's machine",
                 self.address
             )
         })
@@ -86,7 +86,10 @@ pub fn between(before: &Usage, after: &Usage) -> Result<Used, String> {
     for (at, used) in used.iter_mut().enumerate() {
         let (Some(before), Some(after)) = (before.used[at], after.used[at]) else { continue };
         if after < before {
-            return Err(format!("the agent's counter of {} has fallen: it has started again", RESOURCE_NAMES[at]));
+            return Err(format!(
+                "the agent's counter of {} has fallen, so the agent has restarted",
+                RESOURCE_NAMES[at]
+            ));
         }
         *used = after - before;
     }

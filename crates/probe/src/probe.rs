@@ -108,7 +108,7 @@ impl<'a> Probe<'a> {
             if self.is_past(CRAWL_BY) {
                 self.state.frontier.put_back(path, depth);
                 (self.show)(Progress::Line(format!(
-                    "the time for the crawl is over: {} pages were not visited",
+                    "the time for the crawl has run out: {} pages were not visited",
                     self.state.frontier.waiting()
                 )));
                 break;
@@ -131,7 +131,7 @@ impl<'a> Probe<'a> {
         }
         for (left, count) in self.state.frontier.left() {
             (self.show)(Progress::Line(format!(
-                "left alone: {count} link{} {}",
+                "skipped: {count} link{} {}",
                 if *count == 1 { "" } else { "s" },
                 left.why()
             )));
@@ -165,9 +165,10 @@ impl<'a> Probe<'a> {
         let capacity = capacities(&self.state.peaks, told.capacity);
         if let Some((path, resource)) = self.without_capacity(&capacity) {
             let why = hindered[resource].take();
-            let why = why.unwrap_or_else(|| "there was no time to find out; give more with --max-time".to_owned());
+            let why =
+                why.unwrap_or_else(|| "time ran out before this was measured; give more with --max-time".to_owned());
             let name = RESOURCE_NAMES[resource];
-            return Err(format!("nobody knows how much {name} the server has, of which {path} uses some: {why}"));
+            return Err(format!("the capacity of {name} is unknown, and {path} uses it: {why}"));
         }
         // The effects of saturation may not have ended.
         self.load.learn_idle(QUESTIONS, IDLE).await?;
@@ -202,7 +203,7 @@ impl<'a> Probe<'a> {
             Ok(answer) => format!("answered {}", answer.status),
             Err(why) => why,
         };
-        Err(format!("the server is in trouble, also its home page fails ({why}); see to it"))
+        Err(format!("the server has a problem: its home page fails as well ({why})"))
     }
 
     async fn profile_pages(&mut self) -> Result<(), String> {
@@ -210,7 +211,7 @@ impl<'a> Probe<'a> {
         (self.show)(Progress::Part("profiling", Some(pages.len() as u64)));
         for path in pages {
             if self.is_past(FIRST_LOOK_BY) {
-                (self.show)(Progress::Line("the time for profiling is over".to_owned()));
+                (self.show)(Progress::Line("the time for profiling has run out".to_owned()));
                 break;
             }
             (self.show)(Progress::Step(path.clone()));
@@ -240,7 +241,7 @@ impl<'a> Probe<'a> {
         (self.show)(Progress::Part("profiling again", Some(pages.len() as u64)));
         for mut profile in pages {
             if self.is_past(1.0) {
-                (self.show)(Progress::Line("there is no time to look at all pages again".to_owned()));
+                (self.show)(Progress::Line("there is no time to profile all pages again".to_owned()));
                 break;
             }
             (self.show)(Progress::Step(profile.target.clone()));

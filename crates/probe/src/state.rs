@@ -62,15 +62,15 @@ impl State {
         let shown = path.display();
         let length = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.len();
         if length > MAX_BYTES {
-            return Err(format!("{shown} is longer than {} MiB: it is no state of a probe", MAX_BYTES >> 20));
+            return Err(format!("{shown} is longer than {} MiB: it is not the state of a probe", MAX_BYTES >> 20));
         }
         let text = fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
         let state: State = serde_json::from_str(&text)
-            .map_err(|error| format!("{shown} is not the state of a probe ({error}); --force begins anew"))?;
+            .map_err(|error| format!("{shown} is not the state of a probe ({error}); --force starts again"))?;
         let expected = State::new(home, node);
         if state.version != expected.version || state.probed != expected.probed {
             return Err(format!(
-                "{shown} is of a probe of {}, not of {}; --force begins anew",
+                "{shown} is from a probe of {}, not of {}; --force starts again",
                 state.probed, expected.probed
             ));
         }
@@ -133,7 +133,10 @@ mod tests {
         let again = State::load(&path, "http://a.test/", "10.0.0.1:80").expect("it is read");
         assert_eq!((again.pages, again.profiles), (vec!["/a".to_owned()], vec![profile]));
         let error = State::load(&path, "http://b.test/", "10.0.0.1:80").expect_err("another");
-        assert!(error.contains("of a probe of http://a.test/ on 10.0.0.1:80") && error.contains("--force"), "{error}");
+        assert!(
+            error.contains("from a probe of http://a.test/ on 10.0.0.1:80") && error.contains("--force"),
+            "{error}"
+        );
         fs::write(&path, "{").expect("it is writable");
         assert!(State::load(&path, "http://a.test/", "10.0.0.1:80").expect_err("cut").contains("not the state"));
         assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 1, "nothing else is left");

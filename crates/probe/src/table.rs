@@ -31,22 +31,22 @@ impl Table {
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = String::from(
-            "# What requests cost, in percent of what the server has of a resource in a second. Written by `weirgate probe`;\n\
-             # change what you know better.\n",
+            "# Costs of requests, in percent of a second of the whole server's resource. Written by `weirgate \
+             probe`.\n# Change any figure that you know better.\n",
         );
         let _ = writeln!(text, "version: 1\nprobed: {}\nserver: {}", date(self.probed), self.server);
         for (at, (name, capacity)) in RESOURCE_NAMES.iter().zip(&self.capacity).enumerate() {
             match capacity {
                 None => {
-                    let _ = writeln!(text, "# {name}: nothing was seen to use it");
+                    let _ = writeln!(text, "# {name}: no request used it");
                 }
                 Some(capacity) if capacity.is_told => {
-                    let _ = writeln!(text, "# {name}: what the agent says, as it was not saturated");
+                    let _ = writeln!(text, "# {name}: from the agent, because it was not saturated");
                 }
                 Some(capacity) if !capacity.is_reached => {
                     let _ = writeln!(
                         text,
-                        "# {name}: at least; something else was saturated first, or the prober itself was"
+                        "# {name}: a lower bound, because another resource or the prober itself was saturated first"
                     );
                 }
                 Some(_) => {}
@@ -54,7 +54,8 @@ impl Table {
             if let Some(told) = capacity.and_then(|capacity| capacity.missed) {
                 let _ = writeln!(
                     text,
-                    "# {name}: the agent says {}; a quota holds the server below that, or too few workers or what they wait for do",
+                    "# {name}: the agent says {}, but a quota, too few workers, or other waiting keeps the server \
+                     below that",
                     amount(at, told)
                 );
             }
@@ -70,7 +71,7 @@ impl Table {
             let _ = writeln!(text, "{line:width$}  # {}", RESOURCE_NAMES[tendency]);
         }
         if !self.left_out.is_empty() {
-            text += "# Left out; where no route above matches, their class's `cost` counts:\n";
+            text += "# Left out. Where no route above matches, the `cost` of the class counts:\n";
         }
         for (target, why) in &self.left_out {
             let _ = writeln!(text, "#   {target}: {}", why.replace(['\n', '\r'], " "));
@@ -167,14 +168,14 @@ mod tests {
                 "version: 1",
                 "probed: 2026-11-22T13:20:00Z",
                 "server: http://10.0.0.1:80",
-                "# cpu: the agent says 2; a quota holds the server below that, or too few workers or what they wait for do",
-                "# disk: at least; something else was saturated first, or the prober itself was",
-                "# bandwidth: nothing was seen to use it",
+                "# cpu: the agent says 2, but a quota, too few workers, or other waiting keeps the server below that",
+                "# disk: a lower bound, because another resource or the prober itself was saturated first",
+                "# bandwidth: no request used it",
                 "capacity: { cpu: 0.5, disk: 20MiB }",
                 "routes:",
                 "  \"/\": { cpu: 0.01%, disk: 0%, bandwidth: 0.002%, confidence: 100%, samples: 40 }              # cpu",
                 "  \"/album.php?id=7\": { cpu: 0.8%, disk: 2.51%, bandwidth: 0%, confidence: 98%, samples: 120 }  # disk",
-                "# Left out; where no route above matches, their class's `cost` counts:",
+                "# Left out. Where no route above matches, the `cost` of the class counts:",
                 "#   /broken: answered 500",
             ]
         );

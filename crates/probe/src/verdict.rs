@@ -77,13 +77,13 @@ impl<'a> Cost<'a> {
             let what = format!("its use of {} ({} a request)", RESOURCE_NAMES[at], percent(share[at]));
             if line.fit < MIN_FIT {
                 return Err(format!(
-                    "{what} does not grow with the number of requests (fit {:.2}, at least {MIN_FIT} is asked for)",
+                    "{what} does not grow with the number of requests (fit {:.2}, at least {MIN_FIT} is required)",
                     line.fit
                 ));
             }
             if line.off > MAX_OFF {
                 return Err(format!(
-                    "{what} is not the same with each number of requests at once (off by {}, at most {} is accepted)",
+                    "{what} depends on the number of requests at once (off by {}, at most {} is accepted)",
                     percent(line.off),
                     percent(MAX_OFF)
                 ));
@@ -148,7 +148,7 @@ mod tests {
         let mut bent = page([0.01, 0.0, 0.0], [Some(0.97), None, None]);
         bent.lines[0] = bent.lines[0].map(|line| Line { off: 0.45, ..line });
         let why = bent.judged(&all).expect_err("no proportion");
-        assert!(why.contains("is not the same with each") && why.contains("off by 45%, at most 25%"), "{why}");
+        assert!(why.contains("depends on the number") && why.contains("off by 45%, at most 25%"), "{why}");
     }
 
     #[test]

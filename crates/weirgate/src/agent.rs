@@ -50,7 +50,7 @@ Examples:
 
 Exit codes:
   0  stopped by a signal, and the cgroups are as they were (or kept, with --keep)
-  1  it cannot start, or something could not be put back: standard error says what helps
+  1  it cannot start, or could not restore something: standard error says how to fix it
   2  the command line is wrong")]
 pub(crate) struct Args {
     /// The policy file (YAML) with `reserves`, the same as the coordinator's.
@@ -154,7 +154,7 @@ fn start(args: &Args) -> Result<(), String> {
                 };
                 node.run(stop, args.keep).await
             }
-            (None, None) => Err("say which policy, or which server: --apache, --nginx or --port".to_owned()),
+            (None, None) => Err("name a policy, or a server: --apache, --nginx or --port".to_owned()),
         }
     })
 }
@@ -174,7 +174,7 @@ fn settings(policy: &Path, args: &Args, source: Option<Source>) -> Result<Settin
     })?;
     loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
     let Some(cluster) = loaded.site.reserves.map(|reserves| reserves.cluster) else {
-        return Err(format!("{file} has no `reserves`, so that there are no shares to set"));
+        return Err(format!("{file} has no `reserves`, so there are no shares to set"));
     };
     let name = args.node.as_deref().unwrap_or_default();
     let Some(node) = cluster.node(name) else {
@@ -204,7 +204,7 @@ impl Collector {
         let machine = Path::new("machine");
         let groups: Vec<PathBuf> = args.usage_of.iter().filter(|group| *group != machine).cloned().collect();
         if !groups.is_empty() && groups.len() < args.usage_of.len() {
-            return Err("--usage-of: the machine has all groups in it; name it, or groups".to_owned());
+            return Err("--usage-of: the machine contains all groups; name either the machine or groups".to_owned());
         }
         let meter = Meter::open(&groups, args.interface.as_deref())?;
         let token = Token::find("agent", args.token_file.as_deref(), variable).map_err(|e| e.to_string())?;
@@ -221,7 +221,7 @@ impl Collector {
                 agent_says(&format!("the server works on {static_content} static and {dynamic_content} dynamic"));
             }
             // The server may come up later.
-            Err(why) => agent_says(&format!("the server does not tell its counts yet: {why}")),
+            Err(why) => agent_says(&format!("the server does not report its counts yet: {why}")),
         }
         serve(self.listener, self.source, self.meter, self.token, agent_says).await.map_err(|e| e.to_string())
     }

@@ -29,7 +29,7 @@ Environment:
 Examples:
   weirgate coordinator policies/reserves.yaml
   weirgate agent policies/reserves.yaml --node n1    # on each node
-  curl -s http://127.0.0.1:9904/reserves             # who is up, what is used, what was given
+  curl -s http://127.0.0.1:9904/reserves             # nodes up, CPU used, shares given
 
 Exit codes:
   0  stopped by a signal
@@ -57,11 +57,10 @@ fn serve(path: &Path) -> Result<(), String> {
         format!("{file} is not sound: not started")
     })?;
     loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
-    let reserves = loaded.site.reserves.ok_or_else(|| {
-        format!(
-            "{file} has no `reserves:`: add the nodes and classes whose shares are to be kept (docs/guide/reserves.md)"
-        )
-    })?;
+    let reserves = loaded
+        .site
+        .reserves
+        .ok_or_else(|| format!("{file} has no `reserves:`: add its nodes and classes (docs/guide/reserves.md)"))?;
     let admin = reserves.admin.clone().map(open_admin).transpose()?;
     let coordinator =
         CoordinatorServer::open(&reserves, |line| say(&format!("coordinator: {line}"))).map_err(|e| e.to_string())?;

@@ -40,13 +40,13 @@ Environment:
 
 Examples:
   weirgate agent --port 80 --usage-of system.slice/apache2.service    # on the node
-  weirgate probe http://10.0.0.1/ --policy policy.yaml --dry-run      # what there is to probe: crawls, no more
+  weirgate probe http://10.0.0.1/ --policy policy.yaml --dry-run      # only crawls, and lists the pages to probe
   weirgate probe http://10.0.0.1/ --policy policy.yaml --output pages.yaml
   weirgate probe http://shop.test/ --policy policy.yaml --node 10.0.0.1:80 --agent 10.0.0.1:9902
 
 Exit codes:
   0  the page table is written (with --dry-run: there is something to probe)
-  1  it cannot be done, or was stopped: standard error says why and what helps
+  1  the probe failed or was stopped: standard error says why and how to fix it
   2  the command line is wrong")]
 pub(crate) struct Args {
     /// The home page, such as http://10.0.0.1:8080/. Plain http only.
@@ -151,7 +151,7 @@ fn start(args: &Args) -> Result<(), String> {
     shown.bar.finish_and_clear();
     // Results are kept from the first page on.
     let goes_on = |why: String| match !args.dry_run && keeps.exists() {
-        true => format!("{why}; --resume goes on with what is in {}", keeps.display()),
+        true => format!("{why}; --resume continues with the results in {}", keeps.display()),
         false => why,
     };
     if let Some(table) = done.map_err(goes_on)? {
@@ -178,8 +178,8 @@ async fn work(mut probe: Probe<'_>, args: &Args) -> Result<Option<Table>, String
         tell(&format!("weirgate: probe: left out: {path}: {why}\n"));
     }
     tell(&format!(
-        "weirgate: probe: {pages} pages; each would be requested at most {} times in about {} s, by up to {} at once; and the \
-         server would be saturated by up to {} at once for half a minute\n",
+        "weirgate: probe: {pages} pages. Each would be requested at most {} times in about {} s, with up to {} \
+         requests at once. Up to {} requests at once would saturate the server for half a minute\n",
         effort.max(),
         effort.longest().as_secs(),
         args.concurrency,
@@ -193,7 +193,7 @@ fn write(args: &Args, table: &Table, state: &Path) -> Result<(), String> {
     if args.output.exists() {
         // The file may have been written by hand meanwhile.
         if !args.force {
-            return Err(format!("{output} has appeared meanwhile; --resume --force overwrites it"));
+            return Err(format!("{output} was created during the probe; --resume --force overwrites it"));
         }
         let mut old = args.output.clone().into_os_string();
         old.push(".old");
@@ -220,13 +220,13 @@ fn home(url: &str) -> Result<Url, String> {
         "http" => {}
         "https" => {
             return Err(format!(
-                "{url:?}: nodes are asked by plain http, as the gateway asks them; write its http address"
+                "{url:?}: the probe and the gateway reach nodes over plain http; write the http address"
             ));
         }
-        other => return Err(format!("{url:?}: {other} is no scheme of web servers; write http://HOST:PORT/")),
+        other => return Err(format!("{url:?}: the scheme {other} is not supported; write http://HOST:PORT/")),
     }
     if !home.username().is_empty() || home.password().is_some() {
-        return Err(format!("{url:?} has a user, who cannot be logged in here"));
+        return Err(format!("{url:?} has a user, and logging in is not supported"));
     }
     home.set_fragment(None);
     Ok(home)
@@ -243,7 +243,7 @@ fn permitted(home: &Url, node: Option<&str>, site: &Site) -> Result<usize, Strin
     let found = site.nodes.iter().position(|node| node.address.eq_ignore_ascii_case(sought));
     let Some(found) = found else {
         let add = format!("add it as `upstreams: {{ NAME: {{ nodes: [\"{sought}\"] }} }}` if it is yours");
-        return Err(format!("no upstream has the node {sought}, and nobody else's server is probed; {add}"));
+        return Err(format!("no upstream has the node {sought}, and only the policy's own nodes are probed; {add}"));
     };
     // A named site must be one of the policy's sites as well.
     let named = |name: &str| site.rules.iter().any(|rule| names(&rule.matches, name));
@@ -252,7 +252,8 @@ fn permitted(home: &Url, node: Option<&str>, site: &Site) -> Result<usize, Strin
         return Ok(found);
     }
     Err(format!(
-        "no class matches the host {host}; add one with `match: {{ host: {host} }}`, or write URL with the node's address"
+        "no class matches the host {host}; add one with `match: {{ host: {host} }}`, or write the URL with the node's \
+         address"
     ))
 }
 
@@ -277,8 +278,9 @@ fn monitor(args: &Args, node: usize, site: &Site) -> Result<Monitor, String> {
         (None, Some(collector)) => collector.at(address),
         (None, None) => {
             return Err(format!(
-                "the upstream of {address} has no `collector`, so nobody tells what a request uses; start `weirgate agent` \
-                 beside the server, and add `collector: {{}}` to the upstream or name the agent with --agent"
+                "the upstream of {address} has no `collector`, which reports the use of a request; start `weirgate \
+                 agent` on the server's machine, and add `collector: {{}}` to the upstream or name the agent with \
+                 --agent"
             ));
         }
     };
@@ -298,15 +300,15 @@ fn state(args: &Args, keeps: &Path, home: &Url, node: &str) -> Result<State, Str
     let (output, beside) = (args.output.display(), keeps.display());
     match (args.resume, keeps.exists()) {
         (true, true) if args.output.exists() && !args.force => {
-            Err(format!("{output} is there already; --resume --force goes on and overwrites it in the end"))
+            Err(format!("{output} exists already; --resume --force continues and overwrites it at the end"))
         }
         (true, true) => State::load(keeps, home.as_str(), node),
-        (true, false) => Err(format!("there is no {beside} to go on with; leave out --resume")),
+        (true, false) => Err(format!("there is no {beside} to resume from; leave out --resume")),
         (false, true) if !args.force => {
-            Err(format!("{beside} is of a probe that was stopped: --resume goes on with it, --force begins anew"))
+            Err(format!("{beside} is from a probe that was stopped; --resume continues it, --force starts again"))
         }
         _ if args.output.exists() && !args.force => {
-            Err(format!("{output} is there already; overwrite it with --force, or name another with --output"))
+            Err(format!("{output} exists already; overwrite it with --force, or name another with --output"))
         }
         _ => Ok(State::new(home.as_str(), node)),
     }
@@ -367,7 +369,7 @@ mod tests {
         assert_eq!(of("http://a.b.test:8080/", Some("web1.test:80")), Ok(1));
         for (url, node, problem) in [
             ("http://127.0.0.1/", None, "no upstream has the node 127.0.0.1:80"),
-            ("http://example.org/", None, "nobody else's server is probed; add it as `upstreams:"),
+            ("http://example.org/", None, "only the policy's own nodes are probed; add it as `upstreams:"),
             ("http://shop.test/", None, "no upstream has the node shop.test:80"),
             ("http://shop.test/", Some("10.0.0.9:80"), "no upstream has the node 10.0.0.9:80"),
             ("http://example.org/", Some("127.0.0.1:9001"), "no class matches the host example.org; add one with"),
@@ -380,8 +382,8 @@ mod tests {
     #[test]
     fn plain_http_is_probed() {
         for (url, problem) in [
-            ("https://a.test/", "plain http, as the gateway asks them"),
-            ("ftp://a.test/", "ftp is no scheme of web servers"),
+            ("https://a.test/", "over plain http"),
+            ("ftp://a.test/", "the scheme ftp is not supported"),
             ("a.test", "is not a URL"),
             ("http://", "is not a URL"),
             ("http://u:p@a.test/", "has a user"),

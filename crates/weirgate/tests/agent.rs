@@ -165,7 +165,7 @@ fn what_cannot_work_is_refused_at_the_start() {
         (vec!["--apache", "http://a/s", "--dynamic", "php"], 1, "fits no path"),
         (vec!["--port", "80", "--dynamic", "*.php"], 1, "use --count-as"),
         (vec!["--port", "80", "--usage-of", "no/such"], 1, "--usage-of no/such: "),
-        (vec!["--port", "80", "--usage-of", "machine", "--usage-of", "a"], 1, "the machine has all groups in it"),
+        (vec!["--port", "80", "--usage-of", "machine", "--usage-of", "a"], 1, "the machine contains all groups"),
         (vec!["--port", "80", "--interface", "eth77"], 1, "no interface \"eth77\""),
         (vec!["--apache", "https://a/s"], 2, "does not begin with http://"),
         (vec!["--apache", "http://a/s", "--nginx", "http://a/s"], 2, "cannot be used with"),

@@ -239,7 +239,7 @@ pub struct Class {
     /// Declared or learned service time on an unloaded node. Absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_time_seconds: Option<f64>,
-    /// Whether its response-time limit is impossible by itself, because it is shorter than the service time.
+    /// Whether its response-time limit is impossible, because it is shorter than the service time.
     /// Absent if it is not.
     #[serde(default, skip_serializing_if = "is_false")]
     pub limit_impossible: bool,

@@ -257,7 +257,7 @@ impl<Sent: Serialize, Received: DeserializeOwned> Link<Sent, Received> {
     /// Returns an error if the line is not the other side's next one, or not a message.
     pub fn open(&mut self, line: &[u8]) -> Result<Received, LinkError> {
         let Some(key) = &self.key else { return read(line) };
-        let unproven = LinkError::Unproven("a line is not sealed as it should be: it was changed, repeated or lost");
+        let unproven = LinkError::Unproven("a line has a wrong seal: it was changed, repeated or lost");
         let (given, json) = line.split_at_checked(64).ok_or(unproven.clone())?;
         let json = json.strip_prefix(b" ").ok_or(unproven.clone())?;
         let given: Key = unhex(given).ok_or(unproven.clone())?;
@@ -288,7 +288,7 @@ impl fmt::Debug for Challenged {
     }
 }
 
-/// Splits a stream of bytes into lines of at max [`MAX_LINE`] bytes.
+/// Splits a stream of bytes into lines of at most [`MAX_LINE`] bytes.
 #[derive(Debug, Default)]
 pub struct Lines {
     bytes: Vec<u8>,

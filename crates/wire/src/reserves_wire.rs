@@ -182,7 +182,7 @@ impl NodeReport {
             }
         }
         if !(self.seconds > 0.0 && self.seconds <= MAX_WINDOW_S) {
-            return Err(format!("`seconds` is {}, not a length of time of at most a day", self.seconds));
+            return Err(format!("`seconds` is {}, not a time of at most a day", self.seconds));
         }
         for (name, figures) in [("allocation", &self.allocation), ("usage", &self.usage)] {
             for (class, &figure) in figures.iter().enumerate() {

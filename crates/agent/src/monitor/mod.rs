@@ -95,7 +95,7 @@ pub fn usable_cpus() -> Result<usize, String> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let cpus = list.and_then(|list| counters::cpus(list.trim()));
-    cpus.ok_or_else(|| "how many CPUs there are is not in /proc/self/status; say it with --cpus".to_owned())
+    cpus.ok_or_else(|| "/proc/self/status has no number of CPUs; give it with --cpus".to_owned())
 }
 
 #[cfg(test)]

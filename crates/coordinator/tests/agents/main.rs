@@ -125,9 +125,9 @@ fn a_silent_connection_is_closed() {
     let mut silent = dial(stage.address);
     let agents = first_shares(&stage, [None, None]);
     assert_eq!(line(&mut silent), None);
-    stage.hear("has not said who it is within 3 s");
+    stage.hear("has not named its node within 3 s");
     // Silent agents are soon down, and later disconnected as well.
-    stage.hear("has said nothing for 5 s");
+    stage.hear("has sent nothing for 5 s");
     assert_eq!(agents.len(), 2);
 }
 

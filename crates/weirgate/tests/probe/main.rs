@@ -115,12 +115,12 @@ fn a_site_is_probed_into_a_table_that_a_policy_loads() {
         "as browsers ask, but in the crawl"
     );
     assert!(
-        said.contains("1 link that robots.txt closes") && said.contains("left alone: 1 link to other servers"),
+        said.contains("1 link that robots.txt disallows") && said.contains("skipped: 1 link to other servers"),
         "{said}"
     );
     assert!(!directory.path().join("pages.yaml.state").exists(), "it was used up");
     let (code, _, said) = ended(probe(&server, &directory, &[]));
-    assert!(code == Some(1) && said.contains("is there already; overwrite it with --force"), "{said}");
+    assert!(code == Some(1) && said.contains("exists already; overwrite it with --force"), "{said}");
 }
 
 #[test]
@@ -149,12 +149,12 @@ fn a_probe_that_is_stopped_goes_on() {
     assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("every system has kill").success());
     let output = stopped.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("probe: stopped; --resume goes on with"), "{said}");
+    assert!(output.status.code() == Some(1) && said.contains("probe: stopped; --resume continues with"), "{said}");
     let state = directory.path().join("pages.yaml.state");
     assert!(state.exists() && !directory.path().join("pages.yaml").exists());
 
     let (code, _, said) = ended(probe(&server, &directory, &[]));
-    assert!(code == Some(1) && said.contains("--resume goes on with it, --force begins anew"), "{said}");
+    assert!(code == Some(1) && said.contains("--resume continues it, --force starts again"), "{said}");
     let mut elsewhere = probe(&server, &directory, &["--resume"]);
     elsewhere.args(["--node", &server.address.to_string()]);
     let before = (server.requests("/"), server.requests("/robots.txt"));
@@ -166,7 +166,7 @@ fn a_probe_that_is_stopped_goes_on() {
     assert_eq!(table(&policy(&directory, &server, "page_table: pages.yaml\n")).routes.len(), 8);
     assert!(!state.exists());
     let (code, _, said) = ended(probe(&server, &directory, &["--resume"]));
-    assert!(code == Some(1) && said.contains("to go on with; leave out --resume"), "{said}");
+    assert!(code == Some(1) && said.contains("to resume from; leave out --resume"), "{said}");
 }
 
 #[test]
@@ -180,13 +180,13 @@ fn a_server_that_dies_costs_no_page_and_no_table() {
     for (after, args) in [(9, vec!["--force"]), (60, vec!["--resume", "--force"]), (400, vec!["--resume", "--force"])] {
         server.dies_after(Some(after));
         let (code, _, said) = ended(probe(&server, &directory, &args));
-        assert!(code == Some(1) && said.contains("also its home page fails") && said.contains("--resume"), "{said}");
+        assert!(code == Some(1) && said.contains("its home page fails as well") && said.contains("--resume"), "{said}");
         assert_eq!(std::fs::read_to_string(&output).expect("it is there"), "# by hand\n");
         assert!(state.exists());
     }
     server.dies_after(None);
     let (code, _, said) = ended(probe(&server, &directory, &["--resume"]));
-    assert!(code == Some(1) && said.contains("is there already; --resume --force goes on"), "{said}");
+    assert!(code == Some(1) && said.contains("exists already; --resume --force continues"), "{said}");
     let (code, _, said) = ended(probe(&server, &directory, &["--resume", "--force"]));
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(std::fs::read_to_string(directory.path().join("pages.yaml.old")).expect("it is kept"), "# by hand\n");
@@ -206,7 +206,10 @@ fn a_table_that_appears_meanwhile_is_not_overwritten() {
     directory.write("pages.yaml", "# by hand\n");
     let output = running.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("has appeared meanwhile; --resume --force"), "{said}");
+    assert!(
+        output.status.code() == Some(1) && said.contains("was created during the probe; --resume --force"),
+        "{said}"
+    );
     assert_eq!(std::fs::read_to_string(directory.path().join("pages.yaml")).expect("it is there"), "# by hand\n");
 }
 
@@ -231,7 +234,10 @@ fn a_robots_txt_that_is_elsewhere_closes_everything() {
     let (directory, server) = (Directory::new(), Scripted::start(MOVED));
     policy(&directory, &server, "");
     let (code, _, said) = ended(probe(&server, &directory, &[]));
-    assert!(code == Some(1) && said.contains("leads to https://shop.test/robots.txt, which is not asked"), "{said}");
+    assert!(
+        code == Some(1) && said.contains("redirects to https://shop.test/robots.txt, which is not requested"),
+        "{said}"
+    );
     assert_eq!(server.requests("/"), 0);
 }
 
@@ -240,8 +246,8 @@ fn a_home_page_that_is_not_visited_is_told_why() {
     let (directory, server) = (Directory::new(), Scripted::start(PAGES));
     let policy = policy(&directory, &server, "");
     for (home, why) in [
-        ("/private/x", "the home page is closed by robots.txt"),
-        ("/logout", "the home page is left alone, as its address has a word"),
+        ("/private/x", "the home page is disallowed by robots.txt"),
+        ("/logout", "the home page is skipped, because its address has a word"),
         ("/a//b", "the home page is at an address that is too long, or that no route could name"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
@@ -263,7 +269,7 @@ fn a_table_without_a_capacity_that_it_needs_is_not_written() {
     policy(&directory, &server, "");
     server.tells_no_capacity();
     let (code, _, said) = ended(probe(&server, &directory, &[]));
-    let why = "nobody knows how much bandwidth the server has, of which /tired uses some: /tired: ";
+    let why = "the capacity of bandwidth is unknown, and /tired uses it: /tired: ";
     assert!(code == Some(1) && said.contains(why) && said.contains("answered 503; --resume"), "{said}");
     assert!(directory.path().join("pages.yaml.state").exists() && !directory.path().join("pages.yaml").exists());
 }
@@ -281,7 +287,12 @@ fn what_cannot_be_probed_is_refused_before_anything_is_asked() {
     );
     let at = format!("http://{}/", server.address);
     for (url, policy, words) in [
-        ("http://example.org/", &file, "no upstream has the node example.org:80, and nobody else's server is probed"),
+        (
+            "http://example.org/",
+            &file,
+            "no upstream has the node example.org:80, and only the policy's own nodes are \
+                                        probed",
+        ),
         ("https://example.org/", &file, "plain http"),
         (at.as_str(), &bare, "has no `collector`"),
     ] {
