@@ -11,7 +11,7 @@ const NOT_REACHED: [&str; 2] = ["Table 3: A: mean response time, ms", "Table 3: 
 
 /// A band outside the targets that the default discipline lost when owed requests no longer waited for its
 /// window: windows per resource gain less from a page table.
-const LOST: [&str; 1] = ["(page table): throughput with the table over that without"];
+const LOST: [&str; 1] = ["(page table): throughput with the table over throughput without it"];
 
 /// Measures the figures that `wanted` selects and reports the skipped ones.
 fn measured(wanted: impl Fn(&Figure) -> bool) -> Table {

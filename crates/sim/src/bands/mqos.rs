@@ -15,8 +15,8 @@ const LONGER: &[&str] = &["phases.heavy.until=310s"];
 const WEIGHTS: &[f64] = &[6.0, 3.0, 1.0];
 
 /// `mdrr` deals whole quanta and `drfq` deals none, so their bands differ.
-const MDRR: &str = "the largest class is ahead by some percent, as rounds deal whole quanta and page sizes vary: 5 %";
-const DRFQ: &str = "virtual times have no rounds: 2 %, for page sizes that vary";
+const MDRR: &str = "5 %: rounds deal whole quanta and page sizes vary, so the largest class is some percent ahead";
+const DRFQ: &str = "2 %: page sizes vary, but virtual times have no rounds";
 
 pub(super) fn figures() -> Vec<Figure> {
     let mut figures = fig_9();
@@ -52,13 +52,18 @@ fn in_use(phase: usize, from: usize, largest: bool) -> impl Fn(&[&Played]) -> Op
 
 fn fig_9() -> Vec<Figure> {
     let play = |discipline| [Play::of("mqos-utilisation", discipline).with(LONGER)];
-    let full = "all three can be filled by this mix. 5 % for gaps between two requests";
+    let full = "this mix can fill all three. 5 % for gaps between two requests";
     let mut figures = Vec::new();
     for (discipline, band, why) in [("mqos", 5.0, MDRR), ("mqos-drfq", 2.0, DRFQ)] {
         figures.push(
-            figure("Fig. 9", "split of each resource off 6 : 3 : 1, most, %", &play(discipline), split(0, WEIGHTS))
-                .said("according to the ratio")
-                .within(0.0..=band, why),
+            figure(
+                "Fig. 9",
+                "deviation of each resource's split from 6 : 3 : 1, max, %",
+                &play(discipline),
+                split(0, WEIGHTS),
+            )
+            .said("according to the ratio")
+            .within(0.0..=band, why),
         );
         figures.push(
             figure("Fig. 9", "least used resource, %", &play(discipline), in_use(0, 0, false))
@@ -68,9 +73,9 @@ fn fig_9() -> Vec<Figure> {
     }
     let none = play("none");
     figures.push(
-        figure("Fig. 9", "split of each resource off thirds, most, %", &none, split(0, &[1.0; 3]))
+        figure("Fig. 9", "deviation of each resource's split from thirds, max, %", &none, split(0, &[1.0; 3]))
             .said("a third each")
-            .within(0.0..=3.0, "200 clients each: chance alone"),
+            .within(0.0..=3.0, "chance: each class has 200 clients"),
     );
     figures.push(
         figure("Fig. 9", "least used resource, %", &none, in_use(0, 0, false))
@@ -79,13 +84,13 @@ fn fig_9() -> Vec<Figure> {
     );
     let sqos = play("sqos");
     figures.push(
-        figure("Fig. 9", "split of each resource off 6 : 3 : 1, most, %", &sqos, split(0, WEIGHTS))
+        figure("Fig. 9", "deviation of each resource's split from 6 : 3 : 1, max, %", &sqos, split(0, WEIGHTS))
             .said("the CPU according to the ratio")
-            .within(0.0..=6.0, "as under `mqos`, and what is left over of disk and network follows the CPU by chance"),
+            .within(0.0..=6.0, "as under `mqos`. Disk and network happen to follow the CPU"),
     );
     let cpu = |runs: &[&Played]| Some(runs.first()?.used(0)?.utilisation.first()? * 100.0);
     figures.push(figure("Fig. 9", "CPU in use, %", &sqos, cpu).said("full").within(95.0..=100.0, full));
-    for (which, largest) in [("least", false), ("most", true)] {
+    for (which, largest) in [("min", false), ("max", true)] {
         figures.push(
             figure("Fig. 9", format!("disk and network in use, {which}, %"), &sqos, in_use(0, 1, largest))
                 .said("wasted")
@@ -119,7 +124,7 @@ fn fig_10() -> Vec<Figure> {
                 .printed(21.0)
                 .within(
                     15.0..=35.0,
-                    "the text says 21, its own figures 300 over 260, and both are right for some mix from 45 to 55 %",
+                    "the text says 21, the figures 300 over 260. Each is right for a mix between 45 and 55 %",
                 ),
             );
         }
@@ -133,29 +138,26 @@ fn fig_10() -> Vec<Figure> {
     // The rate that the CPU allows for a mix that the discipline cannot choose.
     let by_cpu: fn(f64) -> f64 = |share| 1000.0 / (2.0 + 4.0 * share);
     let server: fn(f64) -> f64 = |_| 300.0;
-    for (which, largest) in [("least", false), ("most", true)] {
+    for (which, largest) in [("min", false), ("max", true)] {
         figures.push(
             figure(
                 "Fig. 10",
-                format!("requests/s over what the CPU can do, 40 to 70 %, {which}, %"),
+                format!("requests/s over the capacity of the CPU, 40 to 70 %, {which}, %"),
                 &[play("sqos")],
                 move |runs| off(runs, by_cpu, largest),
             )
             .said("about 260/s")
-            .within(
-                90.0..=102.0,
-                "at 40 % the others are nearly as full as the CPU, and it now and then waits for them",
-            ),
+            .within(90.0..=102.0, "at 40 % the CPU sometimes waits for the other resources, which are nearly as full"),
         );
         figures.push(
             figure(
                 "Fig. 10",
-                format!("requests/s over what the server can do, 40 to 70 %, {which}, %"),
+                format!("requests/s over the capacity of the server, 40 to 70 %, {which}, %"),
                 &[play("none")],
                 move |runs| off(runs, server, largest),
             )
             .said("close to 300/s")
-            .within(85.0..=102.0, "at 70 % the mix alone makes the CPU a bottleneck of 208 to 300/s for those inside"),
+            .within(85.0..=102.0, "at 70 % the CPU is a bottleneck of 208 to 300/s, depending on the mix in flight"),
         );
         figures.push(
             figure("Fig. 10", format!("requests/s, 40 to 60 %, {which}"), &[play("mqos")], move |runs| {
@@ -164,7 +166,7 @@ fn fig_10() -> Vec<Figure> {
                 if largest { first.reduce(f64::max) } else { first.reduce(f64::min) }
             })
             .said("close to 300/s")
-            .within(285.0..=306.0, "one server does 300/s: 5 % below for gaps, 2 % beyond for page sizes"),
+            .within(285.0..=306.0, "one server does 300/s. 5 % below for gaps, 2 % above for page sizes"),
         );
     }
     figures
@@ -175,9 +177,14 @@ fn fig_12() -> Vec<Figure> {
     for (discipline, band, why) in [("mqos", 5.0, MDRR), ("mqos-drfq", 2.0, DRFQ)] {
         let play = [Play::of("mqos-sharing", discipline).with(&["phases.two.until=360s"])];
         figures.push(
-            figure("Fig. 12", "third class idle: split off 6 : 3, most, %", &play, split(1, &[6.0, 3.0]))
-                .said("according to the ratio")
-                .within(0.0..=band, why),
+            figure(
+                "Fig. 12",
+                "third class idle: deviation of the split from 6 : 3, max, %",
+                &play,
+                split(1, &[6.0, 3.0]),
+            )
+            .said("according to the ratio")
+            .within(0.0..=band, why),
         );
         figures.push(
             figure("Fig. 12", "third class idle: least used resource, %", &play, in_use(1, 0, false))
@@ -185,9 +192,9 @@ fn fig_12() -> Vec<Figure> {
         );
         let idle = |runs: &[&Played]| Some(runs.first()?.used(1)?.classes.get(2)?.portion.served_per_s);
         figures.push(
-            figure("Fig. 12", "third class idle: what it is served, 1/s", &play, idle)
+            figure("Fig. 12", "third class idle: its requests served, 1/s", &play, idle)
                 .printed(0.0)
-                .within(0.0..=0.0, "it asks for nothing, which is what the figure is about"),
+                .within(0.0..=0.0, "it sends no requests, and the figure shows the effect on the others"),
         );
     }
     figures
@@ -216,7 +223,7 @@ fn figs_13_and_14() -> Vec<Figure> {
             figures.push(
                 figure("Fig. 13", what, &[play(discipline)], order).said("in order, not by the ratio").within(
                     1.5..=5.0,
-                    "by Little's law latency goes by clients over throughput: 2 and 3, and what rounds change",
+                    "by Little's law latency is clients over throughput: 2 and 3. Rounds change it a little",
                 ),
             );
         }
@@ -229,7 +236,7 @@ fn figs_13_and_14() -> Vec<Figure> {
     figures.push(
         figure("Fig. 13", "mean latency over nQoS's", &[play("mqos"), play("none")], over).said("the shortest").within(
             0.97..=1.05,
-            "departs: a server that does not thrash serves as many without control, and so as fast",
+            "departs: without thrashing, the server serves as many requests without control, and as fast",
         ),
     );
     let waits = |runs: &[&Played]| Some(portions(runs.first()?)?.1.waiting_ms);
@@ -237,7 +244,7 @@ fn figs_13_and_14() -> Vec<Figure> {
         figure("Fig. 14", "waiting at the gateway, ms", &[play("none")], waits)
             .within(0.0..=0.1, "nothing holds a request back"),
     );
-    for (which, largest) in [("least", false), ("most", true)] {
+    for (which, largest) in [("min", false), ("max", true)] {
         let processing = move |runs: &[&Played]| {
             let (classes, all) = portions(runs.first()?)?;
             let over = classes.iter().map(|portion| portion.processing_ms / all.processing_ms);
@@ -265,7 +272,7 @@ fn where_servers_thrash() -> Vec<Figure> {
     };
     let mut figures = vec![
         figure("Fig. 13", "latency over nQoS's, 300 clients, thrashing server", &plays("none"), over(0))
-            .within(0.9..=1.1, "no more than the server bears: no difference but chance"),
+            .within(0.9..=1.1, "the server is not overloaded, so only chance makes a difference"),
     ];
     let nqos = [(1, "600", 0.9), (2, "900", 0.7), (3, "1200", 0.55)];
     for (at, clients, max) in nqos {
@@ -277,7 +284,7 @@ fn where_servers_thrash() -> Vec<Figure> {
                 over(at),
             )
             .said("shorter")
-            .within(0.2..=max, "the more clients the more is gained: 0.67, 0.48 and 0.38, and a third of that as room"),
+            .within(0.2..=max, "the gain grows with the clients: 0.67, 0.48 and 0.38, with a third as room"),
         );
     }
     let gains = |runs: &[&Played]| match runs {
@@ -289,8 +296,11 @@ fn where_servers_thrash() -> Vec<Figure> {
         _ => None,
     };
     figures.push(
-        figure("Fig. 13", "gain over nQoS with 300 clients more, least, thrashing server", &plays("none"), gains)
-            .within(1.0..=3.0, "the more clients, the more is gained: what a server loses grows with what is inside"),
+        figure("Fig. 13", "gain over nQoS per 300 more clients, min, thrashing server", &plays("none"), gains).within(
+            1.0..=3.0,
+            "the gain grows with the clients, because the loss of a server grows with the requests \
+                                in flight",
+        ),
     );
     for (at, clients) in [(0, "300"), (1, "600"), (2, "900"), (3, "1200")] {
         figures.push(
@@ -312,14 +322,14 @@ fn several_servers() -> Vec<Figure> {
     for (discipline, band, why) in [("mqos", 5.0, MDRR), ("mqos-drfq", 2.0, DRFQ)] {
         let play = [Play::of("mqos-cluster", discipline).with(LONGER)];
         figures.push(
-            figure("Sec. 5", "four servers: split off 6 : 3 : 1, most, %", &play, split(0, WEIGHTS))
+            figure("Sec. 5", "four servers: deviation of the split from 6 : 3 : 1, max, %", &play, split(0, WEIGHTS))
                 .within(0.0..=band, why),
         );
         figures.push(
             figure("Sec. 5", "four servers: least used resource, %", &play, in_use(0, 0, false))
-                .within(93.0..=100.0, "one order of classes for four servers: 7 % for gaps"),
+                .within(93.0..=100.0, "7 % for gaps: four servers share one order of classes"),
         );
-        for (which, largest) in [("least", false), ("most", true)] {
+        for (which, largest) in [("min", false), ("max", true)] {
             figures.push(
                 figure("Sec. 5", format!("the large server's work over another's, {which}"), &play, move |runs| {
                     large(runs, largest)
@@ -362,8 +372,17 @@ fn guarantees() -> Vec<Figure> {
     };
     vec![
         figure("(page table)", "classes whose guarantees are held, of 3", std::slice::from_ref(&with), held)
-            .within(3.0..=4.0, "all three of them, and best effort that is promised nothing"),
-        figure("(page table)", "throughput with the table over that without", &[with.clone(), without], served)
-            .within(1.2..=1.6, "a mix that can be chosen does 300/s, one that cannot 238/s (55 % CPU-heavy): 1.26"),
+            .within(3.0..=4.0, "all three. Best effort is promised nothing"),
+        figure(
+            "(page table)",
+            "throughput with the table over throughput without it",
+            &[with.clone(), without],
+            served,
+        )
+        .within(
+            1.2..=1.6,
+            "a server does 300/s if the mix can be chosen, and 238/s otherwise (55 % CPU-heavy): \
+                                1.26",
+        ),
     ]
 }

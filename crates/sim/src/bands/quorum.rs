@@ -13,8 +13,8 @@ pub(super) const TRUE_TIMES: &[&str] = &["policy.classes.*.service_time=8.57ms"]
 /// Two seeds: figures differ by one percent between seeds, and the bands are wider than that.
 const SEEDS: u64 = 2;
 
-const NOISE: &str = "Poisson arrivals over a minute or two differ by 1 % between seeds. Twice that is let be";
-const CEILING: &str = "the limit itself: the paper says that it is kept, with no figure. The p95 may pass it by 1 %";
+const NOISE: &str = "Poisson arrivals over a minute or two differ by 1 % between seeds. The band is twice that";
+const CEILING: &str = "the limit. The paper says without a figure that it is kept. The p95 may exceed it by 1 %";
 
 pub(super) fn figures() -> Vec<Figure> {
     let mut figures = table3();
@@ -34,11 +34,11 @@ fn table3() -> Vec<Figure> {
         row("A: mean response time, ms", "A", time).printed(121.0).within(96.0..=145.0, times),
         row("B: served, 1/s", "B", served).printed(1059.0).within(
             995.0..=1122.0,
-            "B gets what A and C leave of the capacity, and the paper's is known to some percent only: 6 %",
+            "6 %: B gets the rest of the capacity, and the paper's capacity is known only to some percent",
         ),
         row("B: mean response time, ms", "B", time)
             .printed(600.0)
-            .within(582.0..=606.0, "an overloaded class rides at its limit of 600 ms: 3 % below, 1 % beyond"),
+            .within(582.0..=606.0, "an overloaded class stays at its limit of 600 ms: 3 % below, 1 % above"),
         row("C: served, 1/s", "C", served).printed(557.0).within(546.0..=568.0, NOISE),
         row("C: mean response time, ms", "C", time).printed(134.0).within(107.0..=161.0, times),
     ]
@@ -52,10 +52,7 @@ fn figs_9_to_11() -> Vec<Figure> {
     vec![
         row("Fig. 9", "quorum-fig9", "A in the surge: served, 1/s", "surge", "A", served)
             .said("far more than its 900")
-            .within(
-                1330.0..=1400.0,
-                "what B's 500/s leave of 1867/s is 1367/s. 2.5 % for B's own noise and the window's",
-            ),
+            .within(1330.0..=1400.0, "1867/s less B's 500/s is 1367/s. 2.5 % for the noise of B and of the window"),
         row("Fig. 9", "quorum-fig9", "B in the surge: served, 1/s", "surge", "B", served)
             .said("untouched: 500")
             .within(490.0..=510.0, NOISE),
@@ -76,7 +73,7 @@ fn figs_9_to_11() -> Vec<Figure> {
             .within(20.0..=404.0, CEILING),
         row("Fig. 11", "quorum-fig11", "A with six of eight nodes: served, 1/s", "failed", "A", served)
             .printed(900.0)
-            .within(887.0..=913.0, "what B's 500/s leave of 1400/s, with B's noise and that of the window: 1.5 %"),
+            .within(887.0..=913.0, "1400/s less B's 500/s. 1.5 % for the noise of B and of the window"),
         row("Fig. 11", "quorum-fig11", "B meanwhile: served, 1/s", "failed", "B", served)
             .said("untouched: 500")
             .within(490.0..=510.0, NOISE),
@@ -97,7 +94,7 @@ fn fig_13() -> Vec<Figure> {
     let row = |what: &str, phase, class, figure: fn(&_) -> Option<f64>| {
         Figure::new(("Quorum", "Fig. 13"), what, &play, of(phase, class, figure))
     };
-    let rides = "an overloaded class rides at its limit: 3 % below, 2 % beyond, as its window moves in steps";
+    let rides = "an overloaded class stays at its limit: 3 % below, and 2 % above because its window moves in steps";
     vec![
         row("search in the peak of the loop: p95, ms", "peak", "search", time)
             .said("at its limit: 600")
@@ -107,17 +104,18 @@ fn fig_13() -> Vec<Figure> {
             .within(2910.0..=3060.0, rides),
         row("loop while it costs 40 ms: served, 1/s", "heavy", "loop", served).printed(270.0).within(
             390.0..=480.0,
-            "departs: the paper's cluster had nothing to spare then, ours has, and the loop gets its part of that (436). 10 %",
+            "departs: unlike the paper's, our cluster has spare capacity then, and the loop gets its part (436). 10 %",
         ),
         row("search meanwhile: served, 1/s", "heavy", "search", served)
             .said("its guarantee: 450")
-            .within(446.0..=1500.0, "at least 0.99 of what it is promised, at most what it asks for"),
+            .within(446.0..=1500.0, "at least 0.99 of its guarantee, at most its arrival rate"),
         row("auction meanwhile: served, 1/s", "heavy", "auction", served)
             .said("untouched: 550")
             .within(539.0..=561.0, NOISE),
-        row("auction meanwhile: p95, ms", "heavy", "auction", time)
-            .said("below its limit: 3500")
-            .within(300.0..=3500.0, "an empty auction takes 457 ms (p95 of its published times). The rest is room below the limit"),
+        row("auction meanwhile: p95, ms", "heavy", "auction", time).said("below its limit: 3500").within(
+            300.0..=3500.0,
+            "an empty auction takes 457 ms (p95 of its published times). The rest is room below the limit",
+        ),
         row("auction while a search node is out: served, 1/s", "node", "auction", served)
             .said("untouched: 550")
             .within(539.0..=561.0, NOISE),

@@ -61,7 +61,7 @@ fn table3() -> Vec<Figure> {
             .within(10.0..=20.0, "5 points, as for the rate"),
         figure("Table 3", "connections/s", "WRR", one(&wrr), rate).printed(517.0).within(
             330.0..=620.0,
-            "how many requests for one file come soon after one another decides what four like caches are worth",
+            "the value of four equal caches depends on how close together the requests for one file come",
         ),
         figure("Table 3", "connections/s", "LARD", one(&lard), rate)
             .printed(1214.0)
@@ -71,17 +71,17 @@ fn table3() -> Vec<Figure> {
             .within(50.0..=70.0, "10 points, as for the rate"),
         figure("Table 3", "WRR over disjoint nodes", "WRR", &[wrr.clone(), disjoint.clone()], over)
             .printed(517.0 / 252.0)
-            .within(1.3..=4.0, "the order is sure, and 1.3 tells it from noise"),
+            .within(1.3..=4.0, "only the order is certain. Noise stays below 1.3"),
         figure("Table 3", "LARD over WRR", "LARD", &[lard.clone(), wrr.clone()], over)
             .printed(1214.0 / 517.0)
-            .within(1.3..=4.0, "the order is sure, and 1.3 tells it from noise"),
+            .within(1.3..=4.0, "only the order is certain. Noise stays below 1.3"),
         figure("Table 3", "LARD over disjoint nodes", "LARD", &[lard.clone(), disjoint.clone()], over)
             .printed(1214.0 / 252.0)
-            .within(4.0..=7.0, "the paper's 4.8, and what both rates' bands make of it"),
+            .within(4.0..=7.0, "the paper's 4.8, with the bands of both rates"),
         figure("Table 3", "files of a real log: LARD over WRR", "LARD", &real[..2], over)
-            .within(1.0..=10.0, "the order alone: what fits into memory of another log is another share of it"),
+            .within(1.0..=10.0, "the order alone, because another share of another log fits into memory"),
         figure("Table 3", "files of a real log: WRR over disjoint nodes", "WRR", &real[1..], over)
-            .within(1.0..=10.0, "the order alone: what fits into memory of another log is another share of it"),
+            .within(1.0..=10.0, "the order alone, because another share of another log fits into memory"),
     ]
 }
 
@@ -109,7 +109,7 @@ fn shares() -> Vec<Figure> {
                     printed,
                     band: std::ops::RangeInclusive<f64>,
                     why| {
-        for (which, largest) in [("least", false), ("most", true)] {
+        for (which, largest) in [("min", false), ("max", true)] {
             // One class has one share.
             if to - from == 1 && largest {
                 continue;
@@ -158,7 +158,7 @@ fn shares() -> Vec<Figure> {
         (1, 0, 1),
         20.0,
         18.5..=20.5,
-        "1 % of the nodes on which it has no requests stays there, and a move takes some windows",
+        "it keeps 1 % of the nodes without requests of it, and a move takes some windows",
     );
     both("Figs. 8, 9", "share of the other classes, %", "coordinator", &geographic, (1, 1, 5), 20.0, 19.5..=20.5, half);
     both(
@@ -179,7 +179,8 @@ fn shares() -> Vec<Figure> {
         (0, 0, 1),
         20.0,
         17.5..=20.5,
-        "77 % of one node is the most while it keeps 1 % of the others (19.25 %), and a move every ten seconds costs the rest",
+        "its maximum is 77 % of one node while it keeps 1 % of the others (19.25 %). A move every ten seconds costs \
+         the rest",
     );
     both(
         "Figs. 12, 13",
@@ -195,7 +196,7 @@ fn shares() -> Vec<Figure> {
         figure("Figs. 12, 13", "requests of ten seconds served in 200 s", "coordinator on demand", &sparse, |runs| {
             runs.first()?.served.first().map(|served| *served as f64)
         })
-        .within(12.0..=20.0, "20 at the most, at full speed. 12 show that the share moves each time with the request"),
+        .within(12.0..=20.0, "at most 20, at full speed. 12 show that the share moves with each request"),
     );
     figures
 }
@@ -210,7 +211,7 @@ fn lard() -> Vec<Figure> {
             Some(classes.get(class)?.part.served_per_s * 0.002 / 4.0 * 100.0)
         }
     };
-    let logs = "which requests the paper's three logs had is not known: its text gives the side of a third alone";
+    let logs = "the requests of the paper's three logs are unknown. Its text says only: more or less than a third";
     vec![
         figure("Fig. 14", "use of class 1 without reserves, %", "LARD", &without, used(0))
             .said("more than 33")
@@ -218,23 +219,17 @@ fn lard() -> Vec<Figure> {
         figure("Fig. 14", "use of class 2 without reserves, %", "LARD", &without, used(1))
             .said("less than 33")
             .within(10.0..=32.0, logs),
-        figure(
-            "Fig. 15",
-            "share of a class with reserves, least, %",
-            "LARD, coordinator",
-            &with,
-            share(1, 0, 3, false),
-        )
-        .printed(33.3)
-        .within(
-            31.0..=36.0,
-            "LARD moves files and with them load, and the coordinator follows windows later: 2.5 points",
-        ),
-        figure("Fig. 15", "share of a class with reserves, most, %", "LARD, coordinator", &with, share(1, 0, 3, true))
+        figure("Fig. 15", "share of a class with reserves, min, %", "LARD, coordinator", &with, share(1, 0, 3, false))
             .printed(33.3)
             .within(
                 31.0..=36.0,
-                "LARD moves files and with them load, and the coordinator follows windows later: 2.5 points",
+                "2.5 points: LARD moves files and their load, and the coordinator follows some windows later",
+            ),
+        figure("Fig. 15", "share of a class with reserves, max, %", "LARD, coordinator", &with, share(1, 0, 3, true))
+            .printed(33.3)
+            .within(
+                31.0..=36.0,
+                "2.5 points: LARD moves files and their load, and the coordinator follows some windows later",
             ),
     ]
 }

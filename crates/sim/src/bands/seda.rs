@@ -14,43 +14,46 @@ pub(super) fn figures() -> Vec<Figure> {
     let two = |what: &str, reading: Reading| Figure::new(("SEDA", "Fig. 1 (b), set 2"), what, &set2, reading);
     let answers = |largest: bool| move |runs: &[&Played]| answers(runs, largest);
     vec![
-        one("answers, least from 50 clients on, 1/s", Box::new(answers(false)))
+        one("answers, min from 50 clients on, 1/s", Box::new(answers(false)))
             .printed(50.0)
-            .within(49.0..=51.0, "a bottleneck of 20 ms does 50/s. One answer a second for the network and the border of a phase"),
-        one("answers, most from 50 clients on, 1/s", Box::new(answers(true)))
+            .within(49.0..=51.0, "a bottleneck of 20 ms does 50/s. One answer per second for the network and the \
+                                  border of a phase"),
+        one("answers, max from 50 clients on, 1/s", Box::new(answers(true)))
             .printed(50.0)
             .within(49.0..=51.0, "a bottleneck of 20 ms does 50/s and no more"),
-        one("basic refused, most up to 50 clients, %", Box::new(extreme("basic", [0.0, 50.0], shed, true)))
+        one("basic refused, max up to 50 clients, %", Box::new(extreme("basic", [0.0, 50.0], shed, true)))
             .printed(0.0)
-            .within(0.0..=0.0, "the queue holds 50: it cannot be full"),
-        one("basic refused, least at 200 to 400 clients, %", Box::new(extreme("basic", [200.0, 400.0], shed, false)))
+            .within(0.0..=0.0, "50 clients cannot fill a queue of 50"),
+        one("basic refused, min at 200 to 400 clients, %", Box::new(extreme("basic", [200.0, 400.0], shed, false)))
             .said("more than 90")
-            .within(90.0..=100.0, "as the paper says. Our refusals take no time, so that refused clients come again sooner"),
-        one("premium refused, most at 200 to 300 clients, %", Box::new(extreme("premium", [200.0, 300.0], shed, true)))
+            .within(90.0..=100.0, "as the paper says. Our refusals take no time, so refused clients return sooner"),
+        one("premium refused, max at 200 to 300 clients, %", Box::new(extreme("premium", [200.0, 300.0], shed, true)))
             .printed(0.0)
             .within(0.0..=0.5, "none, or one by chance"),
-        one("basic refused, least from 450 clients on, %", Box::new(extreme("basic", [450.0, 800.0], shed, false)))
+        one("basic refused, min from 450 clients on, %", Box::new(extreme("basic", [450.0, 800.0], shed, false)))
             .printed(100.0)
-            .within(99.5..=100.0, "one request in a phase may find the queue short"),
+            .within(99.5..=100.0, "one request in a phase may meet a short queue"),
         one("premium refused at 800 clients, %", Box::new(extreme("premium", [800.0, 800.0], shed, true)))
             .said("some from 400 clients on")
             .within(50.0..=100.0, "departs: ours begin at 500, when premium clients alone fill the queue, and a refused client is back after 20 ms"),
-        one("premium's mean time, most from 450 clients on, ms", Box::new(extreme("premium", [450.0, 800.0], mean, true)))
+        one("premium's mean time, max from 450 clients on, ms", Box::new(extreme("premium", [450.0, 800.0], mean, true)))
             .printed(2000.0)
-            .within(1900.0..=2100.0, "100 requests of 20 ms wait at most. 5 % for the one inside and the border of a phase"),
+            .within(1900.0..=2100.0, "at most 100 requests of 20 ms wait. 5 % for the one in flight and the border of \
+                                      a phase"),
         one("basic's mean time over premium's, at 75 to 150 clients", Box::new(ratio))
             .said("about 2")
-            .within(1.7..=3.1, "a basic request goes round the queue once. How long the queue is then depends on both classes"),
-        one("refused after, 95th percentile, most, ms", Box::new(extreme("basic", [50.0, 800.0], refused_after, true)))
+            .within(1.7..=3.1, "a basic request goes round the queue once. The length of the queue then depends on \
+                                both classes"),
+        one("refused after, 95th percentile, max, ms", Box::new(extreme("basic", [50.0, 800.0], refused_after, true)))
             .said("at once")
             .within(0.0..=5.0, "milliseconds: refusals do not wait in the queue"),
-        two("premium refused, most, %", Box::new(extreme("premium", [0.0, 400.0], shed, true)))
+        two("premium refused, max, %", Box::new(extreme("premium", [0.0, 400.0], shed, true)))
             .printed(0.0)
             .within(0.0..=0.0, "25 clients cannot fill a queue of 100"),
-        two("premium's mean time, most over least from 75 to 400 clients", Box::new(flat))
+        two("premium's mean time, max over min from 75 to 400 clients", Box::new(flat))
             .said("hardly changes")
-            .within(1.0..=1.15, "basic requests take their part of a queue whose length they do not change: 15 %"),
-        two("basic refused, least above 100 clients, %", Box::new(extreme("basic", [110.0, 400.0], shed, false)))
+            .within(1.0..=1.15, "15 %: basic requests take their part of the queue but do not change its length"),
+        two("basic refused, min above 100 clients, %", Box::new(extreme("basic", [110.0, 400.0], shed, false)))
             .said("90 and more")
             .within(90.0..=100.0, "the share that the paper names, and more"),
     ]

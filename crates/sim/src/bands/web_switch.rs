@@ -35,7 +35,7 @@ fn figs_1_and_2() -> Vec<Figure> {
         figures.push(
             Figure::new(
                 ("Web switch", "Fig. 1"),
-                "p95 of promised pages, most at any load, ms",
+                "p95 of promised pages, max at any load, ms",
                 &play,
                 extreme("top", all, time, true),
             )
@@ -49,14 +49,15 @@ fn figs_1_and_2() -> Vec<Figure> {
         figures.push(
             Figure::new(
                 ("Web switch", "Fig. 2"),
-                "normal requests refused, most up to 2700 clients/s, %",
+                "normal requests refused, max up to 2700 clients/s, %",
                 &play,
                 extreme("normal", up_to, shed, true),
             )
             .printed(printed)
             .within(
                 0.0..=printed + 1.0,
-                "a point for seeds and for machines that are 89 % busy. At 3000 clients/s ours are full, and up to 11 % are refused",
+                "a point for seeds and for machines that are 89 % busy. At 3000 clients/s our machines are full and \
+                 refuse up to 11 %",
             ),
         );
     }
@@ -70,7 +71,7 @@ fn figs_3_and_4() -> Vec<Figure> {
     let files = |plays: &[Play]| {
         Figure::new(
             ("Web switch", "Fig. 3"),
-            "p95 of promised files, most at any load, ms",
+            "p95 of promised files, max at any load, ms",
             plays,
             extreme("top-static", all, time, true),
         )
@@ -78,7 +79,7 @@ fn figs_3_and_4() -> Vec<Figure> {
     let mut figures = vec![
         files(std::slice::from_ref(&turns))
             .said("breaks 600 as the load grows")
-            .within(600.0..=60_000.0, "beyond the promise. By how much depends on how long the overload lasts"),
+            .within(600.0..=60_000.0, "above the promise. The length of the overload decides how far"),
     ];
     for discipline in [REPORTS, "static_part", "dynamic_part"] {
         figures.push(
@@ -99,16 +100,18 @@ fn figs_3_and_4() -> Vec<Figure> {
     figures.push(
         pages(REPORTS)
             .printed(1500.0)
-            .within(1500.0..=2100.0, "two points of 300 more: our clients leave the machines room until 2140"),
+            .within(1500.0..=2100.0, "two points of 300 more: our clients do not fill the machines below 2140"),
     );
-    figures.push(pages("switch_adm").within(
-        2100.0..=3000.0,
-        "live counts are our default, which the paper does not have: never worse than reports",
-    ));
+    figures.push(
+        pages("switch_adm").within(
+            2100.0..=3000.0,
+            "our default, live counts, is not in the paper. It must not be worse than reports",
+        ),
+    );
     figures.push(
         pages("static_part")
             .printed(1500.0)
-            .within(1500.0..=1500.0, "one node of six computes promised pages, and is full at 1780"),
+            .within(1500.0..=1500.0, "one of six nodes computes promised pages, and it is full at 1780"),
     );
     figures.push(
         pages("dynamic_part")
@@ -121,14 +124,14 @@ fn figs_3_and_4() -> Vec<Figure> {
     figures.push(
         refused_pages("static_part", "normal computed pages refused at 2700 clients/s, %", 2700.0)
             .printed(35.0)
-            .within(25.0..=45.0, "it depends on how the nodes were divided, which the paper does not say: 10 points"),
+            .within(25.0..=45.0, "10 points: the paper does not say how the nodes were divided"),
     );
     figures.push(
         refused_pages("dynamic_part", "normal computed pages refused at 1800 clients/s, %", 1800.0)
             .printed(20.0)
             .within(
                 30.0..=52.0,
-                "departs: to keep the promise ours takes a whole node of six from them (42 %). 10 points",
+                "departs: ours takes a whole node of six from them to keep the promise (42 %). 10 points",
             ),
     );
     figures.into_iter().map(named).collect()

@@ -25,8 +25,8 @@ const FIXED: [&str; 5] = [
     "policy.discipline={custom: {admit: predict, load_control: {fixed: 36}, precedence: tokens}}",
 ];
 
-const NOISE: &str = "Poisson arrivals over a minute or two differ by 1 % between seeds. Twice that is let be";
-const TODAY: &str = "the first released controller's figure and a tenth";
+const NOISE: &str = "Poisson arrivals over a minute or two differ by 1 % between seeds. The band is twice that";
+const TODAY: &str = "the figure of the first controller, plus a tenth";
 
 pub(super) fn figures() -> Vec<Figure> {
     let mut figures = table3();
@@ -44,16 +44,14 @@ fn table3() -> Vec<Figure> {
     vec![
         row("A: served, 1/s", "A", served).within(181.0..=189.0, NOISE),
         row("A: mean response time, ms", "A", time).within(10.8..=15.6, TODAY),
-        row("B: served, 1/s", "B", served).within(
-            1050.0..=1130.0,
-            "at most what A and C leave of 1852/s (1110, with noise), at least all but 5 % of it",
-        ),
+        row("B: served, 1/s", "B", served)
+            .within(1050.0..=1130.0, "at most 1852/s less A and C (1110, with noise), at least 95 % of that"),
         row("B: mean response time, ms", "B", time).within(10.8..=150.0, "a quarter of its limit"),
         row("C: served, 1/s", "C", served).within(546.0..=568.0, NOISE),
         row("C: mean response time, ms", "C", time).within(10.8..=16.0, TODAY),
         Figure::new(("Quorum", "Table 3"), "CPUs in use", &play, busy)
             .seeds(SEEDS)
-            .within(0.995..=1.0, "under steady overload half a percent pays for the search for the right window"),
+            .within(0.995..=1.0, "under steady overload the search for the right window costs half a percent"),
     ]
 }
 
@@ -67,18 +65,18 @@ fn figs_9_to_11() -> Vec<Figure> {
     vec![
         row("Fig. 9", "quorum-fig9", "A in the surge: served, 1/s", "surge", "A", served).within(
             1320.0..=1400.0,
-            "97 % of what B leaves, at least: the window must find its place within the minute",
+            "at least 97 % of the capacity that B leaves: the window must settle within the minute",
         ),
         row("Fig. 9", "quorum-fig9", "B in the surge: served, 1/s", "surge", "B", served).within(490.0..=510.0, NOISE),
         row("Fig. 9", "quorum-fig9", "B in the surge: p95, ms", "surge", "B", time).within(8.5..=16.5, TODAY),
         row("Fig. 10", "quorum-fig10", "A while its requests cost 40 ms: served, 1/s", "heavy", "A", served)
-            .within(275.0..=300.0, "94 % of what B leaves, 293/s, at least"),
+            .within(275.0..=300.0, "at least 94 % of the 293/s that B leaves"),
         row("Fig. 10", "quorum-fig10", "B meanwhile: p95, ms", "heavy", "B", time).within(8.5..=29.7, TODAY),
         row("Fig. 11", "quorum-fig11", "A with six of eight nodes: served, 1/s", "failed", "A", served)
-            .within(887.0..=913.0, "Quorum's own band: what B's 500/s leave of 1400/s, and 1.5 % for noise"),
+            .within(887.0..=913.0, "Quorum's own band: 1400/s less B's 500/s, with 1.5 % for noise"),
         Figure::new(("Quorum", "Fig. 11"), "A's throughput over that of the best fixed window", &beside, best_fixed)
             .seeds(SEEDS)
-            .within(0.997..=1.05, "0.3 %: what looking for the window may cost. To be ahead is no fault"),
+            .within(0.997..=1.05, "the search for the window may cost 0.3 %. A higher figure is no fault"),
         row("Fig. 11", "quorum-fig11", "B meanwhile: p95, ms", "failed", "B", time).within(8.5..=19.3, TODAY),
     ]
 }
@@ -108,9 +106,9 @@ fn fig_13() -> Vec<Figure> {
         Figure::new(("Quorum", "Fig. 13"), "guarantees missed, all phases", &play, missed)
             .within(0.0..=0.0, "every guarantee can be held, in every phase"),
         row("search in the peak of the loop: p95, ms", "peak", "search", time)
-            .within(10.0..=600.0, "its limit is 600 ms, and no more is asked"),
+            .within(10.0..=600.0, "its limit of 600 ms, nothing tighter"),
         row("loop while it costs 40 ms: served, 1/s", "heavy", "loop", served)
-            .within(270.0..=550.0, "at least what it is owed, at most all 22 CPUs that it may use"),
+            .within(270.0..=550.0, "at least its owed rate, at most all 22 CPUs that it may use"),
         row("auction meanwhile: served, 1/s", "heavy", "auction", served).within(539.0..=561.0, NOISE),
         row("auction while a search node is out: served, 1/s", "node", "auction", served).within(539.0..=561.0, NOISE),
     ]

@@ -343,7 +343,7 @@ impl Checks {
         if over && !(owed && group.surplus.is_some() && classes().iter().any(needed)) {
             let Group { window, surplus, in_flight } = group;
             let what =
-                format!("a release (owed: {owed}) leaves {in_flight} inside, the window is {window}, {surplus:?}");
+                format!("a release (owed: {owed}) leaves {in_flight} in flight, the window is {window}, {surplus:?}");
             self.note("window", what);
         }
         if let Some(NodeState::Ejected { until }) = snapshot.nodes.get(node.0 as usize).map(|n| n.state) {
@@ -432,7 +432,10 @@ impl Checks {
             if kept > 0 {
                 let Group { window, surplus, in_flight } = group;
                 let (name, beside) = (&seen.name, surplus.map(|surplus| format!(", {surplus:?}")).unwrap_or_default());
-                let what = format!("{kept} wait for {name} while {in_flight} are inside a window of {window}{beside}");
+                let what = format!(
+                    "{kept} wait for {name} while {in_flight} are in flight in a window of \
+                                    {window}{beside}"
+                );
                 return self.note("work", what);
             }
         }
@@ -472,7 +475,7 @@ impl Checks {
         let cut = records.iter().filter(|record| record.fate == Fate::Cut).count();
         let here = self.waiting as usize + self.in_flight as usize;
         if cut != here {
-            self.note("conservation", format!("{cut} attempts have no end, {here} wait or are inside"));
+            self.note("conservation", format!("{cut} attempts have no end, {here} wait or are in flight"));
         }
         let sum = |of: fn(&Tally) -> u64| self.tallies.iter().map(of).sum::<u64>();
         let offered = sum(|tally| tally.offered);

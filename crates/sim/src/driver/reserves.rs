@@ -7,8 +7,8 @@
 //!
 //! Departures from the real ones: all machines measure at the same instants, reports and shares take no
 //! time, and the optimiser takes none either (the real one takes milliseconds, the paper's took 100 to
-//! 200). A crashed machine reports nothing. The coordinator begins at the experiment's instant. Before that
-//! every class has its share of every machine.
+//! 200). A crashed machine reports nothing. The coordinator starts at the time given in the experiment. Before
+//! that, every class has its share of every machine.
 
 use std::time::Duration;
 

@@ -71,7 +71,7 @@ fn stretch(sketch: &mut Sketch, total_s: f64) {
 
 /// Adds a surge to the scenario with probability `chance`.
 fn beside(about: String, sketch: &mut Sketch, chance: f64, draw: &mut Draw) -> String {
-    if draw.chance(chance) { format!("{about}; {}", surge(sketch, draw)) } else { about }
+    if draw.chance(chance) { format!("{about}, {}", surge(sketch, draw)) } else { about }
 }
 
 fn slow_dependency(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -120,7 +120,7 @@ fn long_batch(sketch: &mut Sketch, draw: &mut Draw) -> String {
     }
     sketch.classes.push(class);
     let whose = if guaranteed { "surplus" } else { "best-effort" };
-    format!("{whose} requests of {long_s:.1} s beside short ones")
+    format!("{whose} requests of {long_s:.1} s with short ones")
 }
 
 fn heavy_tails(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -243,7 +243,7 @@ fn majority_crash(sketch: &mut Sketch, draw: &mut Draw) -> String {
         let (from_s, until_s) = (sketch.phase_from(phase), Some(sketch.phases[phase].until_s));
         sketch.faults.push(FaultSketch { kind, from_s, until_s, machines: machines.clone() });
     }
-    beside(format!("{failing} of {count} machines, which nobody checks: {kind:?}"), sketch, 0.3, draw)
+    beside(format!("{failing} of {count} machines, without health checks: {kind:?}"), sketch, 0.3, draw)
 }
 
 fn slot_holders(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -295,7 +295,7 @@ fn wrong_declarations(sketch: &mut Sketch, draw: &mut Draw) -> String {
         }
     }
     let what = if waits { "requests mostly wait" } else { "requests compute" };
-    beside(format!("declared service times: {}; {what}", told.join(", ")), sketch, 0.4, draw)
+    beside(format!("declared service times: {}, {what}", told.join(", ")), sketch, 0.4, draw)
 }
 
 fn leaks(sketch: &mut Sketch, draw: &mut Draw) -> String {

@@ -169,7 +169,7 @@ fn costly(sketch: &mut Sketch, draw: &mut Draw) -> String {
     sketch.classes[class].declared = Some(1.0);
     if draw.chance(0.4) {
         surge(sketch, draw);
-        return format!("requests of {} cost ×{times:.1}, beside a surge", class_name(class));
+        return format!("requests of {} cost ×{times:.1}, during a surge", class_name(class));
     }
     format!("requests of {} cost ×{times:.1}", class_name(class))
 }
@@ -198,7 +198,7 @@ fn nodes_lost(sketch: &mut Sketch, draw: &mut Draw) -> String {
     }
     if draw.chance(0.4) {
         surge(sketch, draw);
-        return format!("{about}, beside a surge");
+        return format!("{about}, during a surge");
     }
     about
 }
@@ -235,14 +235,14 @@ fn io_and_cpu(sketch: &mut Sketch, draw: &mut Draw) -> String {
         machine.concurrency = None;
         machine.thrashing = None;
     }
-    if draw.chance(0.6) { format!("I/O beside CPU; {}", surge(sketch, draw)) } else { "I/O beside CPU".to_owned() }
+    if draw.chance(0.6) { format!("I/O and CPU, {}", surge(sketch, draw)) } else { "I/O and CPU".to_owned() }
 }
 
 fn tight_percentiles(sketch: &mut Sketch, draw: &mut Draw) -> String {
     for class in &mut sketch.classes {
         class.limit = Some((Statistic::Percentile(draw.pick(&[95.0, 99.0, 99.0])), draw.between(4.0, 8.0)));
     }
-    if draw.chance(0.6) { format!("tight limits; {}", surge(sketch, draw)) } else { "tight limits".to_owned() }
+    if draw.chance(0.6) { format!("tight limits, {}", surge(sketch, draw)) } else { "tight limits".to_owned() }
 }
 
 fn hidden_servers(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -252,7 +252,7 @@ fn hidden_servers(sketch: &mut Sketch, draw: &mut Draw) -> String {
         (machine.servers, machine.declared) = (servers, declared);
     }
     sketch.pools[0].machines = (0..sketch.machines.len()).collect();
-    format!("{servers} servers behind each of {} addresses; {}", sketch.machines.len(), surge(sketch, draw))
+    format!("{servers} servers behind each of {} addresses, {}", sketch.machines.len(), surge(sketch, draw))
 }
 
 fn unequal_costs(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -264,7 +264,7 @@ fn unequal_costs(sketch: &mut Sketch, draw: &mut Draw) -> String {
             _ => draw.decades(0.1, 10.0),
         };
     }
-    format!("costs of 1 : 100; {}", surge(sketch, draw))
+    format!("costs of 1 : 100, {}", surge(sketch, draw))
 }
 
 fn abandonment(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -276,7 +276,7 @@ fn abandonment(sketch: &mut Sketch, draw: &mut Draw) -> String {
             class.stream = Stream::Users { think_s: draw.between(0.5, 3.0) };
         }
     }
-    format!("clients leave at 0.9 to 1.5 times the limit and try again; {}", surge(sketch, draw))
+    format!("clients leave at 0.9 to 1.5 times the limit and try again, {}", surge(sketch, draw))
 }
 
 fn unequal_nodes(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -289,7 +289,7 @@ fn unequal_nodes(sketch: &mut Sketch, draw: &mut Draw) -> String {
         machine.concurrency = None;
     }
     let about = if declared { "unequal machines" } else { "unequal machines of unknown capacity" };
-    if draw.chance(0.6) { format!("{about}; {}", surge(sketch, draw)) } else { about.to_owned() }
+    if draw.chance(0.6) { format!("{about}, {}", surge(sketch, draw)) } else { about.to_owned() }
 }
 
 fn shared_pools(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -318,7 +318,7 @@ fn shared_pools(sketch: &mut Sketch, draw: &mut Draw) -> String {
     for (index, class) in sketch.classes.iter_mut().enumerate() {
         class.pool = index % pools;
     }
-    format!("{pools} pools on {all} machines, each shares {reach} with the next; {}", surge(sketch, draw))
+    format!("{pools} pools on {all} machines, each shares {reach} with the next, {}", surge(sketch, draw))
 }
 
 fn wrong_service_time(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -328,7 +328,7 @@ fn wrong_service_time(sketch: &mut Sketch, draw: &mut Draw) -> String {
         class.declared = Some(if one.is_none_or(|one| one == index) { times } else { 1.0 });
     }
     let whose = one.map_or("every class".to_owned(), class_name);
-    format!("the declared service time of {whose} is ×{times}; {}", surge(sketch, draw))
+    format!("the declared service time of {whose} is ×{times}, {}", surge(sketch, draw))
 }
 
 fn many_classes(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -366,7 +366,7 @@ fn idle_return(sketch: &mut Sketch, draw: &mut Draw) -> String {
         class.cost_ratio.insert(1, class.cost_ratio[0]);
         class.slower.insert(1, class.slower[0]);
     }
-    format!("{about}; all nodes hang for {length} s")
+    format!("{about}, all nodes hang for {length} s")
 }
 
 fn tenants(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -377,7 +377,7 @@ fn tenants(sketch: &mut Sketch, draw: &mut Draw) -> String {
     let template = &mut sketch.classes[last];
     template.tenants = Some(keys);
     template.share = Some(draw.between(0.8, 2.5));
-    format!("{keys} tenants in {}; {about}", class_name(last))
+    format!("{keys} tenants in {}, {about}", class_name(last))
 }
 
 fn reload(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -389,7 +389,7 @@ fn reload(sketch: &mut Sketch, draw: &mut Draw) -> String {
         sketch.faults.push(FaultSketch { kind: FaultKind::Reload, from_s, until_s: None, machines: Vec::new() });
     }
     let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
-    format!("the policy is loaded again {times}; {about}")
+    format!("the policy is loaded again {times}, {about}")
 }
 
 fn lost_reports(sketch: &mut Sketch, draw: &mut Draw) -> String {
@@ -399,9 +399,9 @@ fn lost_reports(sketch: &mut Sketch, draw: &mut Draw) -> String {
         sketch.faults.push(FaultSketch { kind: FaultKind::LostReports, from_s, until_s, machines: Vec::new() });
     }
     if draw.chance(0.5) {
-        return format!("health reports are lost; {}", surge(sketch, draw));
+        return format!("health reports are lost, {}", surge(sketch, draw));
     }
-    format!("health reports are lost; {}", nodes_lost(sketch, draw))
+    format!("health reports are lost, {}", nodes_lost(sketch, draw))
 }
 
 fn best_effort(sketch: &mut Sketch, draw: &mut Draw) -> String {

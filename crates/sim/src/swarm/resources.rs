@@ -116,7 +116,7 @@ fn site(draw: &mut Draw) -> Site {
     about.extend(told);
     about.extend(learned.then(|| "a table that is wrong and learned".to_owned()));
     let large = routes.iter().filter(|route| route.dominant() > 0.5 * horizon_ms / 1e3).count();
-    about.extend((large > 0).then(|| format!("{large} routes take most of a node")));
+    about.extend((large > 0).then(|| format!("{large} routes need more than half of a node")));
     let classes = (0..draw.whole(2, 8)).map(|_| class(pools.len(), routes.len(), draw)).collect();
     let (cpus, only) = (draw.pick(&[1, 1, 2, 4]), draw.whole(0, RESOURCES - 1));
     let about = String::new() + &about.join(", ");
@@ -136,9 +136,9 @@ fn machines(draw: &mut Draw) -> (Vec<u32>, Vec<Vec<usize>>, String) {
     let sizes = if unlike { "of several sizes" } else { "alike" };
     let kind = if draw.chance(0.6) { 0 } else { draw.whole(1, 3) };
     let (pools, told) = match kind {
-        1 => (vec![all.clone(), all], "two pools on the same"),
-        2 if count >= 3 => (vec![all[..count - 1].to_vec(), all[1..].to_vec()], "two pools on partly the same"),
-        2 | 3 if count >= 2 => (vec![all[..count / 2].to_vec(), all[count / 2..].to_vec()], "two pools apart"),
+        1 => (vec![all.clone(), all], "two pools on the same machines"),
+        2 if count >= 3 => (vec![all[..count - 1].to_vec(), all[1..].to_vec()], "two pools that share machines"),
+        2 | 3 if count >= 2 => (vec![all[..count / 2].to_vec(), all[count / 2..].to_vec()], "two separate pools"),
         _ => (vec![all], "one pool"),
     };
     (servers, pools, format!("{count} machines {sizes}, {told}"))

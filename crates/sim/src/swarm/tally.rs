@@ -155,7 +155,7 @@ impl fmt::Display for Missed {
         match kind {
             Lapse::Floor => write!(f, "{got:.1}/s of {promised:.1}/s"),
             Lapse::Ceiling | Lapse::CeilingBeyond => write!(f, "{got:.0} ms, promised {promised:.0} ms"),
-            Lapse::Avoidable => write!(f, "{:.2} % of what was owed", got * 100.0),
+            Lapse::Avoidable => write!(f, "{:.2} % of the owed requests", got * 100.0),
             Lapse::WrongSheds => write!(f, "{:.2} % of all classes within their guarantee", got * 100.0),
             Lapse::Starved => write!(f, "nothing for {got:.1} s"),
             Lapse::Turns => write!(f, "{got:.2} node-seconds of others before it, at most {promised:.2}"),
