@@ -123,8 +123,8 @@ fn loads_no_other(setting: &Setting<'_>, reload: &Reload) -> String {
     let file = file.unwrap_or_else(|| setting.experiment.name.clone());
     let (line, column, at) = (reload.position.line, reload.position.column, reload.at.as_secs_f64());
     format!(
-        "{file}:{line}:{column}: another policy is loaded at {at} s, and what peers are told of a policy is made before they \
-         start; play it with Weirgate's own approaches, or leave `policy:` out, which loads the same again"
+        "{file}:{line}:{column}: another policy is loaded at {at} s, but the configuration of a peer is made before \
+         it starts; play it with Weirgate's own approaches, or leave `policy:` out to load the same policy again"
     )
 }
 

@@ -26,7 +26,7 @@ pub(super) fn is<T: FromStr<Err = String>>(text: &str) -> Result<(), String> {
 pub(super) const REST: Knob = Knob {
     name: "rest",
     default: "1",
-    about: "most requests of a class without a guarantee in a server: a number, workers, or off",
+    about: "maximum number of requests of a class without a guarantee in a server: a number, workers, or off",
     check: is_rest,
 };
 

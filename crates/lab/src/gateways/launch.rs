@@ -81,7 +81,7 @@ impl Peer {
     /// Returns why the process has exited by itself, if it has.
     pub(super) fn ended(&mut self) -> Option<String> {
         let why = self.process.as_mut()?.ended().ok().flatten()?;
-        Some(format!("{why}; its last words:\n{}", last_words(&self.log)))
+        Some(format!("{why}; its last output:\n{}", last_words(&self.log)))
     }
 
     /// Waits until a command has been applied.
@@ -111,7 +111,7 @@ impl Peer {
                 return Ok(());
             }
             if clock::now() - begun > clock::nanos(patience) {
-                return Err(format!("not within {patience:?}: {what}; its last words:\n{}", last_words(&self.log)));
+                return Err(format!("not within {patience:?}: {what}; its last output:\n{}", last_words(&self.log)));
             }
             clock::pause(LOOK);
         }

@@ -16,8 +16,11 @@ use super::launch::{Peer, SocketPath, absolute, version, write};
 use super::{Approach, Gateway, Kind, Setting, State};
 
 /// Weirgate with its own discipline.
-pub(super) const WEIRGATE: Kind =
-    under("weirgate", "Weirgate with its own discipline: windows that measure, tokens, admission at arrival");
+pub(super) const WEIRGATE: Kind = under(
+    "weirgate",
+    "Weirgate with its own discipline: windows that measure contention, tokens, admission at \
+                       arrival",
+);
 
 /// Weirgate with the published Quorum discipline.
 pub(super) const QUORUM: Kind = under("quorum", "Weirgate with Quorum's published rules");
@@ -43,8 +46,11 @@ pub(super) const DYNAMIC_PART: Kind =
 pub(super) const MQOS: Kind = under("mqos", "Weirgate with mQoS: several resources shared by deficit round robin");
 
 /// Weirgate with mQoS and a different precedence.
-pub(super) const MQOS_DRFQ: Kind =
-    under("mqos-drfq", "Weirgate with mQoS by dominant resource fair queueing, as the experiment's `disciplines:` say");
+pub(super) const MQOS_DRFQ: Kind = under(
+    "mqos-drfq",
+    "Weirgate with mQoS by dominant resource fair queueing, as the experiment's `disciplines:` \
+                        declare it",
+);
 
 /// Weirgate with the baseline of mQoS.
 pub(super) const SQOS: Kind =
@@ -88,7 +94,7 @@ const LIMITS: Limits = Limits::new(Duration::from_secs(5), 4 << 20);
 
 /// Starts it with `setting` under `discipline`.
 fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, String> {
-    let source = setting.source.ok_or("it needs the experiment's file, of which its policy is a part")?;
+    let source = setting.source.ok_or("it needs the experiment's file, because the policy is in it")?;
     let admin = SocketPath::new();
     let overrides = [vec![under_discipline(discipline)], source.overrides.clone()].concat();
     let nodes = setting.experiment.site.policy.nodes.iter().cloned().zip(setting.addresses.iter().copied());

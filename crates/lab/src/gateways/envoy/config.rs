@@ -163,7 +163,7 @@ impl Endpoints {
     /// Returns the text of the file. Nodes marked in `out` drain.
     pub(super) fn text(&self, out: &[bool]) -> String {
         let mut text = format!(
-            "# The servers of {pool}. DRAINING gets nothing new and finishes what it has.
+            "# The servers of {pool}. DRAINING gets no new requests and finishes those in flight.
 resources:
 - \"@type\": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
   cluster_name: \"{pool}\"
@@ -201,14 +201,14 @@ pub(super) fn text(
         "# {approach}: {about}.
 # Fields are those of envoyproxy.io/docs/envoy/v1.40.0/api-v3.
 
-# Through it the lab sees that an order has been taken in.
+# The lab asks here whether an order is in force.
 admin: {{ address: {{ pipe: {{ path: \"{admin}\" }} }} }}
 node: {{ id: lab, cluster: lab }}
 static_resources:
   listeners:
   - name: clients
     address: {{ socket_address: {{ address: \"{ip}\", port_value: {port} }} }}
-    # There is one thread; a port that is taken shall be an error.
+    # There is one thread. A port that is in use must be an error.
     enable_reuse_port: false
     filter_chains:
     - filters:
@@ -216,11 +216,11 @@ static_resources:
         typed_config:
           \"@type\": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: clients
-          # Requests go on unchanged, with the id that they have.
+          # Requests are forwarded unchanged, with their own id.
           generate_request_id: false
           preserve_external_request_id: true
           http_filters:
-          # Each is off but on the routes of its class or pool.
+          # Each filter is off, except on the routes of its class or pool.
 ",
         about = approach.kind().about,
         admin = admin.display(),
@@ -277,12 +277,12 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
         Filter::Adaptive { rtt, buffer, min, update, .. } => {
             let ideal = match rtt.and_then(|share| Some(ideal(classes)?.mul_f64(share))) {
                 Some(ideal) => format!(
-                    "# The policy says how long a request takes on an unloaded node; to measure it, Envoy would let
-                  # hardly anything in meanwhile.
+                    "# The policy gives the time of a request on an unloaded node. To measure it, Envoy would let
+                  # hardly any requests in.
                   fixed_value: {}",
                     Seconds(ideal)
                 ),
-                None => "# Measured once a minute, from 50 requests, at the least limit: Envoy's defaults.
+                None => "# Measured once a minute, from 50 requests, at the minimum limit: Envoy's defaults.
                   interval: 60s
                   request_count: 50
                   jitter: { value: 15 }"
@@ -300,7 +300,7 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
             let min = match min {
                 Some(min) => format!(
                     "
-                  # The limit does not fall below what the guaranteed rates need.
+                  # The limit stays high enough for the guaranteed rates.
                   min_concurrency: {min}"
                 ),
                 None => String::new(),
@@ -315,7 +315,7 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
                   concurrency_update_interval: {update}
                 min_rtt_calc_params:
                   {ideal}
-                  # So far above the ideal is no congestion.
+                  # A median up to this far above the ideal is no congestion.
                   buffer: {{ value: {buffer} }}{min}
 ",
                 update = Seconds(*update),
@@ -326,7 +326,7 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
             let _ = write!(
                 text,
                 "              \"@type\": type.googleapis.com/envoy.extensions.filters.http.admission_control.v3.AdmissionControl
-              # Success is any answer below 500 in time: past the route's timeout Envoy answers 504.
+              # Success is any answer below 500 in time. After the route's timeout, Envoy answers 504.
               success_criteria: {{ http_criteria: {{ http_success_status: [{{ start: 100, end: 500 }}] }} }}
               sampling_window: {window}
               sr_threshold: {{ runtime_key: lab.threshold, default_value: {{ value: {threshold} }} }}
@@ -360,7 +360,7 @@ fn routes(text: &mut String, filter: &Filter, clusters: &[Cluster<'_>]) {
         route(text, filter, cluster, class, &condition);
     }
     if let Some((cluster, class)) = members(clusters).find(|(_, class)| class.last) {
-        text.push_str("              # A request of no class that is listed is one of the last, as in the policy.\n");
+        text.push_str("              # A request without a listed class belongs to the last one, as in the policy.\n");
         route(text, filter, cluster, class, "");
     }
 }
@@ -387,7 +387,8 @@ fn route(text: &mut String, filter: &Filter, cluster: &Cluster<'_>, class: &Clas
     if class.retry.max_retries > 0 {
         let _ = writeln!(
             text,
-            "                  # What met a dying server is tried at another.\n                  retry_policy: {{ retry_on: \"connect-failure,refused-stream,reset\", num_retries: {} }}",
+            "                  # A request that met a failing server is retried at another.\n                  \
+             retry_policy: {{ retry_on: \"connect-failure,refused-stream,reset\", num_retries: {} }}",
             class.retry.max_retries
         );
     }
@@ -407,7 +408,7 @@ fn write_cluster(text: &mut String, cluster: &Cluster<'_>, endpoints: &Path) {
       service_name: \"{pool}\"
       eds_config:
         path_config_source: {{ path: \"{file}\", watched_directory: {{ path: \"{directory}\" }} }}
-    # The server with the fewest requests of all, not of two drawn at random.
+    # The server with the fewest requests of all servers, not of two drawn at random.
     load_balancing_policy:
       policies:
       - typed_extension_config:
@@ -415,7 +416,7 @@ fn write_cluster(text: &mut String, cluster: &Cluster<'_>, endpoints: &Path) {
           typed_config:
             \"@type\": type.googleapis.com/envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest
             selection_method: FULL_SCAN
-    # A server that is out gets nothing, however many are.
+    # A server that is out gets no requests, however many are out.
     common_lb_config: {{ healthy_panic_threshold: {{ value: 0 }} }}
     health_checks:
     - http_health_check: {{ path: \"{HEALTH_PATH}\", expected_statuses: [{{ start: 200, end: 500 }}] }}
@@ -448,7 +449,7 @@ fn write_cluster(text: &mut String, cluster: &Cluster<'_>, endpoints: &Path) {
     if pool.ejection.consecutive_failures > 0 {
         let _ = write!(
             text,
-            "    # Passive ejection, by what servers answer: Envoy's own timeouts say nothing about one of them.
+            "    # Passive ejection, by the answers of servers. Envoy's own timeouts do not count.
     outlier_detection:
       consecutive_5xx: {failures}
       base_ejection_time: {base}
@@ -468,7 +469,7 @@ fn write_cluster(text: &mut String, cluster: &Cluster<'_>, endpoints: &Path) {
 /// Returns the circuit breakers, to which the retry budget is added.
 fn breakers(cluster: &Cluster<'_>) -> String {
     let Some(Breakers { each, pending }) = cluster.breakers else {
-        return "    # The filter decides how much goes in: Envoy's own bound of 1024 must not. Retries as the policy says.
+        return "    # The filter limits the requests, not Envoy's own bound of 1024. Retries as in the policy.
     circuit_breakers:
       thresholds:
       - max_connections: 65535
@@ -479,19 +480,19 @@ fn breakers(cluster: &Cluster<'_>) -> String {
     };
     let each = each.map(|each| {
         format!(
-            "      # Over HTTP/1.1 a connection is a request: few are in a server at once, and the excess waits here.
+            "      # Over HTTP/1.1 a connection carries one request at a time: few are in a server, the rest wait here.
       per_host_thresholds: [{{ max_connections: {each} }}]
 "
         )
     });
     let requests = cluster.places().unwrap_or(65_535);
     format!(
-        "    # This class alone has these places and this queue. Retries as the policy says.
+        "    # These slots and this queue are for this class alone. Retries as in the policy.
     circuit_breakers:
 {each}      thresholds:
       - max_connections: {requests}
         max_requests: {requests}
-        # More than wait here are answered with 503 at once.
+        # When this many wait, further requests get 503 at once.
         max_pending_requests: {pending}
 ",
         each = each.unwrap_or_default(),

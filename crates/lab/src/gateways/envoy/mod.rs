@@ -43,13 +43,14 @@ pub(super) const ADAPTIVE: Kind = Kind {
         Knob {
             name: "rtt",
             default: "100%",
-            about: "the ideal response time: a share of the agreed service time (measured where none is), or measured",
+            about: "the ideal response time: a share of the declared service time (measured where none is declared), \
+                    or measured",
             check: |text| if text == config::MEASURED { Ok(()) } else { is::<Share>(text) },
         },
         Knob {
             name: "buffer",
             default: "25%",
-            about: "how far above the ideal is no congestion, at most 100%",
+            about: "excess over the ideal that is no congestion, at most 100%",
             check: |text| match text.parse()? {
                 Share(share) if share <= 1.0 => Ok(()),
                 _ => Err("Envoy takes at most 100%".into()),
@@ -58,7 +59,7 @@ pub(super) const ADAPTIVE: Kind = Kind {
         Knob {
             name: "min",
             default: "4x",
-            about: "least limit: a number, a multiple of the guaranteed load, or off (Envoy's own, 3)",
+            about: "minimum limit: a number, a multiple of the guaranteed load, or off (Envoy's own, 3)",
             check: is::<Slots>,
         },
         Knob { name: "update", default: "100ms", about: "time between two changes of the limit", check: is::<Span> },
@@ -86,21 +87,21 @@ pub(super) const ADMISSION: Kind = Kind {
         Knob {
             name: "deadline",
             default: "100%",
-            about: "a request that takes longer has failed, as a share of the guaranteed response time",
+            about: "time after which a request has failed, as a share of the guaranteed response time",
             check: is::<Share>,
         },
         Knob { name: "threshold", default: "95%", about: "success rate below which it rejects", check: percent },
         Knob {
             name: "aggression",
             default: "100%",
-            about: "how steeply: rejection grows with its inverse as a power, at least 100%",
+            about: "aggression: rejection grows with its inverse as a power, at least 100%",
             check: |text| match text.parse()? {
                 Share(share) if share >= 1.0 => Ok(()),
                 _ => Err("Envoy takes at least 100%".into()),
             },
         },
-        Knob { name: "window", default: "30s", about: "time over which success is counted", check: is::<Span> },
-        Knob { name: "rejection", default: "80%", about: "most that is rejected", check: percent },
+        Knob { name: "window", default: "30s", about: "period over which success is counted", check: is::<Span> },
+        Knob { name: "rejection", default: "80%", about: "maximum share of requests rejected", check: percent },
     ],
     sweep: &[
         "per=pool",
@@ -124,20 +125,22 @@ pub(super) const CLASSES: Kind = Kind {
         Knob {
             name: "requests",
             default: "2x",
-            about: "most requests of a guaranteed class in a server: a number, a multiple of its load there, workers, off",
+            about: "maximum number of requests of a guaranteed class in a server: a number, a multiple of its load \
+                    there, workers, or off",
             check: is::<Slots>,
         },
         REST,
         Knob {
             name: "pending",
             default: "50%",
-            about: "most that wait for a place: what the guaranteed rate serves in this share of the class's limit",
+            about: "maximum number of waiting requests: as many as the guaranteed rate serves in this share of the \
+                    class's limit",
             check: is::<Share>,
         },
         Knob {
             name: "deadline",
             default: "200%",
-            about: "a request that takes longer is given up, as a share of the class's guaranteed response time",
+            about: "time after which a request is given up, as a share of the class's guaranteed response time",
             check: is::<Share>,
         },
         Knob {

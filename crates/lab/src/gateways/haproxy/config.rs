@@ -55,7 +55,7 @@ pub(super) fn text(
 global
     # One CPU is the budget of every approach (3.1).
     nbthread 1
-    # Through it the lab takes servers out and reads the statistics (3.1, and management guide 9.3).
+    # The lab takes servers out and reads statistics here (3.1, and management guide 9.3).
     stats socket {socket} mode 600 level admin
 ",
         about = approach.kind().about,
@@ -87,11 +87,11 @@ defaults
     # Clients keep their connections between requests (4.2).
     timeout client 60s
     timeout http-keep-alive 60s
-    # Whoever has left does not take a place (4.2, option abortonclose).
+    # A request whose client has left does not take a slot (4.2, option abortonclose).
     option abortonclose
-    # Any idle connection to a server will do: nothing is bound to a client (4.2, http-reuse).
+    # Any idle connection to a server may be used: none is bound to a client (4.2, http-reuse).
     http-reuse always
-    # A request that met a dying server is tried at another (4.2, redispatch and retry-on).
+    # A request that met a failing server is retried at another (4.2, redispatch and retry-on).
     option redispatch 1
     retry-on conn-failure empty-response
 ";
@@ -103,7 +103,7 @@ fn frontend(text: &mut String, backends: &[Backend<'_>], address: SocketAddr) {
     if let Some((_, last)) = classes().find(|(_, class)| class.last) {
         let _ = write!(
             text,
-            "    # A request of no class that is listed is one of the last, as in the policy.
+            "    # A request without a listed class belongs to the last one, as in the policy.
     http-request set-var(txn.class) req.hdr(x-class)
     http-request set-var(txn.class) str({last}) unless {{ req.hdr(x-class) -m str {names} }}
 ",
@@ -123,11 +123,12 @@ fn write_backend(text: &mut String, style: Style, backend: &Backend<'_>) {
         text,
         "
 backend {name}
-    # The server with the fewest requests inside, relative to its weight (4.2, balance).
+    # The server with the fewest requests in flight, relative to its weight (4.2, balance).
     balance leastconn
-    # Nobody waits longer for a place (4.2, timeout queue).
+    # Longest wait for a slot (4.2, timeout queue).
     timeout queue {queue}
-    # A server that does not answer is left out (4.2, option httpchk; 5.2, inter, fall, rise). One that has no such page lives.
+    # A server that does not answer is left out (4.2, option httpchk, and 5.2, inter, fall, rise). An error page below
+    # 500 is an answer.
     option httpchk GET {HEALTH_PATH}
     http-check expect status 200-499
     timeout check {timeout}
@@ -147,7 +148,7 @@ backend {name}
         }
     }
     if servers.iter().any(|(maxconn, _)| maxconn.is_some()) {
-        text.push_str("    # More wait here for a place, in order, and not in the server (5.2, maxconn).\n");
+        text.push_str("    # Further requests wait here in order, and not in the server (5.2, maxconn).\n");
     }
     for (maxconn, server) in servers {
         let maxconn = maxconn.map(|max| format!(" maxconn {max}")).unwrap_or_default();
@@ -169,7 +170,7 @@ fn tuned_backend(text: &mut String, backend: &Backend<'_>) {
     let retries = backend.classes.iter().map(|class| class.retry.max_retries).max().unwrap_or_default();
     let _ = write!(
         text,
-        "    # As the policy says of its nodes.
+        "    # As in the policy.
     timeout connect {connect}
     timeout server {server}
     retries {retries}
@@ -185,7 +186,7 @@ fn tuned_backend(text: &mut String, backend: &Backend<'_>) {
     if failures > 0 {
         let _ = write!(
             text,
-            "    # Passive ejection; the checks bring it back (5.2, observe).
+            "    # Passive ejection. The checks bring a server back (5.2, observe).
     default-server observe layer7 error-limit {failures} on-error mark-down
 "
         );
@@ -195,9 +196,9 @@ fn tuned_backend(text: &mut String, backend: &Backend<'_>) {
 /// Puts guaranteed rates ahead of surplus, and the nearer deadline first among equals.
 fn precedence(text: &mut String, backend: &Backend<'_>) {
     text.push_str(
-        "    # What a class sends within its guaranteed rate goes before all surplus; a request counts as within if in
-    # the last second fewer did so than are guaranteed. Counting all requests instead would take the floor from
-    # whoever sends more (4.2, http-request sc-inc-gpc0; 7.3.3, sc0_gpc0_rate).
+        "    # Requests within the guaranteed rate of a class go before all surplus. A request is within the rate if
+    # fewer such requests than guaranteed came in the last second. If all requests counted, a class that sends more
+    # would lose its floor (4.2, http-request sc-inc-gpc0, and 7.3.3, sc0_gpc0_rate).
     stick-table type string len 64 size 1k store gpc0,gpc0_rate(1s)
     http-request track-sc0 var(txn.class)
 ",
@@ -214,7 +215,8 @@ fn precedence(text: &mut String, backend: &Backend<'_>) {
             let offset = limit.as_millis().min(500_000);
             let _ = writeln!(
                 text,
-                "    # Among equals the nearer deadline first (4.2, set-priority-offset).\n    http-request set-priority-offset int({offset}) if {is}"
+                "    # Among equals, the earlier deadline goes first (4.2, set-priority-offset).\n    http-request \
+                 set-priority-offset int({offset}) if {is}"
             );
         }
     }

@@ -27,17 +27,17 @@ const PLAIN: &[Knob] = &[
     Knob {
         name: "maxconn",
         default: "workers",
-        about: "most requests in a server: as many as it has workers, a number, a multiple of its share of the guaranteed \
-                load, or off",
+        about: "maximum number of requests in a server: workers (as many as it has), a number, a multiple of its \
+                share of the guaranteed load, or off",
         check: is::<Slots>,
     },
-    Knob { name: "queue", default: "5s", about: "longest wait for a place (timeout queue)", check: is::<Span> },
+    Knob { name: "queue", default: "5s", about: "longest wait for a slot (timeout queue)", check: is::<Span> },
 ];
 
 /// HAProxy with least connections and nothing else.
 pub(super) const LEASTCONN: Kind = Kind {
     name: "haproxy-leastconn",
-    about: "HAProxy, least connections and nothing else: what people start with, and the paper's load balancer",
+    about: "HAProxy with least connections and nothing else: a usual start, and the paper's load balancer",
     program: Some(Program::HaProxy),
     knobs: PLAIN,
     sweep: &["maxconn=off", "queue=60s"],
@@ -47,7 +47,7 @@ pub(super) const LEASTCONN: Kind = Kind {
 /// HAProxy with separate servers for every class.
 pub(super) const PARTITION: Kind = Kind {
     name: "partition",
-    about: "HAProxy with servers of its own for each class, in proportion to rate x service time",
+    about: "HAProxy with separate servers for each class, in proportion to rate x service time",
     program: Some(Program::HaProxy),
     knobs: PLAIN,
     sweep: &["maxconn=off", "queue=60s"],
@@ -63,19 +63,20 @@ pub(super) const TUNED: Kind = Kind {
         Knob {
             name: "maxconn",
             default: "2x",
-            about: "most requests in a server: a number, or a multiple of its share of the guaranteed load",
+            about: "maximum number of requests in a server: a number, or a multiple of its share of the guaranteed \
+                    load",
             check: is::<Slots>,
         },
         Knob {
             name: "queue",
             default: "50%",
-            about: "longest wait for a place, as a share of the smallest guaranteed response time of the pool",
+            about: "longest wait for a slot, as a share of the smallest guaranteed response time of the pool",
             check: is::<Share>,
         },
         Knob {
             name: "within",
             default: "105%",
-            about: "which share of a guaranteed rate goes before all surplus",
+            about: "share of a guaranteed rate that goes before all surplus",
             check: is::<Share>,
         },
     ],
@@ -95,20 +96,22 @@ pub(super) const TUNED: Kind = Kind {
 /// HAProxy with one backend per class, each with a small number of slots in every server.
 pub(super) const CLASSES: Kind = Kind {
     name: "haproxy-classes",
-    about: "HAProxy with a backend for each class: few places of its own in each server, and a queue timeout of its own",
+    about: "HAProxy with a backend for each class, which has its own few slots in each server and its own queue \
+            timeout",
     program: Some(Program::HaProxy),
     knobs: &[
         Knob {
             name: "maxconn",
             default: "2x",
-            about: "most requests of a guaranteed class in a server: a number, a multiple of its load there, workers, off",
+            about: "maximum number of requests of a guaranteed class in a server: a number, a multiple of its load \
+                    there, workers, or off",
             check: is::<Slots>,
         },
         REST,
         Knob {
             name: "queue",
             default: "50%",
-            about: "longest wait for a place, as a share of the class's own guaranteed response time",
+            about: "longest wait for a slot, as a share of the class's own guaranteed response time",
             check: is::<Share>,
         },
     ],

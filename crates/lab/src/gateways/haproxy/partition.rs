@@ -21,7 +21,7 @@ pub(super) fn divide<'p>(pool: &Pool<'p>) -> Result<Vec<Vec<Server<'p>>>, String
             // The class has no guarantee and gets one server, because it needs at least one.
             (None, _) => 0.0,
             (Some(_), Some(slots)) => slots,
-            (Some(_), None) => return Err(format!("class {} has no `service_time` to size its part by", class.name)),
+            (Some(_), None) => return Err(format!("class {} has no `service_time`, which sizes its part", class.name)),
         });
     }
     let total: f64 = owed.iter().sum();

@@ -96,7 +96,7 @@ pub(super) fn text(approach: &Approach, figures: &Figures, pools: &[Pool<'_>], a
     let mut text = format!("# {approach}: {}.\n{HEAD}", approach.kind().about);
     let classes = || pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| (pool, class)));
     if let Some((_, last)) = classes().find(|(_, class)| class.last) {
-        text.push_str("\n    # A request of no class that is listed is one of the last, as in the policy.\n");
+        text.push_str("\n    # A request without a listed class belongs to the last one, as in the policy.\n");
         map(&mut text, "$http_x_class", "$class", last.name, classes().map(|(_, class)| (class.name, class.name)));
     }
     let last_pool = classes().find(|(_, class)| class.last).map_or("", |(pool, _)| pool.name);
@@ -138,7 +138,7 @@ http {
     keepalive_timeout 600s;
     keepalive_requests 100000000;
     tcp_nodelay on;
-    # Over its rate: 429, as its contract is the reason. Over its connections: 503.
+    # Over its rate a class gets 429, because that is its contract. Over its connections it gets 503.
     limit_req_status 429;
     limit_conn_status 503;
     # Names of classes may be long.
@@ -165,7 +165,7 @@ fn zones(text: &mut String, class: &Class<'_>, figures: &ClassFigures) {
         return;
     }
     let _ =
-        writeln!(text, "\n    # Class {name}: its requests alone have a key here (limit_req_zone, limit_conn_zone).");
+        writeln!(text, "\n    # Class {name}: only its requests have a key here (limit_req_zone, limit_conn_zone).");
     map(text, "$class", &format!("$of_{zone}"), "", std::iter::once((name, "1")));
     if let Some((rate, _)) = figures.rate {
         // nginx accepts whole numbers only, per second or per minute.
@@ -184,14 +184,14 @@ fn upstream(text: &mut String, pool: &Pool<'_>, figures: &PoolFigures) {
         text,
         "
     upstream {} {{
-        # So that max_conns and failures are counted for all (ngx_http_upstream, zone).
+        # Counts max_conns and failures for all processes (ngx_http_upstream, zone).
         zone {} 256k;
-        # The server with the fewest requests inside, relative to its weight.
+        # The server with the fewest requests in flight, relative to its weight.
         least_conn;
         keepalive {};
         keepalive_timeout {};
         keepalive_requests 100000000;
-        # nginx asks no server whether it lives: one that fails so often is left out for a while.
+        # nginx has no health checks. A server that fails max_fails times is left out for a while.
 ",
         pool.name,
         pool.name,
@@ -223,7 +223,7 @@ fn server(text: &mut String, pools: &[Pool<'_>], figures: &Figures, address: Soc
         text,
         "
     server {{
-        # Linux's own bound on connections that are not yet accepted.
+        # Linux's default bound on connections that are not yet accepted.
         listen {address} backlog=4096;
 "
     );
@@ -233,7 +233,7 @@ fn server(text: &mut String, pools: &[Pool<'_>], figures: &Figures, address: Soc
             if let Some((_, early)) = rate {
                 let _ = writeln!(
                     text,
-                    "        # {}: what is early is delayed to the rate; more than so many early ones are refused.
+                    "        # {}: early requests are delayed to the rate. Early requests beyond the burst are refused.
         limit_req zone=rate_{zone} burst={early};",
                     class.name
                 );
@@ -241,7 +241,7 @@ fn server(text: &mut String, pools: &[Pool<'_>], figures: &Figures, address: Soc
             if let Some(conn) = conn {
                 let _ = writeln!(
                     text,
-                    "        # {}: requests inside the servers.\n        limit_conn conn_{zone} {conn};",
+                    "        # {}: requests in flight.\n        limit_conn conn_{zone} {conn};",
                     class.name
                 );
             }
@@ -252,11 +252,11 @@ fn server(text: &mut String, pools: &[Pool<'_>], figures: &Figures, address: Soc
         "
         location / {{
             proxy_pass http://$pool;
-            # Connections to servers are kept, requests go on unchanged.
+            # Connections to servers are kept. Requests are forwarded unchanged.
             proxy_http_version 1.1;
             proxy_set_header Connection \"\";
             proxy_set_header Host $http_host;
-            # As the policy says of its nodes and retries.
+            # As in the policy.
             proxy_connect_timeout {connect};
             proxy_read_timeout {first_byte};
             proxy_next_upstream error timeout http_500;

@@ -22,39 +22,40 @@ use crate::programs::Program;
 /// nginx with a rate and a number of connections per class.
 pub(super) const NGINX: Kind = Kind {
     name: "nginx",
-    about: "nginx with least connections, and a rate, a burst and a number of connections per class",
+    about: "nginx with least connections, and with a rate, a burst and a number of connections for each class",
     program: Some(Program::Nginx),
     knobs: &[
         Knob {
             name: "rate",
             default: "100%",
-            about: "requests let in per second, as a share of the guaranteed rate, or off",
+            about: "requests admitted per second, as a share of the guaranteed rate, or off",
             check: is::<Rate>,
         },
         Knob {
             name: "burst",
             default: "50%",
-            about: "longest delay by the rate, as a share of the class's guaranteed response time",
+            about: "longest delay by the rate limit, as a share of the class's guaranteed response time",
             check: is::<Share>,
         },
         Knob {
             name: "conn",
             default: "4x",
-            about: "most requests of a guaranteed class inside the servers: a number, a multiple of its load, workers, or \
-                    off",
+            about: "maximum number of requests of a guaranteed class in flight: a number, a multiple of its load, \
+                    workers, or off",
             check: is::<Slots>,
         },
         Knob {
             name: "rest",
             default: "4x",
-            about: "most requests of a class without a guarantee inside the servers: a number, a multiple of the places \
-                    that nobody is promised, workers, or off",
+            about: "maximum number of requests of a class without a guarantee in flight: a number, a multiple of the \
+                    slots that no class is promised, workers, or off",
             check: is::<Slots>,
         },
         Knob {
             name: "max_conns",
             default: "8x",
-            about: "most requests in a server: a number, a multiple of its share of the guaranteed load, workers, or off",
+            about: "maximum number of requests in a server: a number, a multiple of its share of the guaranteed load, \
+                    workers, or off",
             check: is::<Slots>,
         },
     ],
