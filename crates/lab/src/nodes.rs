@@ -46,8 +46,8 @@ impl Nodes {
     pub fn start(experiment: &Experiment, seed: u64, cpu: Option<usize>) -> Result<Nodes, String> {
         if let Some(machine) = experiment.machines.iter().find(|machine| !machine.shared.is_empty()) {
             return Err(format!(
-                "machine {} has servers that other addresses may have too, which emulated nodes have not; play it in the \
-                 simulator, or write how many `servers:` it has",
+                "machine {} lists its servers, which other addresses may share; emulated nodes cannot share servers: \
+                 play it in the simulator, or write a number of `servers:`",
                 machine.name
             ));
         }

@@ -89,7 +89,7 @@ fn install_package(package: &str, service: &str) -> Result<(), String> {
 fn envoy_place() -> Result<PathBuf, String> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    let cache = cache.ok_or("neither XDG_CACHE_HOME nor HOME is set; set one, the program is kept below it")?;
+    let cache = cache.ok_or("neither XDG_CACHE_HOME nor HOME is set; set one: the program is kept below it")?;
     Ok(cache.join("weirgate/envoy").join(ENVOY))
 }
 
@@ -124,7 +124,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("`{line}` failed ({status}); what it said stands above")),
+        Ok(status) => Err(format!("`{line}` failed ({status}); its output is above")),
         Err(error) => Err(format!("`{line}` cannot be started: {error}")),
     }
 }

@@ -100,7 +100,7 @@ impl Proof {
         };
         for attempt in attempts {
             if !ids.insert(attempt.id) {
-                return Err(format!("two attempts were sent with the id {}: each must have its own", attempt.id));
+                return Err(format!("two attempts were sent with the id {}, but ids must be unique", attempt.id));
             }
             let Traces { received, answered } = traces.get(attempt.id).copied().unwrap_or_default();
             let is_invented = attempt.fate == Fate::Served && answered == 0 || attempt.from_node && received == 0;
@@ -155,7 +155,7 @@ impl fmt::Display for Found {
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Proof { sent, answered, lost, doubled, phantom } = self;
-        write!(f, "{sent} sent, {answered} answered by nodes; lost {lost}, doubled {doubled}, from nowhere {phantom}")
+        write!(f, "{sent} sent, {answered} answered by nodes; lost {lost}, doubled {doubled}, never sent {phantom}")
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(
             proof.to_string(),
             "1 sent, 1 answered by nodes; lost 0, doubled 0, \
-             from nowhere 9 (ghost-0, ghost-1, ghost-2, ghost-3, ghost-4, …)"
+             never sent 9 (ghost-0, ghost-1, ghost-2, ghost-3, ghost-4, …)"
         );
     }
 

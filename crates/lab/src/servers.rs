@@ -131,7 +131,7 @@ impl Servers {
     pub fn set_condition(&self, machine: usize, condition: Condition) -> Result<(), String> {
         match self {
             Servers::Emulated(nodes) => nodes.set_condition(machine, condition),
-            Servers::Real { .. } => Err(format!("machine {machine} is a real service: nothing can be wrong with it")),
+            Servers::Real { .. } => Err(format!("machine {machine} is a real service, which cannot have faults")),
         }
     }
 
@@ -197,21 +197,23 @@ impl Servers {
 fn possible(experiment: &Experiment) -> Result<(), String> {
     if let Some(machine) = experiment.machines.iter().find(|machine| machine.service == Service::Emulated) {
         return Err(format!(
-            "machine {} is emulated and others are real: capacities of both cannot be compared; make all of them one",
+            "machine {} is emulated and others are real, but their capacities cannot be compared; make all emulated \
+             or all real",
             machine.name
         ));
     }
     let pools = experiment.site.policy.pools.iter().zip(&experiment.site.pools);
     if let Some((pool, _)) = pools.into_iter().find(|(_, site)| site.collector.is_some()) {
         return Err(format!(
-            "upstream {} asks collectors, which real services do not have here; make the machines emulated or the \
-             collector `off`",
+            "upstream {} has a `collector`, but real services do not have one here; make the machines emulated, or \
+             the collector `off`",
             pool.name
         ));
     }
     if let Some(machine) = experiment.machines.iter().find(|machine| !machine.drift.is_constant()) {
         return Err(format!(
-            "the speed of machine {} changes, which a real one's cannot; make the machines emulated, or write one `speed:`",
+            "the speed of machine {} changes, but a real machine's cannot; make the machines emulated, or write one \
+             `speed:`",
             machine.name
         ));
     }
@@ -223,7 +225,7 @@ fn possible(experiment: &Experiment) -> Result<(), String> {
     };
     if let Some((_, traffic)) = experiment.traffic.iter().enumerate().find(|stream| streams(*stream)) {
         return Err(format!(
-            "replies to {} stream, and those of the real services here come in one piece; make the machines emulated or \
+            "replies to {} stream, but these real services send a reply in one piece; make the machines emulated or \
              `apache-php`, or give the traffic a `request:` whose `path` has `{{stream_us}}`",
             traffic.class.name(&experiment.site.policy)
         ));

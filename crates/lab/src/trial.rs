@@ -99,7 +99,7 @@ impl FromStr for Cpus {
         let usable = usable()?;
         let cpu = |part: &str| match part.trim().parse() {
             Ok(cpu) if usable.contains(&cpu) => Ok(Some(cpu)),
-            _ => Err(format!("{part:?} is none of this process's CPUs, which are {usable:?}")),
+            _ => Err(format!("{part:?} is not one of this process's CPUs {usable:?}")),
         };
         match text.split(',').collect::<Vec<_>>()[..] {
             [gateway, load, nodes] => Ok(Cpus { gateway: cpu(gateway)?, load: cpu(load)?, nodes: cpu(nodes)? }),
@@ -385,6 +385,6 @@ mod tests {
         assert_eq!(format!("{cpu},{cpu},{cpu}").parse(), Ok(all));
         assert!(format!("{cpu},{cpu}").parse::<Cpus>().unwrap_err().contains("three CPUs"));
         let error = format!("{cpu},70000,{cpu}").parse::<Cpus>().unwrap_err();
-        assert!(error.starts_with("\"70000\" is none of this process's CPUs"), "{error}");
+        assert!(error.starts_with("\"70000\" is not one of this process's CPUs"), "{error}");
     }
 }

@@ -11,7 +11,7 @@
 //! }
 //! ```
 //!
-//! A request takes the max recently used idle connection of its pool. If none is idle, it opens a new one. If the
+//! A request takes the most recently used idle connection of its pool. If none is idle, it opens a new one. If the
 //! pool is at its limit, the request waits in FIFO order. A connection carries one request at a time (HTTP/1.1 without
 //! pipelining).
 

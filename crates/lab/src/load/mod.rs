@@ -124,7 +124,7 @@ pub fn start(plan: &Plan) -> io::Result<Running> {
     if let Some(cpu) = plan.cpu
         && !process::cpus()?.contains(&cpu)
     {
-        return Err(invalid(format!("the load cannot be pinned to CPU {cpu}: it is not among this process's")));
+        return Err(invalid(format!("the load generator cannot be pinned to CPU {cpu}: this process may not use it")));
     }
     let connections = (plan.connections as u64).saturating_mul(traffic.len() as u64);
     allow_descriptors(connections.saturating_add(DESCRIPTORS))?;
@@ -184,7 +184,8 @@ fn allow_descriptors(max: u64) -> io::Result<()> {
     if limit.maximum.is_some_and(|maximum| maximum < max) {
         let maximum = limit.maximum.unwrap_or(u64::MAX);
         return Err(invalid(format!(
-            "the load needs {max} open files, and {maximum} are allowed: plan fewer connections, or `ulimit -n {max}`"
+            "the load generator needs {max} open files, and {maximum} are allowed: plan fewer connections, or `ulimit \
+             -n {max}`"
         )));
     }
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(max), maximum: limit.maximum })?)

@@ -153,8 +153,7 @@ impl<'a> Play<'a> {
             self.prepared.connections.go_on();
             self.take_over();
             if let Some(error) = self.prepared.connections.trouble() {
-                let what =
-                    format!("the load lacks what it needs for its connections, so the run means nothing: {error}");
+                let what = format!("the load generator could not open its connections, so the run is invalid: {error}");
                 return Err(io::Error::new(error.kind(), what));
             }
             let now = self.now();

@@ -113,7 +113,7 @@ impl Template {
             return Err(format!("header {name:?}: {value:?} cannot be sent: write a name and a value in one line"));
         }
         if let Some(word) = self.words.iter().find(|word| !token(word)) {
-            return Err(format!("the word {word:?} cannot be sent: write it without spaces, percent-encoded"));
+            return Err(format!("the word {word:?} cannot be sent: write it percent-encoded, without spaces"));
         }
         let mut text = format!("{} {} HTTP/1.1\r\nhost: {}\r\n", self.method, self.path, self.host);
         // RFC 9110, Sec. 8.6: a method that normally has a body states that there is none.

@@ -151,7 +151,8 @@ impl Side {
                 (None, Some(_)) => vec![from_json(name, text)?],
                 (None, None) => {
                     return Err(format!(
-                        "{name}:1:1: neither a `run.json` nor a verdict: give a run directory of the lab, or what `weirgate sim --format json` prints"
+                        "{name}:1:1: neither a `run.json` nor a verdict: give a run directory of the lab, or the \
+                         output of `weirgate sim --format json`"
                     ));
                 }
             }

@@ -17,8 +17,8 @@ impl Comparison {
             _ => "broken",
         };
         let mut body = format!(
-            "<h1>Two runs</h1><p><b>A</b> {a}<br><b>B</b> {b}</p><p><span class=\"word {word}\">{}</span></p>{}\
-             <p class=\"note\">Medians over the seeds of each run, and the least and the largest.</p>",
+            "<h1>Two runs</h1><p><b>A</b> {a}<br><b>B</b> {b}</p><p><span class=\"word {word}\">{}</span></p>{}<p \
+             class=\"note\">Medians over the seeds of each run, with the smallest and the largest value.</p>",
             escape(&self.result()),
             self.table().html()
         );

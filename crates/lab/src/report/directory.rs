@@ -43,8 +43,8 @@ pub fn write(dir: &Path, run: &RunFile) -> Result<RunFile, String> {
 /// Reads `run.json` of a run directory.
 ///
 /// # Errors
-/// The file is missing or cannot be read, with the system's message, or it is no `run.json` or has another
-/// version, with path, line and column.
+/// The file is missing or cannot be read, or it is not a `run.json` of this version. The message has the system's
+/// reason, or path, line and column.
 pub fn read(dir: &Path) -> Result<RunFile, String> {
     let path = dir.join("run.json");
     let text = fs::read_to_string(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
@@ -63,7 +63,8 @@ pub(super) fn parse(name: &str, text: &str) -> Result<RunFile, String> {
         let line = text[..at].matches('\n').count() + 1;
         let column = at - text[..at].rfind('\n').map_or(0, |line| line + 1) + 1;
         return Err(format!(
-            "{name}:{line}:{column}: version {} of the format, this program reads version {VERSION}: use the weirgate that wrote it",
+            "{name}:{line}:{column}: this file has version {} of the format, and this program reads version \
+             {VERSION}: use the weirgate that wrote it",
             head.version
         ));
     }

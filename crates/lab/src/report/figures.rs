@@ -30,7 +30,7 @@ pub fn charts(runs: &[RunFile]) -> Result<Vec<Drawing>, String> {
     if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names.iter().take(*at).any(|one| one == *name))
     {
         return Err(format!(
-            "two of the runs are of {twice}, whose charts have the same names; draw them one at a time"
+            "two of the runs are of {twice}, and their charts would have the same names; draw them one at a time"
         ));
     }
     let of = |run: &RunFile| {
@@ -49,8 +49,8 @@ fn section(run: &RunFile) -> Result<String, String> {
     let resources = html::resources(&report);
     if resources.is_empty() {
         return Err(format!(
-            "requests of {} take nothing but CPU time, so that there is nothing to draw; give runs of experiments whose \
-             demands have `disk:` or `link:`",
+            "requests of {} use only CPU time, so there is nothing to draw; give runs of experiments whose demands \
+             have `disk:` or `link:`",
             outline.name
         ));
     }
@@ -63,7 +63,8 @@ fn section(run: &RunFile) -> Result<String, String> {
     }
     let _ = write!(
         body,
-        "{resources}{}<p class=\"note\">Measured {} on {}, {}, {} s of the experiment in one.</p><pre>{}</pre></section>",
+        "{resources}{}<p class=\"note\">Measured {} on {}, {}, {} s of the experiment in one \
+         second.</p><pre>{}</pre></section>",
         html::learned(&report),
         escape(&run.date),
         escape(&run.machine.cpu),

@@ -54,9 +54,10 @@ fn total_table(report: &Report<'_>) -> String {
         return String::new();
     }
     format!("<h2>All classes together</h2>{}", totals::table(report).html())
-        + "<p class=\"note\">All classes together, in the judged part of each phase: dear requests count like \
-           cheap ones. In time are as many as keep their class's guaranteed statistic within its limit; Weirgate is compared by them. Utilisation is work done over capacity, served / oracle the work of \
-           served requests over the most that could have been served.</p>"
+        + "<p class=\"note\">All classes together, in the judged part of each phase. Expensive requests count like \
+           cheap ones. In time: as many requests as keep the guaranteed statistic of their class within its limit. \
+           The comparison with Weirgate is by these. Utilisation is work done over capacity. Served / oracle is the \
+           work of served requests over the maximum that could have been served.</p>"
 }
 
 /// Returns the first trial of each approach that has a series over time.
@@ -129,9 +130,10 @@ fn address(path: &str) -> String {
 
 fn evidence_part(run: &RunFile) -> String {
     let mut html = format!("<h2 id=\"evidence\">Evidence</h2>{}", evidence::table(run).html());
-    html += "<p class=\"note\">Late: median / 99th percentile / largest, against the plan, of requests sent \
-             and of nodes' replies. Shed after: the same of the time until a request that was turned away was told so. The mark at the end: every request sent was seen by at most one node, none that was not \
-             sent, and each has one fate.</p>";
+    html += "<p class=\"note\">Late: median / 99th percentile / largest delay against the plan, of requests sent and \
+             of nodes' replies. Shed after: the same for the time until a refused request got its answer. The mark at \
+             the end: at most one node saw each request sent, no node saw one that was not sent, and each has one \
+             outcome.</p>";
     for trial in &run.trials {
         for note in &trial.notes {
             let who = escape(&trial.approach);

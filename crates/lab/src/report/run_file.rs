@@ -240,7 +240,7 @@ impl RunFile {
         for (index, trial) in self.trials.iter().enumerate() {
             let who = format!("trials[{index}] ({}, seed {})", trial.approach, trial.seed);
             if seen.contains(&(&trial.approach, trial.seed)) {
-                return Some(format!("{who} is there twice: a seed counts once"));
+                return Some(format!("{who} is listed twice, but a seed counts once"));
             }
             seen.push((&trial.approach, trial.seed));
             if trial.verdict.seed != trial.seed {
@@ -248,13 +248,13 @@ impl RunFile {
             }
             let (ours, theirs) = (&self.experiment.phases, &trial.verdict.phases);
             if ours.len() != theirs.len() || ours.iter().zip(theirs).any(|(ours, theirs)| ours.name != theirs.name) {
-                return Some(format!("{who} has other phases than the experiment"));
+                return Some(format!("{who} has phases that are not the experiment's"));
             }
             if classes(&trial.verdict) != classes(&self.trials[0].verdict) {
-                return Some(format!("{who} has other classes than trials[0]"));
+                return Some(format!("{who} has classes that are not those of trials[0]"));
             }
             if trial.series.as_ref().is_some_and(|series| series.step <= 0.0 || series.length <= 0.0) {
-                return Some(format!("{who} has a series without length: `step` and `length` are seconds above 0"));
+                return Some(format!("{who} has a series without length: `step` and `length` must be above 0 s"));
             }
         }
         None

@@ -50,7 +50,7 @@ impl Against {
     /// Returns it as in `▲ +4.1 %`. A level total has no arrow.
     fn cell(self) -> Cell {
         let text = match self {
-            Against::More(percent) if percent.is_infinite() => "▲ from nothing".to_owned(),
+            Against::More(percent) if percent.is_infinite() => "▲ from zero".to_owned(),
             Against::More(percent) => format!("▲ {percent:+.1} %"),
             Against::Level(percent) => format!("level {percent:+.1} %"),
             Against::Less(percent) => format!("▼ {percent:+.1} %"),
@@ -119,7 +119,7 @@ pub(super) fn table(report: &Report<'_>) -> Table {
             total.approach.into(),
             Cell::spread(Some(total.served), 1),
             Cell::spread(Some(total.in_time), 1),
-            Cell::bold(if total.max { "most" } else { "" }),
+            Cell::bold(if total.max { "max" } else { "" }),
             total.against.map_or_else(Cell::default, Against::cell),
             Cell::spread(total.utilisation, 2),
             Cell::spread(total.served_over_oracle, 2),
@@ -134,14 +134,14 @@ pub(super) fn sentence(report: &Report<'_>) -> String {
     let name = reference.discipline.as_str();
     let others = || report.groups.iter().filter(|group| group.discipline != name);
     let mut parts = vec![match reference.missed() {
-        Kept { runs: 0, .. } => format!("of {name} nothing was judged"),
+        Kept { runs: 0, .. } => format!("nothing of {name} was judged"),
         Kept { missed: 0, runs } => format!("{name} held all {runs} guarantees"),
         Kept { missed, runs } => format!("{name} missed {missed} of {runs} guarantees"),
     }];
     let refused = |group: &&Group| group.verdicts.iter().any(|verdict| verdict.avoidable.iter().any(|of| !of.ok));
     let refused = report.groups.iter().filter(refused).map(|group| group.discipline.clone()).collect::<Vec<String>>();
     if !refused.is_empty() {
-        parts.push(format!("owed requests were refused though machines idled by {}", listed(&refused)));
+        parts.push(format!("{} refused owed requests although machines idled", listed(&refused)));
     }
     let held: Vec<String> = others().filter(|group| holds(group)).map(|group| group.discipline.clone()).collect();
     if !held.is_empty() {
@@ -173,7 +173,7 @@ pub(super) fn sentence(report: &Report<'_>) -> String {
     if !more.is_empty() {
         parts.push(format!("more than {name} was served in time by {}", listed(&more)));
     } else if others().next().is_some() {
-        parts.push(format!("nobody served {SERVED_BAND} % more than {name} in time in any phase"));
+        parts.push(format!("in no phase did another approach serve {SERVED_BAND} % more than {name} in time"));
     }
     let text = parts.join("; ") + ".";
     let mut letters = text.chars();

@@ -102,7 +102,7 @@ impl Chaos {
         let at = |index: usize| times.get(index).copied().unwrap_or(0.0);
         let (median, slowest) = (at(kills / 2), at(kills.saturating_sub(1)));
         vec![
-            finding(format!("shares stayed, times of {kills}"), kept.to_string(), kills.to_string(), kept == kills),
+            finding(format!("shares stayed, of {kills} kills"), kept.to_string(), kills.to_string(), kept == kills),
             finding(
                 "largest sum of a node's shares, %".to_owned(),
                 format!("{:.2}", self.largest_sum),
@@ -142,7 +142,7 @@ pub fn chaos(
     let mut chaos = Chaos::default();
     let mut random = Random::new(seed);
     if !until(|| has_recovered(&managed, &cluster, 0), || chaos.look(&cluster)) {
-        return Err(format!("no run was made at the start\n{}", managed.stop()?.join("\n")));
+        return Err(format!("no run took place at the start\n{}", managed.stop()?.join("\n")));
     }
     for number in 0..kills {
         progress(number);

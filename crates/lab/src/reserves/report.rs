@@ -91,9 +91,8 @@ pub fn table(findings: &[Finding]) -> Table {
 pub fn page(findings: &[Finding], recordings: &[Recording]) -> String {
     const TITLE: &str = "Cluster Reserves on real control groups";
     let mut html = format!(
-        "<h1>{TITLE}</h1><p class=\"lead\">Four nodes, five classes that reserve 20 % of the cluster each: Secs. 5.2 to 5.4 \
-         of the paper, Figs. 4 to 13.</p>\
-         {}",
+        "<h1>{TITLE}</h1><p class=\"lead\">Four nodes, and five classes that reserve 20 % of the cluster each: Secs. \
+         5.2 to 5.4 of the paper, Figs. 4 to 13.</p>{}",
         table(findings).html()
     );
     html.extend(recordings.iter().filter_map(|recording| Some(section(scenario(recording)?, recording))));
@@ -110,14 +109,14 @@ fn section(scenario: &Scenario, recording: &Recording) -> String {
     if scenario.coordinator.is_some() && !times.is_empty() {
         let _ = write!(
             html,
-            "<p class=\"note\">Time until a request's class had nine tenths of its share on the node that the request had gone to, in \
-             seconds: {}.</p>",
+            "<p class=\"note\">Seconds until a request's class had nine tenths of its share on the request's node: \
+             {}.</p>",
             times.join(", ")
         );
     }
     if !recording.log.is_empty() {
         let log = escape(&recording.log.join("\n"));
-        let _ = write!(html, "<details><summary>What coordinator and agents said</summary><pre>{log}</pre></details>");
+        let _ = write!(html, "<details><summary>Log of coordinator and agents</summary><pre>{log}</pre></details>");
     }
     html
 }

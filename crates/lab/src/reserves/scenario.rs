@@ -81,7 +81,7 @@ const LATE_SETTLED: Duration = seconds(14);
 pub const SCENARIOS: [Scenario; 5] = [
     Scenario {
         name: "balanced",
-        title: "All classes are busy on all nodes, shares stand still",
+        title: "All classes are busy on all nodes, shares are fixed",
         figures: ["Fig. 4", "Fig. 5"],
         length: seconds(20),
         coordinator: None,
@@ -95,7 +95,7 @@ pub const SCENARIOS: [Scenario; 5] = [
     },
     Scenario {
         name: "geographic",
-        title: "Class 1 is busy on nodes 1 and 2 only, shares stand still",
+        title: "Class 1 is busy on nodes 1 and 2 only, shares are fixed",
         figures: ["Fig. 6", "Fig. 7"],
         length: seconds(20),
         coordinator: None,
@@ -109,7 +109,7 @@ pub const SCENARIOS: [Scenario; 5] = [
     },
     Scenario {
         name: "geographic-managed",
-        title: "The same; a coordinator starts after 8 s and decides every 5 s",
+        title: "The same, but a coordinator starts after 8 s and decides every 5 s",
         figures: ["Fig. 8", "Fig. 9"],
         length: seconds(44),
         coordinator: Some(Coordinator { from: LATE, every: Some(seconds(5)), on_demand: false }),
@@ -123,7 +123,7 @@ pub const SCENARIOS: [Scenario; 5] = [
     },
     Scenario {
         name: "sparse",
-        title: "Class 1 has one request of 10 s at a time, each on another node, shares stand still",
+        title: "Class 1 has one request of 10 s at a time, each on another node, shares are fixed",
         figures: ["Fig. 10", "Fig. 11"],
         length: seconds(50),
         coordinator: None,
@@ -137,7 +137,7 @@ pub const SCENARIOS: [Scenario; 5] = [
     },
     Scenario {
         name: "sparse-managed",
-        title: "The same; a coordinator decides whenever a node asks",
+        title: "The same, but a coordinator decides whenever a node asks",
         figures: ["Fig. 12", "Fig. 13"],
         length: seconds(210),
         coordinator: Some(Coordinator { from: Duration::ZERO, every: None, on_demand: true }),

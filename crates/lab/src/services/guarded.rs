@@ -99,7 +99,8 @@ impl Guarded {
     /// which the server finishes its requests.
     pub(super) fn stop(&mut self, signal: Signal) -> Result<(), String> {
         let id = self.lines().next().and_then(|id| Pid::from_raw(id.parse().ok()?));
-        let id = id.ok_or_else(|| format!("{} has not told its process id in {}", self.name, self.state.display()))?;
+        let id =
+            id.ok_or_else(|| format!("{} has not written its process id to {}", self.name, self.state.display()))?;
         let start = clock::now();
         if self.ended().is_none() {
             match kill_process(id, signal) {

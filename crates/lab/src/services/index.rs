@@ -97,7 +97,7 @@ fn cache() -> Result<PathBuf, String> {
 /// Returns the version of the installed documentation.
 fn version() -> Result<String, String> {
     let output = Command::new("dpkg-query").args(["--show", "--showformat=${Version}", "linux-doc"]).output();
-    let output = output.map_err(|error| format!("dpkg-query, which knows the version of linux-doc: {error}"))?;
+    let output = output.map_err(|error| format!("dpkg-query, for the version of linux-doc: {error}"))?;
     let version = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() && !version.is_empty() { Ok(version) } else { Err(Kind::Xapian.missing("linux-doc")) }
 }
@@ -126,7 +126,7 @@ fn build(directory: &Path) -> Result<(), String> {
         return Ok(());
     }
     let log = fs::read_to_string(&indexer.log).unwrap_or_default();
-    Err(format!("{INDEXER} failed: {}", log.lines().last().unwrap_or("it said nothing")))
+    Err(format!("{INDEXER} failed: {}", log.lines().last().unwrap_or("no output")))
 }
 
 /// Returns the number of pages.
@@ -155,7 +155,7 @@ fn terms(directory: &Path) -> Result<(usize, Vec<(String, usize)>), String> {
     };
     let about = read(&[])?;
     let size = about.lines().find_map(|line| line.strip_prefix("number of documents = ")?.trim().parse().ok());
-    let size = size.ok_or_else(|| format!("{READER} does not tell the number of pages"))?;
+    let size = size.ok_or_else(|| format!("{READER} does not report the number of pages"))?;
     let list = read(&["-a", "-v", "-1"])?;
     let term = |line: &str| {
         let (term, pages) = line.split_once(' ')?;
@@ -177,7 +177,7 @@ fn queries((size, terms): &(usize, Vec<(String, usize)>)) -> Result<Vec<String>,
         .collect();
     // Pairs alone must give enough different searches.
     if words.len() * words.len() < 2 * QUERIES {
-        return Err(format!("the index has only {} words to search for, of {} terms", words.len(), terms.len()));
+        return Err(format!("only {} of the {} terms of the index are words to search for", words.len(), terms.len()));
     }
     let mut random = Random::new(1);
     let mut below = |bound: usize| (random.unit() * bound as f64) as usize;
@@ -222,6 +222,6 @@ mod tests {
     #[test]
     fn an_index_without_words_is_refused() {
         let error = queries(&(10, vec![("rare".to_owned(), 0)])).expect_err("nothing to search for");
-        assert_eq!(error, "the index has only 0 words to search for, of 1 terms");
+        assert_eq!(error, "only 0 of the 1 terms of the index are words to search for");
     }
 }

@@ -82,7 +82,7 @@ impl Instance {
             }
             clock::pause(LOOK);
         }
-        let whose = if answered { "somebody else answers" } else { obstacle.as_str() };
+        let whose = if answered { "another server answers" } else { obstacle.as_str() };
         Err(self.fault(&format!("it does not serve after {} s: {whose}", PATIENCE.as_secs())))
     }
 

@@ -67,10 +67,11 @@ impl Kind {
     pub fn description(self) -> &'static str {
         match self {
             Kind::ApachePhp => {
-                "Apache and a pool of PHP processes; a request burns the CPU time that it asks for, then waits or streams"
+                "Apache and a pool of PHP processes. A request burns the CPU time that it asks for, then waits or \
+                 streams"
             }
-            Kind::Tomcat => "Tomcat; a request burns the CPU time that it asks for (Quorum's CPU-loop service)",
-            Kind::Xapian => "Apache, PHP and Xapian Omega; a request searches the documentation of Linux",
+            Kind::Tomcat => "Tomcat. A request burns the CPU time that it asks for (Quorum's CPU-loop service)",
+            Kind::Xapian => "Apache, PHP and Xapian Omega. A request searches the documentation of Linux",
         }
     }
 
@@ -118,7 +119,7 @@ impl Kind {
 
     fn missing(self, what: &str) -> String {
         format!(
-            "{self} needs {what}, which is not here; `apt-get install --no-install-recommends {}` installs it",
+            "{self} needs {what}, which is not installed; `apt-get install --no-install-recommends {}` installs it",
             self.packages().join(" ")
         )
     }
@@ -136,7 +137,7 @@ impl FromStr for Kind {
     fn from_str(name: &str) -> Result<Kind, String> {
         let names = Kind::ALL.map(Kind::name).join(", ");
         let found = Kind::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| format!("`{name}` is not a service; there are: {names}"))
+        found.ok_or_else(|| format!("`{name}` is not a service; write one of {names}"))
     }
 }
 
@@ -172,7 +173,7 @@ impl Instances {
     ) -> Result<Instances, String> {
         for (what, value, max) in [("instances", count, MAX_INSTANCES), ("workers", workers, MAX_WORKERS)] {
             if !(1..=max).contains(&value) {
-                return Err(format!("{kind}: {value} {what} cannot be had; there may be 1 to {max}"));
+                return Err(format!("{kind}: {value} {what} are not possible; write 1 to {max}"));
             }
         }
         kind.check()?;
@@ -287,21 +288,21 @@ mod tests {
             assert!(!kind.packages().is_empty() && !kind.description().is_empty());
         }
         let error = "nginx".parse::<Kind>().expect_err("there is none");
-        assert_eq!(error, "`nginx` is not a service; there are: apache-php, tomcat, xapian");
+        assert_eq!(error, "`nginx` is not a service; write one of apache-php, tomcat, xapian");
     }
 
     #[test]
     fn what_is_missing_comes_with_the_command_that_installs_it() {
         assert_eq!(
             Kind::Tomcat.missing("/usr/bin/java"),
-            "tomcat needs /usr/bin/java, which is not here; \
-             `apt-get install --no-install-recommends tomcat10-common` installs it"
+            "tomcat needs /usr/bin/java, which is not installed; `apt-get install --no-install-recommends \
+             tomcat10-common` installs it"
         );
     }
 
     #[test]
     fn counts_are_checked_first() {
         let error = Instances::start(Kind::Tomcat, 1, 0, None, Path::new("/")).expect_err("no workers");
-        assert_eq!(error, "tomcat: 0 workers cannot be had; there may be 1 to 1000");
+        assert_eq!(error, "tomcat: 0 workers are not possible; write 1 to 1000");
     }
 }

@@ -146,25 +146,29 @@ fn broken_files_are_refused_with_their_place() {
     };
     assert_eq!(
         with("\"version\": 1", "\"version\": 7"),
-        ":2:3: version 7 of the format, this program reads version 1: use the weirgate that wrote it"
+        ":2:3: this file has version 7 of the format, and this program reads version 1: use the weirgate that wrote it"
     );
     assert_eq!(with("\"memory_mib\": 8192", "\"memory_mib\": -1"), ":15:20: invalid value: integer `-1`, expected u64");
     assert_eq!(with("\"kernel\": \"Linux 6.1\",", ""), ":16:3: missing field `kernel`");
     let half = &sound[..sound.len() / 2];
     let end = (half.lines().count(), half.lines().last().map_or(0, str::len));
     assert!(told(half).starts_with(&format!(":{}:{}: EOF while parsing", end.0, end.1)));
-    assert_eq!(with("\"seed\": 2", "\"seed\": 1"), ": trials[1] (weirgate, seed 1) is there twice: a seed counts once");
+    assert_eq!(
+        with("\"seed\": 2", "\"seed\": 1"),
+        ": trials[1] (weirgate, seed 1) is listed twice, but a seed counts \
+        once"
+    );
     assert_eq!(
         with("\"name\": \"calm\"", "\"name\": \"storm\""),
-        ": trials[0] (weirgate, seed 1) has other phases than the experiment"
+        ": trials[0] (weirgate, seed 1) has phases that are not the experiment's"
     );
     assert_eq!(
         with("\"class\": \"B\"", "\"class\": \"C\""),
-        ": trials[1] (weirgate, seed 2) has other classes than trials[0]"
+        ": trials[1] (weirgate, seed 2) has classes that are not those of trials[0]"
     );
     assert_eq!(
         with("\"step\": 2.0", "\"step\": 0.0"),
-        ": trials[0] (weirgate, seed 1) has a series without length: `step` and `length` are seconds above 0"
+        ": trials[0] (weirgate, seed 1) has a series without length: `step` and `length` must be above 0 s"
     );
     let mut run = run();
     run.trials[0].evidence.node_late_ms.max = f64::NAN;

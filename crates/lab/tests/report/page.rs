@@ -51,7 +51,7 @@ fn the_check_of_balance_can_fail() {
 #[test]
 fn figures_of_several_runs_are_on_one_page() {
     let plain = run();
-    assert!(figures(std::slice::from_ref(&plain)).unwrap_err().contains("hand-made take nothing but CPU time"));
+    assert!(figures(std::slice::from_ref(&plain)).unwrap_err().contains("hand-made use only CPU time"));
     let mut used = plain.clone();
     let portion =
         |used: f64| Portion { used: vec![used; 3], served_per_s: used * 200.0, waiting_ms: 90.0, processing_ms: 10.0 };
@@ -72,16 +72,16 @@ fn figures_of_several_runs_are_on_one_page() {
     assert_eq!(balance(&html), Ok(()));
     assert_eq!(html.matches("<section>").count(), 2);
     let twice = charts(&[used.clone(), used.clone()]).unwrap_err();
-    assert!(twice.contains("hand-made, whose charts have the same names"), "{twice}");
+    assert!(twice.contains("hand-made, and their charts would have the same names"), "{twice}");
     let names: Vec<String> = charts(std::slice::from_ref(&used)).unwrap().into_iter().map(|chart| chart.name).collect();
     assert!(names.contains(&"hand-made-calm-use".to_owned()), "{names:?}");
-    assert!(names.iter().any(|name| name.starts_with("hand-made-inside-")), "{names:?}");
+    assert!(names.iter().any(|name| name.starts_with("hand-made-in-flight-")), "{names:?}");
     for told in [
         "Use of each resource by class",
         "Throughput, requests/s",
         "Mean latency, ms",
         "waiting at the gateway",
-        "Requests inside",
+        "Requests in flight",
         "66.7",
     ] {
         assert!(html.contains(told), "{told}");

@@ -425,7 +425,7 @@ impl<'a> Subject<'a> {
     /// The requirements for a window are lower than for a phase. A window is owed at most two seconds of
     /// the rate: a burst of a whole second for which a class may have saved tokens need not be served in
     /// the same two seconds. Nine in ten are enough, and one request is excused at each border: one that is
-    /// missing, and the slowest one. A limit that is impossible by itself does not count.
+    /// missing, and the slowest one. A limit that is impossible does not count.
     pub(crate) fn reaction(&self, phase: usize) -> Option<f64> {
         let whole = self.phase(phase);
         let length = self.terms[phase].rules.window.as_nanos() as u64;

@@ -344,7 +344,7 @@ fn work_is_compared_with_the_oracle_and_the_machines() {
 #[test]
 fn a_violation_breaks_a_run_that_held() {
     let mut run = run(vec![requests(0, 90, 0..60, served(30))]);
-    run.violations.push(Violation { at: SECOND / 2, invariant: "window", what: "12 inside of 10".into() });
+    run.violations.push(Violation { at: SECOND / 2, invariant: "window", what: "12 in flight of 10".into() });
     let verdict = judge(&experiment(), &run);
     assert!(verdict.verdict == Word::Held && !verdict.sound());
     assert_eq!((verdict.violations[0].at_s, verdict.violations[0].invariant.as_str()), (0.5, "window"));

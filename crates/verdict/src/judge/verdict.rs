@@ -189,7 +189,7 @@ pub struct CeilingVerdict {
     /// Whether the guarantee was held.
     pub ok: bool,
     /// Statistic over all requests, each alone on an idle machine, if that is above the limit. Then the
-    /// limit is *impossible by itself*, and exceeding it is no miss.
+    /// limit is *impossible*, and exceeding it is no miss.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
     pub impossible_ms: Option<f64>,
 }

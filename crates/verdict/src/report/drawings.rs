@@ -84,10 +84,10 @@ fn in_flight(report: &Report<'_>) -> Vec<Drawing> {
         let lines: Vec<Line> = series.in_flight.iter().map(line).collect();
         let max = lines.iter().flat_map(|line| &line.points).map(|(_, in_flight)| *in_flight).fold(0.0, f64::max);
         Drawing {
-            name: plain(&format!("inside-{}", group.discipline)),
-            heading: "Requests inside, by the resource that they take most of".to_owned(),
+            name: plain(&format!("in-flight-{}", group.discipline)),
+            heading: "Requests in flight, by the resource that they use most".to_owned(),
             caption: format!("{}, seed {}", group.discipline, series.seed),
-            svg: svg::over_time("Requests inside", &lines, series.length, svg::axis_for(max)),
+            svg: svg::over_time("Requests in flight", &lines, series.length, svg::axis_for(max)),
         }
     };
     drawn.map(drawing).collect()

@@ -137,7 +137,7 @@ pub(super) fn charts(report: &Report<'_>, phase: usize) -> Vec<Bars> {
         chart("Use of each resource by class, % of capacity", &names, groups(&used)),
         chart("Throughput, requests/s", &with_all, groups(&throughput)),
         chart("Mean latency, ms", &with_all, groups(&|group| single(group, Portion::latency_ms))),
-        chart("What mean latency consists of, ms", &two, groups(&made_of)),
+        chart("Parts of mean latency, ms", &two, groups(&made_of)),
     ]
 }
 

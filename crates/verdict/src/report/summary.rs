@@ -193,7 +193,7 @@ impl<'a> ClassRuns<'a> {
     }
 
     /// Result of the response-time guarantee. `None` without one, where nothing was served and so there is
-    /// no time to judge, and where the limit is impossible by itself.
+    /// no time to judge, and where the limit is impossible.
     #[must_use]
     pub fn ceiling(&self) -> Option<Kept> {
         let timed = self.ceilings().filter(|c| c.value_ms.is_some() && !c.is_impossible()).count();

@@ -69,11 +69,11 @@ fn violations_are_told_and_nothing_judged_is_no_success() {
     let mut run = run(vec![requests(2, 100, 0..60, of_ten(0))]);
     let text = text::text(&played(std::slice::from_ref(&run)));
     assert!(text.contains("nothing was judged"), "{text}");
-    run.violations.push(Violation { at: 1_500_000_000, invariant: "window", what: "12 inside of 10".into() });
+    run.violations.push(Violation { at: 1_500_000_000, invariant: "window", what: "12 in flight of 10".into() });
     let played = played(&[run]);
     assert!(!played.sound());
     let text = text::text(&played);
-    assert!(text.contains(", 1 VIOLATION\n  VIOLATION of window with seed 1, 1.500 s: 12 inside of 10"), "{text}");
+    assert!(text.contains(", 1 VIOLATION\n  VIOLATION of window with seed 1, 1.500 s: 12 in flight of 10"), "{text}");
     assert!(html::page(&[played], "").contains("1 violation of an invariant"));
 }
 
@@ -142,7 +142,7 @@ fn a_figure_stands_anything() {
             assert!(figure.contains(told), "{told}");
         }
     }
-    assert!(full.contains("\nwindow 7\ninside 3</title>"));
+    assert!(full.contains("\nwindow 7\nin flight 3</title>"));
 }
 
 #[test]

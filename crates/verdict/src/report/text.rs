@@ -105,12 +105,12 @@ fn result(outline: &Outline, group: &Group) -> String {
     let apart = misses(group, true);
     if !apart.is_empty() {
         let first = outline.settle_s;
-        let _ = writeln!(text, "  missed while a phase settles (its first {first} s), which breaks nothing:");
+        let _ = writeln!(text, "  missed while a phase settles (its first {first} s), reported only:");
         text += &listed(apart, "    ");
     }
     let missed = group.missed();
     let word = match (missed.runs, missed.missed) {
-        (0, _) => "nothing was judged: false guarantee in any judged phase".to_owned(),
+        (0, _) => "nothing was judged: no judged phase has a guarantee".to_owned(),
         (all, 0) if group.broken() => format!("BROKEN: all {all} guarantees held"),
         (all, 0) => format!("HELD: all {all} guarantees"),
         (all, missed) => format!("BROKEN: {missed} of {all} guarantees missed"),
@@ -137,13 +137,13 @@ fn avoidable(group: &Group) -> String {
         let max = max.and_then(|verdict| verdict.max_avoidable(&worst.class));
         let _ = writeln!(
             text,
-            "  {} {}: {refused} refused and {late} late of {owed} owed though machines idled: {:.2} %, {:.2} % after the first \
-             second{} (seed {seed})",
+            "  {} {}: {refused} refused and {late} late of {owed} owed although machines idled: {:.2} %, {:.2} % \
+             after the first second{} (seed {seed})",
             if worst.ok { "few avoidable refusals," } else { "AVOIDABLE refusals," },
             worst.class,
             worst.whole.share() * 100.0,
             worst.after_first_second.share() * 100.0,
-            max.map_or(String::new(), |(phase, _)| format!(", most in {}", phase.name)),
+            max.map_or(String::new(), |(phase, _)| format!(", mainly in {}", phase.name)),
         );
     }
     text
@@ -161,13 +161,13 @@ fn impossible(group: &Group) -> String {
     });
     for (number, (phase, class, ceiling, alone)) in impossible.enumerate() {
         if number == MAX_LISTED {
-            text += "  … and more that are impossible by themselves\n";
+            text += "  … and more impossible limits\n";
             break;
         }
         let _ = writeln!(
             text,
-            "  {} {}: {} of {} ms is impossible by itself, as its requests take {alone:.2} ms alone on an idle machine: it does \
-             not count",
+            "  {} {}: the limit {} of {} ms is impossible and does not count: its requests take {alone:.2} ms alone \
+             on an idle machine",
             phase.name, class.class, ceiling.statistic, ceiling.limit_ms
         );
     }

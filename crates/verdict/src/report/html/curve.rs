@@ -10,9 +10,10 @@ use crate::report::{Cell, Curve, Report};
 pub fn curve(report: &Report<'_>) -> String {
     let Some(curve) = Curve::of(report) else { return String::new() };
     let mut html = format!(
-        "<h2>Over {}</h2><p class=\"note\">Each point is a judged phase. The dotted line of a class is what it is owed \
-         there, or its limit. Hollow marks are published figures; a place marked <i>ours</i> has none in the paper. Of several seeds the median, and the area from the \
-         least to the largest. The pointer on a figure shows its numbers.</p>",
+        "<h2>Over {}</h2><p class=\"note\">Each point is a judged phase. The dotted line of a class is its owed rate \
+         there, or its limit. Hollow marks are published figures. A place marked <i>ours</i> has none in the paper. \
+         With several seeds, lines are medians, and areas reach from the smallest to the largest value. Point at a \
+         figure to see its numbers.</p>",
         escape(curve.axis)
     );
     let several = report.groups.len() > 1;

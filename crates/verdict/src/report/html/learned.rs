@@ -15,17 +15,18 @@ pub fn learned(report: &Report<'_>) -> String {
     }
     let band = learned::band();
     let mut html = format!(
-        "<h2>{}</h2><p class=\"note\">What the page table took a request of each route to cost, in percent of what a node \
-         has in a second, a sample a second. Dashed: the true mean of what requests were drawn to take, in a band of ± {band} \
-         within which a cost counts as found. Around the line its standard error. The dot is when the cost was found for good \
-         after it had changed. Above each panel how it stood in the end, of the truth. The pointer on a figure shows its numbers.</p>",
+        "<h2>{}</h2><p class=\"note\">The learned cost of a request of each route, in percent of a node's second, \
+         sampled once a second. The area around the line is its standard error. Dashed: the true mean cost, in a band \
+         of ± {band} within which a learned cost counts as found. The dot marks the time at which the cost was found \
+         for good after a change. Above each panel: the learned cost at the end, and the true one. Point at a figure \
+         to see its numbers.</p>",
         drawings::LEARNED
     );
     for drawing in drawings::learned(report) {
         let _ = write!(html, "<figure><figcaption>{}</figcaption>{}</figure>", escape(&drawing.caption), drawing.svg);
     }
     html += &learned::table(report, &rows).html();
-    html + "<p class=\"note\">At the end of each phase. Of several seeds the medians, and how far off the worst was. \
-            Costs below 0.1 % may be off by as much as 0.1 % may. Within: in how many seconds after which change of the \
-            truth the cost was found, to stay so until the next.</p>"
+    html + "<p class=\"note\">At the end of each phase. With several seeds: the medians, and the error of the worst. \
+            A cost below 0.1 % may have the absolute error that 0.1 % may have. Within: seconds from each change of \
+            the true cost until the learned cost was found and stayed so until the next change.</p>"
 }

@@ -85,9 +85,9 @@ fn section(played: &Played) -> String {
 #[must_use]
 pub fn legend(step: f64) -> String {
     format!(
-        "<p class=\"note\">Points of {} s. Light grey: not judged, as no control is instant. Red: a fault. The dotted \
-         line of a class is its guaranteed rate at the cost of its requests, or its limit. The pointer on a figure \
-         shows its numbers.</p>",
+        "<p class=\"note\">Each point covers {} s. Light grey: not judged, because no control is instant. Red: a \
+         fault. The dotted line of a class is its guaranteed rate at the cost of its requests, or its limit. Point at \
+         a figure to see its numbers.</p>",
         figure_text(step)
     )
 }

@@ -13,9 +13,9 @@ pub fn resources(report: &Report<'_>) -> String {
         return String::new();
     }
     let mut html = String::from(
-        "<h2>Resources</h2><p class=\"note\">Of all disciplines side by side, in the judged part of each phase; of several \
-         seeds the medians. The parts of a class are what its served requests take, over what the machines have. \
-         Waiting is the time at the gateway, processing that at the server.</p>",
+        "<h2>Resources</h2><p class=\"note\">All disciplines side by side, in the judged part of each phase. With \
+         several seeds, figures are medians. The part of a class is the work of its served requests over the capacity \
+         of the machines. Waiting is the time at the gateway, and processing the time at the server.</p>",
     );
     let pairs = resources::pairs(report);
     html += &if pairs.is_empty(Form::Page) { String::new() } else { pairs.html() };
@@ -32,6 +32,6 @@ pub fn resources(report: &Report<'_>) -> String {
         let _ = write!(html, "<figure>{caption}{}</figure>", drawing.svg);
     }
     html += &resources::table(report, 0..report.outline.phases.len()).html();
-    html + "<p class=\"note\">Of it: the class's part of what all served requests took of the resource. The row of all classes \
-            has what the machines did, work for requests that were not served included.</p>"
+    html + "<p class=\"note\">Of it: the class's part of the work of all served requests on the resource. The row of \
+            all classes has all work of the machines, also for requests that were not served.</p>"
 }

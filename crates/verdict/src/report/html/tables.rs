@@ -13,11 +13,11 @@ use crate::report::{
 pub fn verdicts(report: &Report<'_>) -> String {
     let table = judged::table(report, 0..report.outline.phases.len());
     format!("<h2>Verdicts</h2>{}", table.html())
-        + "<p class=\"note\">Judged from the settling time of each phase on. Owed: what arrived within the \
-           guaranteed rate, at the declared cost. Wrong: shed while the class was owed more. Avoidable: owed and refused or \
-           late, settling time included, though machines idled that could have served it. Impossible: a limit below what the \
-           class's own requests take alone on an idle machine, which does not count. Of several seeds the median, and the \
-           least and the largest.</p>"
+        + "<p class=\"note\">Judged after the settling time of each phase. Owed: arrivals within the guaranteed rate, \
+           at the declared cost. Wrong: shed while the class was owed more. Avoidable: owed, but refused or late \
+           although idle machines could have served it, settling time included. Impossible: a limit below the time \
+           that the class's requests take alone on an idle machine. It does not count. With several seeds: the \
+           median, the smallest and the largest value.</p>"
         + &avoidable(report)
         + &settling(report)
         + &pages(report)
@@ -49,7 +49,7 @@ fn avoidable(report: &Report<'_>) -> String {
         }
     }
     let note =
-        "Owed requests of the whole run that were refused or late though machines idled that could have served them.";
+        "Owed requests of the whole run that were refused or late although idle machines could have served them.";
     part("Avoidable refusals", &table, note)
 }
 
@@ -74,14 +74,17 @@ fn settling(report: &Report<'_>) -> String {
         }
     }
     let first = figure_text(report.outline.settle_s);
-    let note = format!("The first {first} s of each phase. No control is instant: this is reported and breaks no run.");
+    let note = format!(
+        "The first {first} s of each phase. No control is instant, so these misses are reported but \
+                        break no run."
+    );
     part("Missed while a phase settled", &table, &note)
 }
 
 /// Table of pages.
 fn pages(report: &Report<'_>) -> String {
-    let note = "A page is its own request with all its objects: complete if all were served, rejected if one was shed. \
-                Response times of these classes are those of pages.";
+    let note = "A page is one request with all its objects. It is complete if all were served, and rejected if one \
+                was shed. Response times of these classes are those of whole pages.";
     part("Pages", &pages::table(report, 0..report.outline.phases.len()), note)
 }
 
@@ -148,7 +151,7 @@ pub fn configuration(outline: &Outline) -> String {
             class.service_ms.map_or("learned".to_owned(), figure_text),
         ]);
     }
-    let mut html = format!("<h2>What was run</h2>{}<p class=\"note\">", table.html());
+    let mut html = format!("<h2>Set-up</h2>{}<p class=\"note\">", table.html());
     let _ = write!(html, "Machines: {}. ", escape(&outline.machines));
     let _ = write!(html, "Network: {} ms one way. ", figure_text(outline.network_ms));
     let _ = write!(html, "The first {} s of each phase are judged apart.", figure_text(outline.settle_s));

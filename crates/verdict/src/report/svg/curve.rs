@@ -161,7 +161,7 @@ fn legend(curve: &Curve<'_>, all: &[Drawn<'_>], right: f64) -> (String, f64) {
         (false, false) => {}
     }
     if points().any(|point| point.served.runs > 1) {
-        legend.entry("least to largest", |svg, (x, y)| {
+        legend.entry("smallest to largest", |svg, (x, y)| {
             let _ = write!(svg, r#"<path class="plain band" d="M{x:.1} {:.1}h{MARK}v10h-{MARK}z"/>"#, y - 5.0);
         });
     }

@@ -230,7 +230,7 @@ fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &
     let [rates, times, rest @ ..] = panels else { return };
     // Where classes have shares of the CPUs, their use of them is more important than the window.
     let shared = classes.iter().any(|class| !class.cpu.is_empty());
-    let third = if shared { "Use of all CPUs, %" } else { "Window, and requests inside (thin)" };
+    let third = if shared { "Use of all CPUs, %" } else { "Window, and requests in flight (thin)" };
     let titles = ["Throughput, requests/s", "Response time, ms", third, "Waiting requests"];
     for (panel, title) in panels.iter().zip(titles) {
         text(svg, "head", (panel.left, panel.top - 9.0), title);
@@ -348,7 +348,7 @@ fn hits(svg: &mut String, (top, bottom): (f64, f64), panel: &Panel, classes: &[&
             let _ = write!(told, "\nwindow {window}");
         }
         if let Some(in_flight) = at(&series.outstanding) {
-            let _ = write!(told, "\ninside {in_flight}");
+            let _ = write!(told, "\nin flight {in_flight}");
         }
         let (x, width) = (panel.x(from), panel.x(to) - panel.x(from));
         let _ = write!(
