@@ -222,7 +222,10 @@ pub enum ReloadError {
 impl fmt::Display for ReloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReloadError::NoSource => f.write_str("the gateway was started without a policy file to reload"),
+            ReloadError::NoSource => f.write_str(
+                "the gateway was started without a policy file, so it cannot reload \
+                                                  one",
+            ),
             ReloadError::Unreadable(why) | ReloadError::Invalid(why) | ReloadError::Listen(why) => f.write_str(why),
             ReloadError::Draining => f.write_str("the gateway is draining"),
         }

@@ -138,7 +138,7 @@ fn line(endpoint: &Endpoint, address: &str, change: Change, why: &str) -> String
         Change::Stale(None) => format!("{who} has not reported yet: {why}\n"),
         Change::Stale(Some(age)) => {
             let age = age.as_secs_f64();
-            format!("{who} has missed {STALE_AFTER} reports: {why}; the last one, {age:.0} s old, stays in force\n")
+            format!("{who} has missed {STALE_AFTER} reports: {why}. The last one, {age:.0} s old, stays in force\n")
         }
     }
 }

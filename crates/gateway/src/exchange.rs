@@ -134,7 +134,10 @@ impl Exchange {
         self.client = client::client(self.conn.peer.ip(), &self.active_config, &head.headers);
         self.trace = Some(self.conn.worker.traces.of(&mut head.headers));
         if head.headers.get(EXPECT).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
-            return Err(Refusal::with(StatusCode::EXPECTATION_FAILED, "the only expectation met is 100-continue"));
+            return Err(Refusal::with(
+                StatusCode::EXPECTATION_FAILED,
+                "100-continue is the only supported expectation",
+            ));
         }
         let upgrade = asked.filter(|p| names_upgrade && !p.as_bytes().eq_ignore_ascii_case(b"h2c"));
         Ok(Classified { head, normalized, upgrade, trusted })

@@ -68,7 +68,7 @@ fn news(told: &mut ByName<Duration>, found: &ByName<Found>) -> String {
     told.retain(|name, _| {
         let stays = found.contains_key(name);
         if !stays {
-            lines += &format!("weirgate: class {name}: its limit is not impossible any more\n");
+            lines += &format!("weirgate: class {name}: its limit is possible again\n");
         }
         stays
     });
@@ -91,8 +91,8 @@ fn line(name: &str, Found { first, others }: &Found) -> String {
     };
     let (limit, statistic) = (first.response_time.limit, first.response_time.statistic);
     format!(
-        "weirgate: class {name}{which}: its limit {statistic} <= {limit:?} is impossible by itself: its requests take \
-         {:.1?} on average on a quiet node. Raise the limit or make the requests cheaper: nothing else can keep it\n",
+        "weirgate: class {name}{which}: its limit {statistic} <= {limit:?} is impossible: its requests take {:.1?} on \
+         average without contention. Raise the limit or make the requests cheaper\n",
         first.service_time
     )
 }
@@ -116,12 +116,12 @@ mod tests {
         let first = news(&mut told, &impossible(100));
         assert_eq!(
             first,
-            "weirgate: class gold: its limit p95 <= 100ms is impossible by itself: its requests take 152.3ms on average \
-             on a quiet node. Raise the limit or make the requests cheaper: nothing else can keep it\n"
+            "weirgate: class gold: its limit p95 <= 100ms is impossible: its requests take 152.3ms on average without \
+             contention. Raise the limit or make the requests cheaper\n"
         );
         assert_eq!(news(&mut told, &impossible(100)), "");
         assert!(news(&mut told, &impossible(120)).contains("p95 <= 120ms"));
-        let possible = "weirgate: class gold: its limit is not impossible any more\n";
+        let possible = "weirgate: class gold: its limit is possible again\n";
         assert_eq!(news(&mut told, &ByName::new()), possible);
         assert_eq!(news(&mut told, &ByName::new()), "");
     }

@@ -29,7 +29,7 @@ pub(crate) fn canonical(path: &str) -> Result<Cow<'_, str>, Refusal> {
         open = match part {
             "" | "." => last,
             ".." => {
-                segments.pop().ok_or(Refusal::bad("the path climbs above the root"))?;
+                segments.pop().ok_or(Refusal::bad("the path leaves the root"))?;
                 last
             }
             _ if part.starts_with(".;") || part.starts_with("..;") => {
@@ -90,7 +90,7 @@ fn normalise(path: &[u8]) -> Result<String, Refusal> {
             // RFC 3986 does not allow these characters unencoded, but browsers send them.
             b'"' | b'^' | b'{' | b'|' | b'}' | b'[' | b']' => escape(&mut out, byte),
             b if b.is_ascii_graphic() => out.push(b as char),
-            _ => return Err(Refusal::bad("the path has bytes that no path has")),
+            _ => return Err(Refusal::bad("the path has bytes that are not allowed")),
         }
     }
     Ok(out)

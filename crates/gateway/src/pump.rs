@@ -116,7 +116,7 @@ impl Pump {
         }
     }
 
-    /// Reads the frames that are available. Afterwards [`Pump::ended`] says whether the response is complete.
+    /// Reads the frames that are available. Afterwards [`Pump::ended`] tells whether the response is complete.
     pub(crate) fn burst(&mut self, cx: &mut Context<'_>) {
         while self.ended.is_none() && self.queue.bytes < BURST {
             match self.read(cx) {

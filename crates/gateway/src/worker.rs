@@ -1,4 +1,4 @@
-//! One thread: its runtime, its listeners, its connections, and its outbox of the engine.
+//! One thread with its runtime, its listeners, its connections, and the state shared by its requests.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};

@@ -13,7 +13,7 @@ use crate::{agent, bands, coordinator, demo, lab, plan, probe, reserves, sim};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; `check`: every file is sound; `demo`: every guarantee was held
-  1  the answer is no, or it cannot be done: messages on standard error say why and how to mend it
+  1  the answer is no, or the command failed: standard error says why and how to fix it
   2  the command line is wrong";
 
 const EXAMPLES: &str = "\

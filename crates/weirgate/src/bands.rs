@@ -27,8 +27,8 @@ Examples:
 
 Exit codes:
   0  every figure is within its band
-  1  a figure is outside its band: the lines below the table say which, and why the band is as it is
-  2  the command line is wrong, or no figure is called so")]
+  1  a figure is outside its band: lines below the table name it and the reason for its band
+  2  the command line is wrong, or no figure has this name")]
 pub(crate) struct Args {
     /// Only figures of a paper or with a name that contains TEXT, in any case. Repeatable.
     #[arg(long = "of", value_name = "TEXT")]
@@ -61,7 +61,7 @@ enum Format {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let wanted: Vec<Figure> = figures().into_iter().filter(|figure| is_wanted(figure, args)).collect();
     if wanted.is_empty() {
-        exit::say("no figure is called so; `weirgate bands` without options shows all of them");
+        exit::say("no figure has this name; `weirgate bands` without options shows all");
         return ExitCode::from(2);
     }
     let bar = ProgressBar::new(0);

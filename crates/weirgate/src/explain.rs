@@ -168,8 +168,8 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
     write_content(text, policy, class);
     write_priority(text, policy, class);
     let cost = match class.service_time {
-        Some(time) => format!("{} of service time, as declared", Span(time)),
-        None => "not given: the service time is learned".to_owned(),
+        Some(time) => format!("{} of service time (declared)", Span(time)),
+        None => "not declared: the service time is learned".to_owned(),
     };
     let _ = writeln!(text, "cost      {cost}");
     let _ = writeln!(text, "guarantee {}", guarantee(class));
@@ -190,7 +190,7 @@ fn write_route(text: &mut String, site: &Site, class: &Class, form: &Canonical) 
     let found = Index::new(patterns).find(&form.path, form.query.as_deref());
     let (name, demand) = match found.and_then(|found| table.routes.get(found)) {
         Some(route) => (route.pattern.to_string(), route.demand),
-        None => ("in no table, so it takes what its class says".to_owned(), class.demand),
+        None => ("not in the page table, so the class's cost counts".to_owned(), class.demand),
     };
     let costs: Vec<String> = RESOURCE_NAMES
         .iter()
@@ -198,7 +198,7 @@ fn write_route(text: &mut String, site: &Site, class: &Class, form: &Canonical) 
         .map(|(resource, name)| format!("{name} {}%", (demand.share(resource) * 1e5).round() / 1e3))
         .collect();
     let _ = writeln!(text, "route     {name}");
-    let learned = if table.learned { ", before what is learned" } else { "" };
+    let learned = if table.learned { " (before learning)" } else { "" };
     let _ = writeln!(text, "takes     {} of a node's second{learned}", costs.join(", "));
 }
 
@@ -213,7 +213,7 @@ fn write_dispatch(text: &mut String, site: &Site, class: &Class) {
         Some(Dispatch::Lard(Lard { idle, overload, .. })) => {
             let _ = writeln!(
                 text,
-                "dispatch  to the node that served {target} before, while it is not much busier than others (idle below \
+                "dispatch  to the node that served {target} before, unless it is much busier than others (idle below \
                  {idle} requests in flight, overloaded above {overload})"
             );
         }
@@ -224,7 +224,7 @@ fn write_dispatch(text: &mut String, site: &Site, class: &Class) {
     }
 }
 
-/// Writes the settings of SEDA's queues: the tag, the queue length up to which the class is admitted, and
+/// Writes the settings of SEDA's queues: the priority, the queue length up to which the class is admitted, and
 /// its fallback.
 fn write_priority(text: &mut String, policy: &Policy, class: &Class) {
     if let Some(priority) = policy.discipline.priorities.get(class.priority as usize) {
@@ -261,17 +261,17 @@ fn write_content(text: &mut String, policy: &Policy, class: &Class) {
         let _ = writeln!(text, "content   {content}");
     }
     if class.is_top() {
-        let _ = writeln!(text, "admit     whatever the load: it has a guarantee");
+        let _ = writeln!(text, "admit     always, because the class has a guarantee");
         return;
     }
     let counted = match source {
-        LoadSource::Live => "as the gateway counts".to_owned(),
-        LoadSource::Reports { every } => format!("as collectors report every {}", Span(every)),
+        LoadSource::Live => "counted by the gateway".to_owned(),
+        LoadSource::Reports { every } => format!("reported by collectors every {}", Span(every)),
     };
     let _ = writeln!(
         text,
-        "admit     refused while more than {threshold:.1} static requests are in flight per CPU, {counted}; a dynamic one \
-         counts as {omega:.1}"
+        "admit     refused while more than {threshold:.1} static requests are in flight per CPU, {counted}. A dynamic \
+         one counts as {omega:.1}"
     );
 }
 

@@ -136,8 +136,8 @@ fn text(experiment: &Experiment, plan: &Plan, question: &Question<'_>) -> String
                 line("", &format!("{count} like {like} (now {}; {pools})", group.machines.len()));
             }
             match &plan.one_fewer {
-                Some(broken) => line("", &format!("with one fewer: {}", told(broken))),
-                None => line("", "there is no smaller one"),
+                Some(broken) => line("", &format!("with one machine fewer: {}", told(broken))),
+                None => line("", "there is no smaller cluster"),
             }
         }
         None => {
@@ -150,7 +150,7 @@ fn text(experiment: &Experiment, plan: &Plan, question: &Question<'_>) -> String
     }
     line("headroom", &headroom(plan));
     if let Some(broken) = &plan.beyond {
-        line("", &format!("beyond it: {}", told(broken)));
+        line("", &format!("above that: {}", told(broken)));
     }
     text
 }
@@ -175,7 +175,8 @@ fn told(broken: &Broken) -> String {
     match kind {
         Kind::Floor => format!("{class} gets {got:.0}/s of {promised:.0}/s owed in `{phase}` (seed {seed})"),
         Kind::Avoidable => format!(
-            "{class} is refused {:.2} % of what it is owed though machines idle, most in `{phase}` (seed {seed})",
+            "{:.2} % of the owed requests of {class} are refused although machines idle, mainly in `{phase}` (seed \
+             {seed})",
             got * 100.0
         ),
         Kind::Ceiling | Kind::Settling => {

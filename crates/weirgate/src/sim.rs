@@ -39,7 +39,7 @@ Examples:
 Exit codes:
   0  every guarantee that can be held was held, and no invariant was violated
   1  a guarantee was missed, or an invariant was violated
-  2  it could not be run: messages on standard error say why and how to mend it")]
+  2  it could not be run: standard error says why and how to fix it")]
 #[group(id = "sim")]
 pub(crate) struct Args {
     /// Experiment files (YAML).
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
     let Some(plans) = load(args) else { return ExitCode::from(CANNOT) };
     if args.format == Format::Svg && (plans.len() != 1 || args.disciplines.len() > 1) {
-        exit::say("a figure is of one experiment under one discipline; give one file and at most one --discipline");
+        exit::say("an SVG shows one experiment under one discipline; give one file and at most one --discipline");
         return ExitCode::from(CANNOT);
     }
     let seeds = match args.seeds {

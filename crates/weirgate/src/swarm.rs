@@ -187,16 +187,12 @@ fn all(tally: &Tally, request: &Request<'_>) -> String {
     let mut text = request.discipline.map_or(String::new(), |name| format!("discipline {name}: "));
     text += &tally.to_string();
     if let Some(seed) = tally.unsafe_seeds.first() {
-        text += &format!(
-            "\n{} scenarios are broken, the first one: {}\n",
-            tally.unsafe_seeds.len(),
-            replay(*seed, request)
-        );
+        text += &format!("\n{} scenarios are broken, first: {}\n", tally.unsafe_seeds.len(), replay(*seed, request));
     }
     if let Some(worst) = tally.worst.first() {
         let seed = worst.seed;
         text += &format!(
-            "\nplay the worst again: {}\nread it: weirgate sim --swarm-file {seed}{}\n",
+            "\nrepeat the worst: {}\nprint its file: weirgate sim --swarm-file {seed}{}\n",
             replay(seed, request),
             of_family(request)
         );

@@ -109,7 +109,7 @@ fn fig_9_on_real_processes_beside_haproxy() {
 
     let refused = weirgate(&run);
     assert_eq!(refused.status.code(), Some(2), "a run is never overwritten");
-    assert!(text(&refused).contains("holds a run already"), "{}", text(&refused));
+    assert!(text(&refused).contains("already has a run"), "{}", text(&refused));
 }
 
 /// Four real Apache servers with PHP: a class that surges, and then costs five times as much, does not affect the

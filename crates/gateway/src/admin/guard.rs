@@ -136,7 +136,7 @@ impl Guard {
             attempts.wrong(peer.0, self.clock.now())
         };
         if !allowed {
-            let mut answer = refuse(StatusCode::TOO_MANY_REQUESTS, "too many tries without a right token");
+            let mut answer = refuse(StatusCode::TOO_MANY_REQUESTS, "too many tries without a valid token");
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return Err(answer);
         }

@@ -57,8 +57,8 @@ fn open_to_all(address: SocketAddr) -> String {
     let loopback =
         if address.is_ipv4() { IpAddr::from([127, 0, 0, 1]) } else { IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]) };
     format!(
-        "the admin API would be open to everybody who reaches {address}: set admin.token_file or the variable \
-         {TOKEN_VARIABLE}, or listen on {} or a Unix socket",
+        "anyone who reaches {address} could use the admin API: set admin.token_file or the variable {TOKEN_VARIABLE}, \
+         or listen on {} or a Unix socket",
         SocketAddr::new(loopback, address.port())
     )
 }

@@ -74,7 +74,7 @@ pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
         .route("/nodes/{pool}/{node}/undrain", post(undrain_node))
         .fallback(async || refuse(StatusCode::NOT_FOUND, "there is no such page; GET / lists them"))
         .method_not_allowed_fallback(async || {
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "GET reads and POST changes; GET / lists which is which")
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "this page has another method; GET / lists pages and methods")
         })
         .with_state(operations)
 }
@@ -181,7 +181,11 @@ async fn drain(State(operations): Shared, body: Bytes) -> Response {
     if !is_empty(&body) {
         return refuse(StatusCode::BAD_REQUEST, "the body must be empty or {}");
     }
-    let _ = writeln!(std::io::stderr(), "weirgate: POST /drain: accepting nothing new and finishing what is in flight");
+    let _ = writeln!(
+        std::io::stderr(),
+        "weirgate: POST /drain: accepting no new connections, finishing requests in \
+                                         flight"
+    );
     operations.gateway().drain();
     json(StatusCode::ACCEPTED, &view::Draining { draining: true })
 }

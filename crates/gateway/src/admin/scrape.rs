@@ -74,7 +74,7 @@ fn process(operations: &Operations) -> Vec<Single> {
         single("connections_open", "Client connections open now", Value::Gauge(read(&counters.open))),
         single(
             "accept_pauses",
-            "Times that accepting paused for want of file descriptors or memory",
+            "Times that accepting paused because file descriptors or memory ran out",
             Value::Counter(read(&counters.accept_pauses)),
         ),
         single("node_connects", "Connections to nodes opened", Value::Counter(read(&counters.connects))),
@@ -94,10 +94,10 @@ fn process(operations: &Operations) -> Vec<Single> {
             Value::BytesGauge(read(&counters.buffered_bytes)),
         ),
         single("lock_uses", "Uses of the engine's lock", Value::Counter(held.uses)),
-        single("lock_measured", "Uses of the engine's lock that were measured", Value::Counter(held.measured)),
+        single("lock_measured", "Measured uses of the engine's lock", Value::Counter(held.measured)),
         single(
             "lock_held",
-            "Time for which the engine's lock was held, of the uses that were measured",
+            "Time for which the engine's lock was held in measured uses",
             Value::SecondsCounter(held.nanos as f64 / 1e9),
         ),
         single("panics", "Requests that ended in a panic", Value::Counter(read(&counters.panics))),

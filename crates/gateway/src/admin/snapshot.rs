@@ -194,7 +194,7 @@ pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String
     };
     let too_much = |class, compute, limit| {
         let (name, compute, limit) = (class_name(class), span_text(compute), span_text(limit));
-        format!("class {name} computes in {compute}, too much of its limit {limit}")
+        format!("class {name} computes in {compute}, too close to its limit {limit}")
     };
     let reason = match moved.why {
         engine::Why::First => return format!("first window: {}", moved.to),
@@ -202,24 +202,24 @@ pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String
         engine::Why::BelowHalf { class, compute, limit } => compared(class, compute, limit, "below"),
         engine::Why::AboveHalf { class, compute, limit } => compared(class, compute, limit, "above"),
         engine::Why::NoLimit => "no class has a response-time limit".to_owned(),
-        engine::Why::NotFull => "compute times allow more, but the window held no request back".to_owned(),
-        engine::Why::Reconfigured => "a new policy set it".to_owned(),
+        engine::Why::NotFull => "compute times allow a larger window, but no request waited for it".to_owned(),
+        engine::Why::Reconfigured => "set by a new policy".to_owned(),
         engine::Why::Elasticity { elasticity, searching } => {
             // The need of the guarantees may keep a window large, whatever its elasticity.
             let verdict = match moved.to.cmp(&moved.from) {
                 Ordering::Greater if searching => "the knee is far off",
-                Ordering::Greater if elasticity < 1.0 => "more in flight brings more",
+                Ordering::Greater if elasticity < 1.0 => "a larger window raises throughput",
                 Ordering::Less => "requests wait for one another in flight",
-                Ordering::Greater => "the guarantees need so many",
-                Ordering::Equal => "the knee is near, or the guarantees need so many",
+                Ordering::Greater => "the guarantees need this window",
+                Ordering::Equal => "the knee is near, or the guarantees need this window",
             };
             format!("times in flight follow the window by {elasticity:.2}: {verdict}")
         }
-        engine::Why::Answered => "so many were answered without waiting for one another".to_owned(),
-        engine::Why::Contention => "requests wait for one another in flight, from so many on".to_owned(),
+        engine::Why::Answered => "this many were answered without contention".to_owned(),
+        engine::Why::Contention => "from this window on, requests wait for one another in flight".to_owned(),
         engine::Why::Doubted { class, compute, limit } => {
             let in_danger = too_much(class, compute, limit);
-            format!("{in_danger}: for a while the window bounds what is owed, to see whether times fall")
+            format!("{in_danger}: as a trial, the window also bounds owed requests")
         }
         engine::Why::Gradient { gradient } => format!("long-term over short-term response times give {gradient:.2}"),
         engine::Why::InTime => "answers come in time while the window is in use".to_owned(),
@@ -228,7 +228,7 @@ pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String
             let in_danger = too_much(class, compute, limit);
             match moved.to.cmp(&moved.from) {
                 Ordering::Less => in_danger,
-                _ => format!("{in_danger}, but the guarantees need so many"),
+                _ => format!("{in_danger}, but the guarantees need this window"),
             }
         }
     };

@@ -31,9 +31,13 @@ fn the_reason_of_a_move_is_a_sentence() {
     assert_eq!(said(8, 6, engine::Why::Nodes { usable: 3, all: 4 }), "down 2: 3 of 4 nodes are usable");
     assert_eq!(
         said(9, 9, engine::Why::NotFull),
-        "unchanged: compute times allow more, but the window held no request back"
+        "unchanged: compute times allow a larger window, but no request waited for it"
     );
-    assert_eq!(said(9, 12, engine::Why::Contention), "up 3: requests wait for one another in flight, from so many on");
+    assert_eq!(
+        said(9, 12, engine::Why::Contention),
+        "up 3: from this window on, requests wait for one another in \
+        flight"
+    );
 }
 
 /// The reason never contradicts the direction in which the window moved.
@@ -42,17 +46,17 @@ fn the_reason_fits_the_direction() {
     let (class, compute, limit) = (engine::ClassId(1), Duration::from_millis(180), Duration::from_millis(200));
     let said = |from, to, reason| why(&moved(from, to, reason), name);
     let endangered = engine::Why::Endangered { class, compute, limit };
-    let danger = "class SmallCorp computes in 180 ms, too much of its limit 200 ms";
+    let danger = "class SmallCorp computes in 180 ms, too close to its limit 200 ms";
     assert_eq!(said(12, 10, endangered), format!("down 2: {danger}"));
-    assert_eq!(said(10, 10, endangered), format!("unchanged: {danger}, but the guarantees need so many"));
-    let trial = "for a while the window bounds what is owed, to see whether times fall";
+    assert_eq!(said(10, 10, endangered), format!("unchanged: {danger}, but the guarantees need this window"));
+    let trial = "as a trial, the window also bounds owed requests";
     assert_eq!(said(10, 12, engine::Why::Doubted { class, compute, limit }), format!("up 2: {danger}: {trial}"));
     for (from, to, elasticity, searching, verdict) in [
         (10, 20, 0.1, true, "the knee is far off"),
-        (10, 11, 0.4, false, "more in flight brings more"),
+        (10, 11, 0.4, false, "a larger window raises throughput"),
         (11, 10, 0.9, false, "requests wait for one another in flight"),
-        (10, 11, 1.2, false, "the guarantees need so many"),
-        (10, 10, 1.2, true, "the knee is near, or the guarantees need so many"),
+        (10, 11, 1.2, false, "the guarantees need this window"),
+        (10, 10, 1.2, true, "the knee is near, or the guarantees need this window"),
     ] {
         let text = said(from, to, engine::Why::Elasticity { elasticity, searching });
         assert!(text.ends_with(&format!("follow the window by {elasticity:.2}: {verdict}")), "{text}");

@@ -68,13 +68,13 @@ fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
     Some(match condition {
         Match::Any => wants,
         Match::All(parts) => parts.iter().find_map(|part| lacks(part, fields)).unwrap_or(wants),
-        Match::Either(_) => format!("none holds of: {wants}"),
-        Match::Not(part) => format!("it must not be that {}", describe(part, Values::Shown)),
-        Match::Host(_) => format!("{wants} is wanted, the host is {}", quoted(view.host.as_bytes())),
-        Match::Path(_) => format!("{wants} is wanted, the path is {}", quoted(view.path.as_bytes())),
-        Match::Method(_) => format!("{wants} is wanted, the method is {}", view.method),
-        Match::Port(_) => format!("{wants} is wanted, the port is {}", view.port),
-        Match::Source(_) => format!("{wants} is wanted, the client is {}", view.client),
+        Match::Either(_) => format!("none of these holds: {wants}"),
+        Match::Not(part) => format!("this must not hold: {}", describe(part, Values::Shown)),
+        Match::Host(_) => format!("needs {wants}, but the host is {}", quoted(view.host.as_bytes())),
+        Match::Path(_) => format!("needs {wants}, but the path is {}", quoted(view.path.as_bytes())),
+        Match::Method(_) => format!("needs {wants}, but the method is {}", view.method),
+        Match::Port(_) => format!("needs {wants}, but the port is {}", view.port),
+        Match::Source(_) => format!("needs {wants}, but the client is {}", view.client),
         Match::Header(name, _) => {
             with_values(&wants, view.headers.get_all(name).iter().map(http::HeaderValue::as_bytes))
         }
@@ -95,8 +95,8 @@ fn with_values<'a>(wants: &str, values: impl Iterator<Item = &'a [u8]>) -> Strin
         .map(|v| if v.len() > MAX_VALUE_BYTES { format!("{} bytes, too long to compare", v.len()) } else { quoted(v) })
         .collect();
     match values.as_slice() {
-        [] => format!("{wants} is wanted, there is none"),
-        values => format!("{wants} is wanted, it is {}", values.join(" and ")),
+        [] => format!("needs {wants}, but there is none"),
+        values => format!("needs {wants}, but it is {}", values.join(" and ")),
     }
 }
 

@@ -255,7 +255,7 @@ fn an_explanation_says_what_each_rule_wanted() {
     assert_eq!(
         said,
         [
-            (0, false, "host b.test is wanted, the host is \"a.test\""),
+            (0, false, "needs host b.test, but the host is \"a.test\""),
             (1, false, "header x-tenant is missing"),
             (2, true, "host a.test or header x-a = \"1\""),
         ]

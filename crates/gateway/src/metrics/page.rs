@@ -190,7 +190,7 @@ impl Scrape {
         };
         page.counters(
             "requests",
-            "Requests that have ended, by class and by the class of the status sent",
+            "Completed requests, by class and by status class of the response",
             None,
             tallies.iter().flat_map(|(name, tally)| {
                 STATUS_CLASSES.iter().zip(&tally.requests).map(|(status, n)| (labels(name, "status", status), get(n)))
@@ -198,7 +198,7 @@ impl Scrape {
         )?;
         page.counters(
             "shed",
-            "Requests turned away, by class and reason",
+            "Shed requests, by class and reason",
             None,
             tallies.iter().flat_map(|(name, tally)| {
                 ShedReason::ALL
@@ -213,12 +213,12 @@ impl Scrape {
         page.counters("sent", "Body bytes sent to clients", Some(Unit::Bytes), each(|t| &t.sent_bytes))?;
         page.histograms(
             "response_time",
-            "Head received to the node's last byte, of requests served",
+            "Time from the request's head to the node's last byte, for served requests",
             tallies.iter().map(|(name, tally)| (vec![("class", name.as_str())], &tally.response_time)),
         )?;
         page.histograms(
             "queue_wait",
-            "Head received to release or shed",
+            "Time from the request's head to its release or refusal",
             tallies.iter().map(|(name, tally)| (vec![("class", name.as_str())], &tally.queue_wait)),
         )?;
         page.counters(
@@ -241,7 +241,7 @@ impl Scrape {
         page.gauges("class_outstanding", "Requests in flight", None, self.live(|l| l.outstanding))?;
         page.gauges(
             "class_live",
-            "Live classes of this name: more than 1 for a template",
+            "Live classes of this name, more than 1 only for a template",
             None,
             self.live(|l| l.classes),
         )?;
@@ -261,13 +261,13 @@ impl Scrape {
         };
         page.gauges(
             "guarantee_throughput",
-            "Least throughput promised, requests per second",
+            "Guaranteed minimum throughput, in requests per second",
             None,
             gauge(|c| c.guarantee.throughput),
         )?;
         page.gauges(
             "guarantee_response_time",
-            "Largest response time promised",
+            "Guaranteed maximum response time",
             Some(Unit::Seconds),
             gauge(|c| c.guarantee.response_time.map(|r| r.limit.as_secs_f64())),
         )?;
@@ -279,31 +279,31 @@ impl Scrape {
         )?;
         page.gauges(
             "achieved_response_time",
-            "The promised statistic of the response time over the sliding window",
+            "Statistic of the guarantee for the response time, over the sliding window",
             Some(Unit::Seconds),
             gauge(|c| c.achieved.limited.map(|(_, span)| span.as_secs_f64())),
         )?;
         page.gauges(
             "throughput_held",
-            "1 if the throughput promised is held",
+            "1 if the guaranteed throughput is held",
             None,
             gauge(|c| c.achieved.throughput_held.map(|held| f64::from(u8::from(held)))),
         )?;
         page.gauges(
             "response_time_held",
-            "1 if the response time promised is held",
+            "1 if the guaranteed response time is held",
             None,
             gauge(|c| c.achieved.response_time_held.map(|held| f64::from(u8::from(held)))),
         )?;
         page.gauges(
             "limit_impossible",
-            "1 if the response time promised is shorter than the service time, so that nothing can keep it",
+            "1 if the guaranteed response time is impossible, because it is shorter than the service time",
             None,
             gauge(|c| c.guarantee.response_time.map(|_| f64::from(u8::from(c.impossible)))),
         )?;
         page.gauges(
             "compute_time",
-            "Estimate of release to last byte",
+            "Estimated time from release to last byte",
             Some(Unit::Seconds),
             gauge(|c| c.compute_time.map(|span| span.as_secs_f64())),
         )
@@ -313,7 +313,7 @@ impl Scrape {
         let one = |value: Option<f64>| value.into_iter().map(|value| (Vec::new(), value));
         page.gauges(
             "window",
-            "Maximum number of requests in flight; absent without a limit",
+            "Maximum number of requests in flight. Absent without a limit",
             None,
             one(self.engine.window.map(f64::from)),
         )?;
@@ -327,13 +327,13 @@ impl Scrape {
         page.gauges("waiting", "Requests in all queues", None, one(Some(f64::from(self.engine.waiting))))?;
         page.gauges(
             "demanded_capacity",
-            "Slot-seconds per second that the guarantees need; absent if no service time is known",
+            "Slot-seconds per second that the guarantees need. Absent if no service time is known",
             None,
             one(self.engine.demanded_capacity),
         )?;
         page.gauges(
             "usable_capacity",
-            "Slot-seconds per second of the usable nodes; absent if unknown",
+            "Slot-seconds per second of the usable nodes. Absent if unknown",
             None,
             one(self.engine.usable_capacity),
         )
@@ -351,7 +351,7 @@ impl Scrape {
         };
         page.gauges(
             "machine_group_window",
-            "Maximum number of requests in flight at the nodes that serve the same pools; absent without a limit",
+            "Maximum number of requests in flight at the nodes that serve the same pools. Absent without a limit",
             None,
             groups().filter_map(|(labels, group)| group.window.map(|window| (labels, u64::from(window)))),
         )?;
@@ -364,7 +364,7 @@ impl Scrape {
         let contention = || groups().filter_map(|(labels, group)| Some((labels, group.contention?)));
         page.gauges(
             "machine_group_contention",
-            "1 for whether requests have been seen to wait for one another in flight: unseen, trial or seen",
+            "1 for the state of contention between requests in flight: unseen, trial or seen",
             None,
             contention().flat_map(|(labels, (is, _))| {
                 Contention::ALL.into_iter().map(move |state| {
@@ -375,7 +375,7 @@ impl Scrape {
         )?;
         page.gauges(
             "machine_group_contention_age",
-            "Since when that is so",
+            "Time since the contention state changed",
             Some(Unit::Seconds),
             contention().map(|(labels, (_, since))| (labels, self.engine.now.since(since).as_secs_f64())),
         )
@@ -386,7 +386,7 @@ impl Scrape {
             || self.engine.nodes.iter().map(|n| (vec![("pool", n.pool.as_str()), ("node", n.name.as_str())], n));
         page.gauges(
             "node_state",
-            "1 for the state that the node is in",
+            "1 for the present state of the node",
             None,
             nodes().flat_map(|(labels, node)| {
                 ["up", "down", "draining", "ejected"].into_iter().map(move |state| {
@@ -405,7 +405,7 @@ impl Scrape {
         page.counters("node_failed", "Failures of the node", None, nodes().map(|(labels, n)| (labels, n.failed)))?;
         page.gauges(
             "node_load",
-            "Requests in flight per CPU, a dynamic one as many static ones as it costs",
+            "Requests in flight per CPU. A dynamic request counts as its cost in static ones",
             None,
             nodes().map(|(labels, n)| (labels, n.load)),
         )?;
@@ -418,13 +418,13 @@ impl Scrape {
         let localities = || self.engine.localities.iter().map(|l| (vec![("pool", l.pool.as_str())], l));
         page.gauges(
             "locality_keys",
-            "Targets that are mapped to a node",
+            "Locality keys that are mapped to a node",
             None,
             localities().map(|(labels, known)| (labels, u64::from(known.keys))),
         )?;
         page.counters(
             "locality_requests",
-            "Requests that went where their target was mapped (hit), was not (move), or that had none mapped (new)",
+            "Requests sent to the node of their key (hit), to another (move), or with an unmapped key (new)",
             None,
             localities().flat_map(|(labels, known)| {
                 [("hit", known.hits), ("move", known.moves), ("new", known.new)]
@@ -459,7 +459,7 @@ impl Scrape {
         )?;
         page.counters(
             "partition_moves",
-            "Nodes of a divided pool that changed their set",
+            "Changes of nodes of a divided pool between sets",
             None,
             partitions().map(|(labels, partition)| (labels, partition.moves)),
         )
@@ -476,13 +476,13 @@ impl Scrape {
         });
         page.gauges(
             "route_cost",
-            "Seconds of a whole node's resource that a request takes, of the busiest routes",
+            "Cost of a request on the busiest routes, in seconds of a whole node's resource",
             Some(Unit::Seconds),
             costs,
         )?;
         page.counters(
             "page_table_windows",
-            "Windows between two reports of an agent: learned, or why they said nothing of the resource",
+            "Windows between two reports of an agent, by outcome: learned, or the reason why not",
             None,
             table.windows.iter().flat_map(|(resource, outcomes)| {
                 outcomes.iter().map(move |(outcome, count)| {
@@ -492,7 +492,7 @@ impl Scrape {
         )?;
         page.counters(
             "unknown_route_requests",
-            "Arrivals whose route the page table does not know",
+            "Arrivals with a route that is not in the page table",
             None,
             self.live(|l| l.unknown_routes),
         )?;
@@ -502,7 +502,12 @@ impl Scrape {
                 (vec![("pool", node.pool.as_str()), ("node", node.name.as_str()), ("resource", resource)], left)
             })
         });
-        page.gauges("node_available_ratio", "What is left of the node's resource, where that decides", None, nodes)
+        page.gauges(
+            "node_available_ratio",
+            "Free share of the node's resource, where load control uses it",
+            None,
+            nodes,
+        )
     }
 
     fn collectors(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -513,13 +518,13 @@ impl Scrape {
         };
         page.gauges(
             "collector_age",
-            "Age of the last report of the node's collector; absent before the first",
+            "Age of the last report of the node's collector. Absent before the first",
             Some(Unit::Seconds),
             collectors().filter_map(|(labels, said)| said.age_seconds.map(|age| (labels, age))),
         )?;
         page.counters(
             "collector_failures",
-            "Reports of the node's collector that were missed",
+            "Missed reports of the node's collector",
             None,
             collectors().map(|(labels, said)| (labels, said.failures)),
         )
@@ -540,7 +545,7 @@ impl Scrape {
         let (version, checksum) = &self.policy;
         page.gauges(
             "policy_version",
-            "Version of the policy in force; grows by one with every reload",
+            "Version of the policy in force. Grows by one with every reload",
             None,
             [(vec![("checksum", checksum.as_str())], *version)].into_iter(),
         )?;

@@ -47,9 +47,9 @@ Examples:
   weirgate demo --seconds 20 --plain | tee demo.txt
 
 Exit codes:
-  0  every guarantee was held, as far as it got
+  0  every guarantee was held until the end, also if you ended it early
   1  a guarantee was missed, owed requests were refused although machines idled, or the demo could not run or
-     ended before anything was judged")]
+     ended before any phase was judged")]
 pub(crate) struct Args {
     /// Method that keeps the guarantees. `none` is a plain reverse proxy.
     #[arg(long, value_enum, default_value_t = Control::Weirgate)]
@@ -155,7 +155,7 @@ fn conclude(experiment: &Experiment, outcome: Outcome) -> bool {
     let group = Group { discipline: run.discipline.clone(), verdicts: vec![verdict], series: None };
     text += &report::text::text(&Played { experiment: played, groups: vec![group] });
     if !judged {
-        text += "Nothing was judged: it ended before any phase had settled.\n";
+        text += "Nothing was judged: the demo ended before any phase had settled.\n";
     }
     text += &accounts(&evidence);
     put(&text);
@@ -178,7 +178,7 @@ fn accounts(evidence: &Evidence) -> String {
         text += &format!("doubt     {doubt}\n");
     }
     if load > LATE_MS {
-        text += "          This machine is too busy for the demo. Guarantees may be missed for that alone.\n";
+        text += "          This machine is too busy for the demo, which alone can make it miss guarantees.\n";
     }
     text
 }
@@ -224,7 +224,7 @@ fn story(experiment: &Experiment, index: usize) -> String {
     names.zip(&experiment.traffic).map(of).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a guarantee in words: `at min 300/s and p95 at max 300 ms`.
+/// Returns a guarantee in words: `at least 300/s and p95 at most 300 ms`.
 fn guarantee(guarantee: &Guarantee) -> String {
     let floor = guarantee.throughput.map(|rate| format!("at least {rate:.0}/s"));
     let ceiling = guarantee.response_time.map(|time| format!("{} at most {}", time.statistic, millis(time.limit)));

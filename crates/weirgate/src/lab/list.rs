@@ -50,7 +50,7 @@ fn installed(check: Result<(), String>) -> &'static str {
 
 /// Returns name and title of every experiment in `folder`.
 fn experiments(folder: &Path) -> Result<Vec<(String, String)>, String> {
-    let cannot = |error: std::io::Error| format!("{}: {error}; say where they are: --folder", folder.display());
+    let cannot = |error: std::io::Error| format!("{}: {error}; name the folder with --folder", folder.display());
     let entries = std::fs::read_dir(folder).map_err(cannot)?;
     let mut found = Vec::new();
     for entry in entries {

@@ -40,7 +40,7 @@ Examples:
 Exit codes:
   0  done; `run`: Weirgate's approaches held every guarantee that can be held, and no request was lost or doubled
   1  a guarantee was missed, requests were lost or doubled, or two runs differ
-  2  something could not be played: messages on standard error say why and how to mend it")]
+  2  something could not be played: standard error says why and how to fix it")]
 #[group(id = "lab")]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -23,7 +23,7 @@ pub(super) struct Args {
     /// discipline, `weirgate`, `quorum`, `none`, and every installed peer.
     #[arg(long = "approach", value_name = "A", value_parser = Approach::parse)]
     approaches: Vec<Approach>,
-    /// Play every approach with each of its settings that are worth a trial, then name the best.
+    /// Play every approach with each of its useful settings, and name the best.
     #[arg(long)]
     sweep: bool,
     /// Play with the seeds 1 to N.
@@ -61,7 +61,7 @@ fn one(args: &Args, file: &Path) -> Result<bool, String> {
         Some(directory) => directory.join(&stem),
     };
     if directory.join("run.json").exists() {
-        return Err(format!("{} holds a run already; name another: --output DIR", directory.display()));
+        return Err(format!("{} already has a run; name another directory: --output DIR", directory.display()));
     }
     let mut campaign = args.played.campaign(file, Vec::new(), directory, date)?;
     campaign.approaches = approaches(args, &campaign.experiment()?.site.policy.discipline.name)?;
@@ -76,7 +76,7 @@ fn one(args: &Args, file: &Path) -> Result<bool, String> {
     exit::say(&format!("{}/index.html has the figures", campaign.directory.display()));
     let (asked, played) = (campaign.approaches.len() * campaign.seeds.len(), run.trials.len());
     if played < asked {
-        return Err(format!("{} of {asked} trials could not be played: why stands above", asked - played));
+        return Err(format!("{} of {asked} trials could not be played, for the reasons above", asked - played));
     }
     let ours = |trial: &&Trial| Approach::parse(&trial.approach).is_ok_and(|approach| approach.kind().is_ours());
     Ok(run.trials.iter().filter(ours).all(|trial| trial.verdict.sound()))
@@ -92,7 +92,10 @@ fn approaches(args: &Args, own: &str) -> Result<Vec<Approach>, String> {
                 Approach::all().iter().copied().filter(usual).partition(|kind| kind.installed().is_ok());
             if !missing.is_empty() {
                 let names: Vec<&str> = missing.iter().map(|kind| kind.name).collect();
-                exit::say(&format!("not installed and left out: {}; `weirgate lab install`", names.join(", ")));
+                exit::say(&format!(
+                    "not installed and left out: {}; `weirgate lab install` installs them",
+                    names.join(", ")
+                ));
             }
             here.iter().map(|kind| Approach::parse(kind.name)).collect::<Result<Vec<Approach>, String>>()?
         }
@@ -153,7 +156,7 @@ fn best(run: &RunFile) -> String {
     }
     ranked.sort_by(|a, b| (a.1, b.2).cmp(&(b.1, a.2)));
     let mut told: Vec<&str> = Vec::new();
-    let mut text = String::from("\nBest settings: fewest guarantees missed, then most served\n");
+    let mut text = String::from("\nBest settings, by fewest missed guarantees, then by highest number served\n");
     for (approach, misses, served) in &ranked {
         let kind = approach.split(':').next().unwrap_or(approach);
         if !told.contains(&kind) {

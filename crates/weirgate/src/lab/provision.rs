@@ -51,11 +51,11 @@ fn all(args: &Args) -> Result<String, String> {
         let found = watched(&campaign, approach)?;
         let words = match &found {
             Provision { needed: None, missed } => {
-                format!("four times as many do not hold: {}", missed.as_deref().unwrap_or("nothing was missed"))
+                format!("four times as many do not suffice: {}", missed.as_deref().unwrap_or("nothing was missed"))
             }
-            Provision { needed: Some(size), missed: None } => format!("{} hold", told(*size)),
+            Provision { needed: Some(size), missed: None } => format!("{} suffice", told(*size)),
             Provision { needed: Some(size), missed: Some(what) } => {
-                format!("{} hold; with fewer {what}", told(*size))
+                format!("{} suffice; with fewer, {what}", told(*size))
             }
         };
         text += &format!("  {approach}: {words}\n");
@@ -79,7 +79,7 @@ fn watched(campaign: &Campaign, approach: &Approach) -> Result<Provision, String
             bar.set_position((share * 1000.0) as u64);
         }
         Step::Ends(size, held) => bar.suspend(|| {
-            let word = if held { "held" } else { "did not hold" };
+            let word = if held { "held" } else { "did not suffice" };
             exit::say(&format!("{approach}: {} {word}", told(size)));
         }),
     });

@@ -27,8 +27,8 @@ Examples:
   weirgate sim experiments/quorum-fig9.yaml --format json --output sim.json && weirgate lab compare sim.json lab-runs/X
 
 Exit codes:
-  0  nothing differs by more
-  1  something does
+  0  nothing differs by more than the bands
+  1  something differs by more
   2  a run cannot be read")]
 pub(super) struct CompareArgs {
     /// The first run.

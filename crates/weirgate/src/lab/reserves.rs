@@ -53,7 +53,7 @@ fn played(args: &Args) -> Result<bool, String> {
     let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     let wanted = |name: &str| args.scenarios.is_empty() || args.scenarios.iter().any(|wanted| wanted == name);
     if args.output.join(RUN).exists() {
-        return Err(format!("{} holds a run already; name another: --output DIR", args.output.display()));
+        return Err(format!("{} already has a run; name another directory: --output DIR", args.output.display()));
     }
     let mut recordings = Vec::new();
     for scenario in SCENARIOS.iter().filter(|scenario| wanted(scenario.name)) {

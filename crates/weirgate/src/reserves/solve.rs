@@ -26,8 +26,8 @@ Examples:
   weirgate reserves solve cases.json
   echo '{\"D\": [50, 50], \"r\": [[50, 50], [50, 50]], \"u\": [[40, 60], [50, 50]]}' | weirgate reserves solve
 
-Output with --format json: a list with, per case, `name`, `V` (by how much the promises cannot be met by what is
-used) and `R` (the shares; null for a node that is down), or `name` and `error`.
+Output with --format json: a list with, per case, `name`, `V` (the part of the promises that the use cannot
+meet) and `R` (the shares, null for a node that is down), or `name` and `error`.
 
 Exit codes:
   0  every case is solved
@@ -140,8 +140,8 @@ impl Solved {
         };
         let mut text = self.name.clone();
         let _ = match solution.deviation < 0.005 {
-            true => writeln!(text, ": every promise is met by what is used"),
-            false => writeln!(text, ": promises are missed by {:.2} % of a node by what is used", solution.deviation),
+            true => writeln!(text, ": the use meets every promise"),
+            false => writeln!(text, ": the use misses the promises by {:.2} % of a node", solution.deviation),
         };
         let of_class = |class: usize| Column::numbers(format!("class {class}, used -> share"));
         let mut table = Table::new([Column::words("node")].into_iter().chain((1..=case.desired.len()).map(of_class)));
@@ -160,6 +160,6 @@ impl Solved {
         }
         let promised = ["cluster".to_owned()].into_iter().chain(case.desired.iter().map(|share| format!("{share:.2}")));
         table.row(promised);
-        text + &table.text("  ") + "  + could use more; last line: what is promised, in percent of the cluster\n"
+        text + &table.text("  ") + "  + could use more. Last line: promised share in percent of the cluster\n"
     }
 }

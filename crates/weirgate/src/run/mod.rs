@@ -92,8 +92,8 @@ pub(crate) fn gateway(file: &str, site: Site) -> Result<Site, String> {
     match site.listeners.is_empty() {
         false => Ok(site),
         true => Err(format!(
-            "{file} says nothing of a gateway, so there is nothing to listen on: add `listen:`, `upstreams:` and \
-             `classes:`, or use it with `weirgate coordinator` and `weirgate agent`"
+            "{file} configures no gateway: add `listen:`, `upstreams:` and `classes:`, or use it with `weirgate \
+             coordinator` and `weirgate agent`"
         )),
     }
 }
@@ -157,8 +157,8 @@ fn count(number: usize, word: &str) -> String {
 /// Returns a message with the gateway's error and a hint.
 fn hint(error: &io::Error) -> String {
     let help = match error.kind() {
-        io::ErrorKind::AddrInUse => "; stop the process that has it, or change `listen`",
-        io::ErrorKind::AddrNotAvailable => "; this machine does not have an address like that: change `listen`",
+        io::ErrorKind::AddrInUse => "; stop the process that uses it, or change `listen`",
+        io::ErrorKind::AddrNotAvailable => "; this machine does not have this address: change `listen`",
         io::ErrorKind::PermissionDenied => {
             "; ports below 1024 need CAP_NET_BIND_SERVICE: grant it or listen on a higher port"
         }

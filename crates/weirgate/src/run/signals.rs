@@ -40,8 +40,8 @@ pub(super) fn follow(running: Running) -> ExitCode {
             let snapshot = gateway.control().snapshot();
             let deadline = gateway.active_config().site.drain_deadline.as_secs_f64();
             say(&format!(
-                "told to stop: accepting nothing new; {} inside and {} waiting have {deadline} s; a second signal \
-                 stops at once",
+                "told to stop: accepting no new requests. {} in flight and {} waiting have {deadline} s. A second \
+                 signal stops at once",
                 snapshot.outstanding, snapshot.waiting
             ));
         }
@@ -53,7 +53,7 @@ pub(super) fn follow(running: Running) -> ExitCode {
     drop(admin);
     log.close();
     match followed {
-        Ok(()) if cut => exit::fail("stopped; what was inside was cut off"),
+        Ok(()) if cut => exit::fail("stopped; requests in flight were cut off"),
         Ok(()) => {
             say("stopped");
             ExitCode::SUCCESS

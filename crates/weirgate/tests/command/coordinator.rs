@@ -65,7 +65,7 @@ fn every_command_says_what_a_policy_is_good_for() {
     assert_eq!((checked.code, checked.err.as_str()), (Some(0), format!("{reserves}: sound\n").as_str()));
     let ended = run(&["run", &reserves]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.contains("nothing to listen on") && ended.err.contains("weirgate coordinator"), "{ended:?}");
+    assert!(ended.err.contains("configures no gateway") && ended.err.contains("weirgate coordinator"), "{ended:?}");
     assert_eq!(run(&["explain", &reserves, "GET", "http://a.test/"]).code, Some(1));
 
     let gateway = scratch.write("gateway.yaml", crate::POLICY);

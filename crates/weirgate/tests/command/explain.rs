@@ -16,11 +16,11 @@ fn it_tells_rule_class_servers_cost_and_guarantee() {
     let text = explain(POLICY, &["GET", "http://SmallCorp.test.//a/./b?x=1"]);
     let expected = "\
 request   GET \"smallcorp.test\" \"/a/b?x=1\", client 127.0.0.1, port 0
-rule 1    class BigCorp does not match: host bigcorp.test is wanted, the host is \"smallcorp.test\"
+rule 1    class BigCorp does not match: needs host bigcorp.test, but the host is \"smallcorp.test\"
 rule 2    class SmallCorp matches: host smallcorp.test
 class     SmallCorp
 upstream  web: 127.0.0.1:9001, 127.0.0.1:9002
-cost      8ms of service time, as declared
+cost      8ms of service time (declared)
 guarantee at least 50 requests per second
 queue     at most 500 waiting, 20 from one source, each at most 2s
 ";
@@ -59,8 +59,8 @@ fn a_choice_of_nodes_that_is_more_than_the_load_is_told() {
     assert_eq!(
         dispatch("{ lard: { query: true } }").as_deref(),
         Some(
-            "to the node that served this host, path and query before, while it is not much busier than others (idle below \
-             30 requests in flight, overloaded above 130)"
+            "to the node that served this host, path and query before, unless it is much busier than others (idle \
+             below 30 requests in flight, overloaded above 130)"
         )
     );
     let least_loaded = dispatch("{ least_loaded: { avoid_last: true } }");
@@ -107,12 +107,12 @@ fn the_web_switch_tells_set_and_threshold() {
     assert_eq!(line(&normal, "content"), "content   static, at the upstream's nodes of set normal_static");
     assert_eq!(
         line(&normal, "admit"),
-        "admit     refused while more than 40.1 static requests are in flight per CPU, as the gateway counts; a dynamic \
-         one counts as 10.0"
+        "admit     refused while more than 40.1 static requests are in flight per CPU, counted by the gateway. A \
+         dynamic one counts as 10.0"
     );
     let top = ["GET", "http://a.test/", "-H", "Cookie: plan=gold"];
     assert_eq!(line(&top, "content"), "content   dynamic, at the upstream's nodes of set top_dynamic");
-    assert_eq!(line(&top, "admit"), "admit     whatever the load: it has a guarantee");
+    assert_eq!(line(&top, "admit"), "admit     always, because the class has a guarantee");
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn the_route_and_what_it_takes_are_told() {
     let text = explain(&policy, &["GET", "http://smallcorp.test/a/./7?x=1"]);
     assert!(text.contains("route     /a/*\n"), "{text}");
     assert!(
-        text.contains("takes     cpu 9%, disk 0.25%, bandwidth 0% of a node's second, before what is learned\n"),
+        text.contains("takes     cpu 9%, disk 0.25%, bandwidth 0% of a node's second (before learning)\n"),
         "{text}"
     );
     let text = explain(&policy, &["GET", "http://smallcorp.test/b"]);
-    assert!(text.contains("route     in no table, so it takes what its class says\n"), "{text}");
+    assert!(text.contains("route     not in the page table, so the class's cost counts\n"), "{text}");
     assert!(text.contains("takes     cpu 1%, disk 1%, bandwidth 1% of a node's second"), "{text}");
 }

@@ -31,9 +31,9 @@ fn a_plan_says_what_is_needed_and_what_goes_first() {
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
     let has = |text: &str| assert!(ended.out.contains(text), "{text} is not in {}", ended.out);
     has("shop under quorum, 1 seed\n  present   8 machines: every guarantee holds\n  needed    ");
-    has("\n            with one fewer: A ");
+    has("\n            with one machine fewer: A ");
     has("\n  headroom  ");
-    has("\n            beyond it: A ");
+    has("\n            above that: A ");
 }
 
 #[test]

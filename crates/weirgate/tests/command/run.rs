@@ -125,7 +125,10 @@ fn it_says_what_it_does_serves_and_ends_on_sigterm() {
     process.signal("TERM");
     let (code, rest) = process.end();
     assert_eq!(code, Some(0), "{rest}");
-    assert!(rest.contains("told to stop: accepting nothing new") && rest.ends_with("weirgate: stopped\n"), "{rest}");
+    assert!(
+        rest.contains("told to stop: accepting no new requests") && rest.ends_with("weirgate: stopped\n"),
+        "{rest}"
+    );
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn sighup_swaps_a_sound_policy_and_keeps_the_old_one_otherwise() {
     process.signal("INT");
     let (code, rest) = process.end();
     assert_eq!(code, Some(0), "{rest}");
-    assert!(rest.contains("told to stop: accepting nothing new"), "{rest}");
+    assert!(rest.contains("told to stop: accepting no new requests"), "{rest}");
 }
 
 #[test]
@@ -168,7 +171,7 @@ fn a_second_signal_does_not_wait_for_what_is_inside() {
         std::thread::yield_now();
     }
     process.signal("TERM");
-    assert!(process.line("told to stop").contains("1 inside and 0 waiting have 300 s"));
+    assert!(process.line("told to stop").contains("1 in flight and 0 waiting have 300 s"));
     process.signal("TERM");
     let (code, rest) = process.end();
     assert_eq!(code, Some(1), "{rest}");
@@ -202,7 +205,7 @@ fn an_impossible_limit_is_told() {
         ask(listen, Request::get("gold.test", "/"));
     }
     let told = process.line("impossible");
-    assert!(told.starts_with("weirgate: class gold: its limit p95 <= 1µs is impossible by itself: "), "{told}");
+    assert!(told.starts_with("weirgate: class gold: its limit p95 <= 1µs is impossible: "), "{told}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn a_swarm_is_a_table_with_a_row_per_family() {
     has("\ncostly    ");
     has("\nall    ");
     // Seed 55 is a surge together with expensive requests, in which quorum misses a limit.
-    has("play the worst again: weirgate sim --swarm 1 --seed ");
+    has("repeat the worst: weirgate sim --swarm 1 --seed ");
 }
 
 #[test]
