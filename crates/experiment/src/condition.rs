@@ -132,8 +132,8 @@ fn stair(profile: &Profile, at: Duration) -> f64 {
     profile.mean(border(knot, step), border(knot, step + 1))
 }
 
-/// Share of its work that a machine can do on average between two instants, per resource; more than all of it for one
-/// whose CPUs became faster.
+/// Share of its work that a machine can do on average between two instants, per resource. It is more than 1 for a
+/// machine with CPUs that became faster.
 #[must_use]
 pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to: Duration) -> Work {
     let end = experiment.duration();

@@ -11,8 +11,8 @@ use crate::tree::Node;
 ///
 /// A variant is `Name = "word"`, `Name(Value) = "word"` or `Name(Value) = "word" needs "…": "…"`. All of the second and
 /// third kind can be written as `{ word: value }`, and the first two as the word alone. Then the value is that of `{}`:
-/// a record with every field at its default. The third kind complains about the word alone: the first text says what it
-/// needs, and the second text is an example.
+/// a record with every field at its default. The third kind complains about the word alone: the first text names the
+/// missing part, and the second text is an example.
 ///
 /// `expects` is the expected form, as in "write …", for a list or nothing in place of the choice. The enum has a
 /// constant `FIELDS` with the words that may be keys.

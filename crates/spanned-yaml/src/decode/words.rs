@@ -4,8 +4,8 @@ use crate::errors::{Complaint, unknown};
 
 /// Declares a choice of words: type, [`super::FromText`] and JSON Schema.
 ///
-/// The type is an enum whose variants are `Name = "word"`, or a struct around a value of an existing type, often an
-/// enum of another crate, whose words are `"word" => value`.
+/// The type is an enum with variants `Name = "word"`, or a struct around a value of an existing type, often an enum
+/// of another crate, with words `"word" => value`.
 #[macro_export]
 macro_rules! words {
     (
