@@ -39,4 +39,3 @@ pub use cluster::{Cluster, MAX_NODES};
 pub use computer::Disk;
 pub use node::{Health, IdLog, NodeSpec, NodeStats};
 pub use processor::Thrashing;
-pub use random::Distribution;

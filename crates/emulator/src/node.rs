@@ -8,7 +8,6 @@ use hdrhistogram::Histogram;
 
 use crate::computer::Disk;
 use crate::processor::Thrashing;
-use crate::random::Distribution;
 
 /// An emulated node: one computer, or several behind the same addresses. Build it with [`NodeSpec::new`]
 /// and change the fields that differ.
@@ -41,13 +40,8 @@ pub struct NodeSpec {
     /// Bytes per second of reply bodies that the node can send, > 0. `None` means no limit. The link time
     /// that a request states itself (`X-Link: 3ms` or `?link=3ms`) is always spent.
     pub bandwidth: Option<f64>,
-    /// CPU time of a request that does not state its own (`X-Demand: 8ms` or `?demand=8ms`).
-    pub demand: Distribution,
-    /// Delay after the CPU time, for a request that does not state its own (`X-Io: 20ms` or `?io=20ms`).
-    pub io: Distribution,
     /// Size of the reply body in bytes, for a request that does not state its own (`X-Bytes: 512` or
-    /// `?bytes=512`). The time for which a reply streams from its first byte on is always stated by the
-    /// request (`X-Stream: 30s` or `?stream=30s`).
+    /// `?bytes=512`).
     pub reply_bytes: usize,
     /// Whether a request is dropped as soon as its client has left. Its completed work is lost, as in a
     /// server that watches its connections. Otherwise the work continues in vain.
@@ -60,7 +54,7 @@ pub struct NodeSpec {
 
 impl NodeSpec {
     /// A node of one computer on any free loopback port, with `cpus` CPUs of nominal speed. It has no limit
-    /// of its own and no disk. Its requests have no demand and its replies are 1 KiB. It continues to work
+    /// of its own and no disk. Its replies are 1 KiB. It continues to work
     /// for clients that have left. 16,384 connections leave room for a proxy that never closes one. Ids are
     /// not logged.
     #[must_use]
@@ -76,8 +70,6 @@ impl NodeSpec {
             thrashing: None,
             disk: None,
             bandwidth: None,
-            demand: Distribution::ZERO,
-            io: Distribution::ZERO,
             reply_bytes: 1024,
             drops_abandoned: false,
             connections: 16_384,

@@ -25,14 +25,14 @@ pub(crate) struct Request {
     pub(crate) is_head: bool,
     /// Whether the client waits for permission to send its body.
     pub(crate) expects: bool,
-    /// CPU time, if the request states it.
-    pub(crate) demand: Option<Duration>,
-    /// I/O delay, if the request states it.
-    pub(crate) io: Option<Duration>,
+    /// CPU time (`X-Demand: 8ms` or `?demand=8ms`). A request has no time that it does not state.
+    pub(crate) demand: Duration,
+    /// Delay after the CPU time (`X-Io: 20ms` or `?io=20ms`).
+    pub(crate) io: Duration,
     /// Time of an otherwise idle disk and link that it needs in addition to that of its object and its reply.
     pub(crate) disk: Duration,
     pub(crate) link: Duration,
-    /// Time for which its reply streams.
+    /// Time for which its reply streams from its first byte on (`X-Stream: 30s` or `?stream=30s`).
     pub(crate) stream: Duration,
     /// Class that the request states for itself.
     pub(crate) class: Option<Box<str>>,
@@ -86,8 +86,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, String> {
         keep_alive: head.version == Some(1),
         is_head: head.method == Some("HEAD"),
         expects: false,
-        demand: None,
-        io: None,
+        demand: Duration::ZERO,
+        io: Duration::ZERO,
         disk: Duration::ZERO,
         link: Duration::ZERO,
         stream: Duration::ZERO,
@@ -143,8 +143,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, String> {
 impl Request {
     fn say(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "demand" => self.demand = Some(duration(value)?),
-            "io" => self.io = Some(duration(value)?),
+            "demand" => self.demand = duration(value)?,
+            "io" => self.io = duration(value)?,
             "disk" => self.disk = duration(value)?,
             "link" => self.link = duration(value)?,
             "stream" => self.stream = duration(value)?,
@@ -200,8 +200,7 @@ mod tests {
             X-DEMAND: 8ms\r\nx-class: gold\r\nX-Disk: 3ms\r\ncontent-length: 3\r\nExpect: 100-continue\r\n\r\nabc";
         let request = parse(text).unwrap().unwrap();
         assert_eq!(request.head, text.len() - 3);
-        assert_eq!(request.demand, Some(Duration::from_millis(8)));
-        assert_eq!(request.io, Some(Duration::from_millis(1500)));
+        assert_eq!((request.demand, request.io), (Duration::from_millis(8), Duration::from_millis(1500)));
         assert_eq!((request.disk, request.link), (Duration::from_millis(3), Duration::from_micros(90)));
         assert_eq!((request.stream, request.class.as_deref()), (Duration::from_secs(30), Some("gold")));
         assert_eq!((request.bytes, request.object, request.id.as_deref()), (Some(7), Some(31_000), Some("h")));

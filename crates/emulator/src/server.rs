@@ -50,7 +50,6 @@ struct Node {
     spec: NodeSpec,
     ports: Vec<Port>,
     machine: Machine,
-    random: Random,
     stats: NodeStats,
     /// Finished requests without a reply so far, with the instant at which each finished.
     finished: Vec<(u64, u64)>,
@@ -101,11 +100,10 @@ impl Server {
                 node_of.push(n);
                 ports.push(port);
             }
-            let mut random = Random::new(seeds.bits());
+            let random = Random::new(Random::new(seeds.bits()).bits());
             nodes.push(Node {
                 ports,
-                machine: Machine::new(now, &spec, Random::new(random.bits())),
-                random,
+                machine: Machine::new(now, &spec, random),
                 stats: NodeStats::new(spec.name.clone()),
                 finished: Vec::new(),
                 accept: None,
@@ -308,10 +306,9 @@ impl Server {
             let ids = &mut node.stats.ids;
             if ids.received.len() < node.spec.log { ids.received.push(id.clone()) } else { ids.unlogged += 1 }
         }
-        let cpu = request.demand.unwrap_or_else(|| node.spec.demand.draw(&mut node.random));
-        let io = request.io.unwrap_or_else(|| node.spec.io.draw(&mut node.random));
         let bytes = request.bytes.unwrap_or(node.spec.reply_bytes);
-        let [cpu, io, disk, link, stream] = [cpu, io, request.disk, request.link, request.stream].map(clock::nanos);
+        let parts = [request.demand, request.io, request.disk, request.link, request.stream];
+        let [cpu, io, disk, link, stream] = parts.map(clock::nanos);
         let demand = Demand { cpu, io, disk, link, stream };
         // One byte for every keep-alive, and the last one.
         let bytes = if stream > 0 { bytes.max(2 + (stream / BEAT) as usize) } else { bytes };

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use http::{PATIENCE, connect, get, one, reply, send, wait_for};
-use weirgate_emulator::{Cluster, Disk, Distribution, Health, NodeSpec, clock};
+use weirgate_emulator::{Cluster, Disk, Health, NodeSpec, clock};
 
 /// Milliseconds from now until `n` requests of 40 ms, all sent at once, are answered.
 fn together(address: SocketAddr, n: usize) -> f64 {
@@ -46,19 +46,18 @@ fn workers_limit_what_is_inside() {
 }
 
 #[test]
-fn a_node_draws_what_a_request_does_not_say() {
-    let demand = Distribution::Fixed(Duration::from_millis(20));
-    let (cluster, address) = one(NodeSpec { demand, io: demand, reply_bytes: 3, log: 2, ..NodeSpec::new("n7", 1) });
+fn a_node_works_as_long_as_a_request_says_and_signs_and_logs_it() {
+    let (cluster, address) = one(NodeSpec { reply_bytes: 3, log: 2, ..NodeSpec::new("n7", 1) });
     let mut stream = connect(address);
     let start = clock::now();
-    send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\nX-Request-Id: first\r\n\r\n");
+    send(&mut stream, "GET /?demand=20ms HTTP/1.1\r\nHost: x\r\nX-Io: 20ms\r\nX-Request-Id: first\r\n\r\n");
     let (status, head, body) = reply(&mut stream);
     assert!(clock::now() - start >= 40_000_000);
     assert_eq!((status, body.as_slice()), (200, b"www".as_slice()));
     assert!(head.contains(&"x-node: n7".to_owned()), "{head:?}");
     assert!(head.contains(&"x-request-id: first".to_owned()), "{head:?}");
-    assert_eq!(get(&mut stream, "/?demand=0ms&io=0ms&id=second"), 200);
-    assert_eq!(get(&mut stream, "/?demand=0ms&io=0ms&id=third"), 200);
+    assert_eq!(get(&mut stream, "/?id=second"), 200);
+    assert_eq!(get(&mut stream, "/?id=third"), 200);
     let stats = &cluster.stats().unwrap()[0];
     let logged: [std::sync::Arc<str>; 2] = ["first".into(), "second".into()];
     assert_eq!((stats.ids.received.as_slice(), stats.ids.unlogged), (logged.as_slice(), 1));
