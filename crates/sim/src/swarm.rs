@@ -18,6 +18,7 @@ mod fair;
 mod family;
 mod figures;
 mod ideas;
+mod named;
 mod outcome;
 mod resources;
 mod rule;

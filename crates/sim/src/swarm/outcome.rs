@@ -11,6 +11,7 @@ use weirgate_verdict::{ClassVerdict, Kind, Miss, PhaseVerdict, Verdict, Violatio
 
 use super::fair::broken;
 use super::family::Family;
+use super::named::named;
 use super::starved::starved;
 use super::{Scenario, scenario_of};
 use crate::run;
@@ -60,70 +61,39 @@ pub struct Missed {
     pub by: f64,
 }
 
-/// A kind of miss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lapse {
-    /// A throughput guarantee.
-    Floor,
-    /// A response-time guarantee of a class within its throughput.
-    Ceiling,
-    /// A response-time guarantee of a class that sends more, or costs more, than declared.
-    CeilingBeyond,
-    /// Too many owed requests were refused or late although idle machines could have served them.
-    Avoidable,
-    /// More than 0.5 % of the requests of classes within their guarantee were shed.
-    WrongSheds,
-    /// A class got nothing for more than a second while no machine failed. If resources are managed, no
-    /// class did.
-    Starved,
-    /// If resources are managed: too much work of other classes was released before a class's turn.
-    Turns,
-    /// If resources are managed: of the classes that wait all the time, one got less than its part by
-    /// weight.
-    Shares,
-    /// If resources are managed: machines did too little while requests waited.
-    Unused,
-    /// A guarantee before its phase had settled. It does not count.
-    Settling,
-    /// Any of these, for a class that declares a wrong service time. It does not count.
-    Excused,
+named! {
+    /// A kind of miss.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Lapse {
+        /// A throughput guarantee.
+        Floor = "floor",
+        /// A response-time guarantee of a class within its throughput.
+        Ceiling = "ceiling",
+        /// A response-time guarantee of a class that sends more, or costs more, than declared.
+        CeilingBeyond = "ceiling beyond",
+        /// Too many owed requests were refused or late although idle machines could have served them.
+        Avoidable = "avoidable",
+        /// More than 0.5 % of the requests of classes within their guarantee were shed.
+        WrongSheds = "wrong sheds",
+        /// A class got nothing for more than a second while no machine failed. If resources are managed, no
+        /// class did.
+        Starved = "starved",
+        /// If resources are managed: too much work of other classes was released before a class's turn.
+        Turns = "turns",
+        /// If resources are managed: of the classes that wait all the time, one got less than its part by
+        /// weight.
+        Shares = "shares",
+        /// If resources are managed: machines did too little while requests waited.
+        Unused = "unused",
+        /// A guarantee before its phase had settled. It does not count.
+        Settling = "(settling)",
+        /// Any of these, for a class that declares a wrong service time. It does not count.
+        Excused = "(excused)",
+    }
 }
 
 impl Lapse {
-    /// All kinds, in the order of the columns.
-    pub const ALL: [Lapse; 11] = [
-        Lapse::Floor,
-        Lapse::Ceiling,
-        Lapse::CeilingBeyond,
-        Lapse::Avoidable,
-        Lapse::WrongSheds,
-        Lapse::Starved,
-        Lapse::Turns,
-        Lapse::Shares,
-        Lapse::Unused,
-        Lapse::Settling,
-        Lapse::Excused,
-    ];
-
-    /// Returns its name in tables.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Lapse::Floor => "floor",
-            Lapse::Ceiling => "ceiling",
-            Lapse::CeilingBeyond => "ceiling beyond",
-            Lapse::Avoidable => "avoidable",
-            Lapse::WrongSheds => "wrong sheds",
-            Lapse::Starved => "starved",
-            Lapse::Turns => "turns",
-            Lapse::Shares => "shares",
-            Lapse::Unused => "unused",
-            Lapse::Settling => "(settling)",
-            Lapse::Excused => "(excused)",
-        }
-    }
-
     /// Returns whether a miss of this kind counts.
     #[must_use]
     pub fn counts(self) -> bool {

@@ -13,7 +13,7 @@ const WORST: usize = 10;
 /// The result of a swarm.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Tally {
-    /// One row per family that was played, in the order of [`Family::all`].
+    /// One row per family that was played, in the order of [`Family::ALL`].
     pub families: Vec<Row>,
     /// All seeds with violations or panics, in rising order.
     pub unsafe_seeds: Vec<u64>,
