@@ -23,14 +23,12 @@ mod web_switch;
 mod weirgate;
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
-use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
+use std::ops::{ControlFlow, RangeInclusive};
 
 pub use play::{Data, Play, Played};
 pub use table::Table;
+
+use crate::parallel::for_each_job;
 
 /// The origin of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -171,24 +169,13 @@ pub fn measure(figures: Vec<Figure>, threads: Option<usize>, mut on_played: impl
         }
     }
     let asked: Vec<(Play, u64)> = runs.keys().cloned().collect();
-    let threads = threads.or_else(|| thread::available_parallelism().ok().map(NonZero::get)).unwrap_or(1);
-    let (next, (send, results)) = (AtomicUsize::new(0), mpsc::channel());
-    thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, asked.len().max(1)) {
-            let (send, next, asked) = (send.clone(), &next, &asked);
-            scope.spawn(move || {
-                while let Some((play, seed)) = asked.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if send.send(((play.clone(), *seed), play.played(*seed))).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        drop(send);
-        for (done, (key, played)) in results.into_iter().enumerate() {
-            runs.insert(key, Some(played));
-            on_played(done + 1, asked.len());
-        }
+    let mut done = 0;
+    let play = |index: usize| asked[index].0.played(asked[index].1);
+    for_each_job(asked.len(), threads, play, |index, played| {
+        runs.insert(asked[index].clone(), Some(played));
+        done += 1;
+        on_played(done, asked.len());
+        ControlFlow::Continue(())
     });
     let found = figures.iter().map(|figure| found(figure, &runs)).collect();
     Table { figures, found }

@@ -8,6 +8,7 @@
 //! - The driver: `driver` (virtual time around the engine), `agenda` (the next event), `requests`, `machine`, `health`,
 //!   `late` (time limits of the gateway).
 //! - `checks`: invariants of every run, from accounts of their own.
+//! - [`parallel`]: several runs at once.
 //! - [`plan`]: the smallest cluster for an experiment.
 //! - [`bands`]: figures of papers and the allowed distance from them, one module per paper.
 //! - [`swarm`]: random experiments with guarantees that fit. `ideas` and `everyday` make them, `fair` and `starved`
@@ -20,6 +21,7 @@ mod driver;
 mod health;
 mod late;
 mod machine;
+pub mod parallel;
 pub mod plan;
 mod requests;
 pub mod swarm;

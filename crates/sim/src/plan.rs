@@ -13,15 +13,13 @@
 //! not feasible is too small. The bisection assumes that more machines, or smaller guarantees, never make a
 //! result worse. With few seeds a verdict right at the edge can be luck.
 
-use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::ops::ControlFlow;
 
 use weirgate_experiment::Experiment;
 use weirgate_experiment::scale::{Group, groups, scale_cluster, scale_guarantees};
 use weirgate_verdict::{Kind, Verdict, judge};
 
+use crate::parallel::for_each_job;
 use crate::run;
 
 /// Maximum multiple of the present number of machines, or of the present guarantees, that the search tries.
@@ -234,24 +232,17 @@ impl Sizes {
 /// Plays `experiment` with every seed, on as many threads as there are CPUs, until one seed does not hold.
 /// Returns the largest miss of the first seed (of those that were played) that does not hold.
 fn trial(experiment: &Experiment, seeds: &[u64]) -> Result<Option<Broken>, String> {
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let found: Mutex<Vec<(usize, Result<Broken, String>)>> = Mutex::new(Vec::new());
-    let work = || {
-        while !stop.load(Ordering::Relaxed) {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&seed) = seeds.get(number) else { break };
-            let verdict = judge(experiment, &run(experiment, seed, |_| ()));
-            if let Some(result) = broken(&verdict).transpose() {
-                stop.store(true, Ordering::Relaxed);
-                found.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
-            }
+    let mut found: Vec<(usize, Result<Broken, String>)> = Vec::new();
+    let play = |index: usize| broken(&judge(experiment, &run(experiment, seeds[index], |_| ())));
+    for_each_job(seeds.len(), None, play, |index, broken| match broken.transpose() {
+        Some(broken) => {
+            found.push((index, broken));
+            ControlFlow::Break(())
         }
-    };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(seeds.len());
-    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.sort_by_key(|(number, _)| *number);
-    found.into_iter().next().map(|(_, result)| result).transpose()
+        None => ControlFlow::Continue(()),
+    });
+    found.sort_by_key(|(index, _)| *index);
+    found.into_iter().next().map(|(_, broken)| broken).transpose()
 }
 
 /// Returns the guarantee that a run misses by the largest factor.

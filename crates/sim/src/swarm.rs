@@ -29,11 +29,8 @@ mod table;
 mod tally;
 mod yaml;
 
-use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
-use std::thread;
 
 use weirgate_config::Errors;
 use weirgate_experiment::Experiment;
@@ -44,6 +41,7 @@ pub use outcome::{Lapse, Missed, Outcome, assess, play};
 pub use rule::{MAX_OWED, Reading, owed_share};
 pub use tally::{Row, Tally};
 
+use crate::parallel::for_each_job;
 use draw::Draw;
 
 /// A random experiment with guarantees that fit.
@@ -138,34 +136,23 @@ impl Swarm {
     /// # Errors
     /// Returns the errors in the overrides. Plays no further scenario then.
     pub fn play(&self, mut on_result: impl FnMut(&Outcome)) -> Result<Tally, Errors> {
-        let threads = self.threads.or_else(|| thread::available_parallelism().ok().map(NonZero::get)).unwrap_or(1);
-        let (next, (send, results)) = (AtomicU64::new(0), mpsc::channel());
         let mut tally = Tally::default();
-        thread::scope(|scope| {
-            for _ in 0..threads.max(1) {
-                let (send, next) = (send.clone(), &next);
-                scope.spawn(move || {
-                    loop {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        if number >= self.count {
-                            break;
-                        }
-                        let seed = self.first.wrapping_add(number);
-                        let family = self.rotation.family_of(seed);
-                        // A receiver that is gone wants no further outcomes.
-                        if send.send(play(family, seed, &self.overrides)).is_err() {
-                            break;
-                        }
-                    }
-                });
-            }
-            drop(send);
-            for outcome in results {
-                let outcome = outcome?;
+        let mut errors = None;
+        let play = |number: usize| {
+            let seed = self.first.wrapping_add(number as u64);
+            play(self.rotation.family_of(seed), seed, &self.overrides)
+        };
+        for_each_job(self.count as usize, self.threads, play, |_, outcome| match outcome {
+            Ok(outcome) => {
                 on_result(&outcome);
                 tally.add(&outcome);
+                ControlFlow::Continue(())
             }
-            Ok(tally)
-        })
+            Err(found) => {
+                errors = Some(found);
+                ControlFlow::Break(())
+            }
+        });
+        errors.map_or(Ok(tally), Err)
     }
 }

@@ -3,16 +3,15 @@
 //! Every pair of a discipline and a seed is one run. Runs are independent, so as many run in parallel as
 //! there are cores. Results are printed in the order of the command line, whichever ends first.
 
-use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_experiment::{Experiment, compressed, load_experiment_file};
+use weirgate_sim::parallel::for_each_job;
 use weirgate_spanned_yaml::overrides::{InvalidOverride, Override};
 use weirgate_verdict::report::{Group, Played, Series, html, json, svg, text};
 use weirgate_verdict::{Verdict, judge, judge_against_oracle};
@@ -203,27 +202,17 @@ fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
         .flat_map(|experiment| seeds.iter().map(move |seed| (experiment, *seed)))
         .collect();
     let bar = progress(&jobs);
-    let results: Vec<Mutex<Option<Done>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        while let Some(((experiment, seed), result)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            jobs.get(index).zip(results.get(index))
-        } {
-            let done = one(experiment, *seed, *seed == seeds[0], args, &bar);
-            if let Ok(mut place) = result.lock() {
-                *place = Some(done);
-            }
-        }
+    let mut results: Vec<Option<Done>> = jobs.iter().map(|_| None).collect();
+    let play = |index: usize| {
+        let (experiment, seed) = jobs[index];
+        one(experiment, seed, seed == seeds[0], args, &bar)
     };
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..cores.min(jobs.len()) {
-            scope.spawn(worker);
-        }
+    for_each_job(jobs.len(), None, play, |index, done| {
+        results[index] = Some(done);
+        ControlFlow::Continue(())
     });
     bar.finish_and_clear();
-    let mut results = results.into_iter().filter_map(|result| result.into_inner().ok().flatten());
+    let mut results = results.into_iter().flatten();
     plans
         .into_iter()
         .filter_map(|Plan { experiments, of }| {

@@ -21,12 +21,13 @@ mod report;
 
 use std::error::Error;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::{env, process, thread};
+use std::{env, process};
 
-use figures::{ALL, Figures};
+use weirgate_sim::parallel::for_each_job;
+
+use figures::ALL;
 use play::{Job, Played};
 use report::{Row, Variant};
 
@@ -80,34 +81,15 @@ fn variants() -> impl Iterator<Item = Variant> {
 /// Plays all jobs with all variants. Calls `on_variant` with each variant's results in the order of jobs,
 /// variant after variant.
 fn play_all(variants: &[Variant], jobs: &[Job], mut on_variant: impl FnMut(usize, Vec<Played>)) {
-    let (next, (send, results)) = (AtomicUsize::new(0), mpsc::channel());
-    let count = variants.len() * jobs.len();
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            let (send, next) = (send.clone(), &next);
-            scope.spawn(move || {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= count {
-                        break;
-                    }
-                    let figures: &Figures = &variants[number / jobs.len()].figures;
-                    let played = jobs[number % jobs.len()].play(figures);
-                    if send.send((number, played)).is_err() {
-                        break;
-                    }
-                }
-            });
+    let play = |number: usize| jobs[number % jobs.len()].play(&variants[number / jobs.len()].figures);
+    let mut played: Vec<Vec<Option<Played>>> = vec![vec![None; jobs.len()]; variants.len()];
+    let mut done = 0;
+    for_each_job(variants.len() * jobs.len(), Some(THREADS), play, |number, result| {
+        played[number / jobs.len()][number % jobs.len()] = Some(result);
+        while done < variants.len() && played[done].iter().all(Option::is_some) {
+            on_variant(done, played[done].drain(..).flatten().collect());
+            done += 1;
         }
-        drop(send);
-        let mut played: Vec<Vec<Option<Played>>> = vec![vec![None; jobs.len()]; variants.len()];
-        let mut done = 0;
-        for (number, result) in results {
-            played[number / jobs.len()][number % jobs.len()] = Some(result);
-            while done < variants.len() && played[done].iter().all(Option::is_some) {
-                on_variant(done, played[done].drain(..).flatten().collect());
-                done += 1;
-            }
-        }
+        ControlFlow::Continue(())
     });
 }
