@@ -33,12 +33,6 @@ impl Pattern {
         &self.0
     }
 
-    /// Returns whether the pattern can match only one group.
-    #[must_use]
-    pub fn is_name(&self) -> bool {
-        !self.0.contains('*')
-    }
-
     /// Returns the sorted names of at most [`MAX_GROUPS`] groups below `root` that match.
     ///
     /// # Errors
