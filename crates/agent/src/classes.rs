@@ -22,7 +22,6 @@ use weirgate_cgroup::{self as cgroup, Cgroups, Counter, MAX_GROUPS, Pattern, Res
 /// class.
 const MAX_NAMED: usize = 3;
 
-/// Classes of a node.
 pub(crate) struct Classes {
     cgroups: Box<dyn Cgroups>,
     record: Record,
@@ -53,7 +52,6 @@ struct Group {
     knobs: Vec<Option<String>>,
 }
 
-/// A change of a knob.
 struct Change {
     class: usize,
     group: String,

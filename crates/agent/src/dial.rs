@@ -31,7 +31,6 @@ const MAX_WAITING: usize = 2;
 /// Maximum number of bytes read at once. The shares of 100 classes are 2 KiB.
 const READ: usize = 4096;
 
-/// Event of the connection.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A connection is established. The agent sends its reports here, and the connection ends when the sender

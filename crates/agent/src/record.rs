@@ -34,7 +34,6 @@ pub(crate) struct Record {
 #[derive(Debug, Serialize, Deserialize)]
 struct Content {
     version: u32,
-    /// Original value of each file.
     before: BTreeMap<PathBuf, String>,
     /// Directories created by the agent, parents first.
     made: Vec<PathBuf>,

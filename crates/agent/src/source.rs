@@ -71,7 +71,6 @@ impl StatusPage {
         self.query.as_deref().is_some_and(|query| query.split('&').any(|word| word == "auto" || word == "auto="))
     }
 
-    /// Returns the page's text.
     async fn read(&self) -> Result<String, String> {
         let Self { address, path, query } = self;
         let target = query.as_ref().map_or_else(|| path.clone(), |query| format!("{path}?{query}"));

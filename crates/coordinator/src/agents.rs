@@ -48,7 +48,6 @@ impl Agents {
         Ok(Agents { nodes, tokens })
     }
 
-    /// Returns the node called `name`.
     pub(crate) fn node(&self, name: &str) -> Option<usize> {
         self.nodes.get(name).copied()
     }

@@ -120,7 +120,6 @@ fn heard(
     Ok(())
 }
 
-/// Returns the next line.
 async fn next(stream: &mut TcpStream, lines: &mut Lines) -> Result<Vec<u8>, String> {
     loop {
         if let Some(line) = lines.next_line().map_err(|error| error.to_string())? {

@@ -17,7 +17,6 @@ const MAX_RUNS: usize = 20;
 /// Interval after which a browser reloads the page, in seconds: a few windows of 250 ms.
 const REFRESH: u32 = 2;
 
-/// Renders the page.
 pub(crate) fn render(view: &Reserves) -> String {
     let mut html =
         format!("{HEAD}<meta http-equiv=\"refresh\" content=\"{REFRESH}\">\n{STYLE}<h1>Cluster Reserves</h1>\n");
@@ -118,7 +117,6 @@ fn nodes(html: &mut String, view: &Reserves) {
     *html += "</p>\n";
 }
 
-/// Returns the table cell for a class on a node.
 fn cell(class: &ClassOnNode) -> String {
     let (Some(used), Some(share)) = (class.usage_percent, class.share_percent) else { return "<td>".to_owned() };
     let sink = if class.sink == Some(true) { " class=\"sink\"" } else { "" };
@@ -161,7 +159,6 @@ fn percent(figure: Option<f64>) -> String {
     figure.map_or(String::new(), |figure| format!("{figure:.1} %"))
 }
 
-/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -44,10 +44,8 @@ struct State {
     refused: u64,
 }
 
-/// Agent of a node.
 #[derive(Default)]
 struct Agent {
-    /// Number of the present connection.
     connection: u64,
     peer: Option<SocketAddr>,
     /// Channel for shares. Dropping it ends the connection.

@@ -39,7 +39,6 @@ pub(crate) struct Connection {
     ended: bool,
 }
 
-/// Answer to a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: Status,
@@ -55,7 +54,6 @@ pub(crate) struct Answer {
     pub(crate) since: u64,
 }
 
-/// Status of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Status {
     /// 200.

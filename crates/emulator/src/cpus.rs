@@ -75,7 +75,6 @@ impl<T> Cpus<T> {
         self.divide();
     }
 
-    /// Sets new shares, one per class.
     pub(crate) fn set_shares(&mut self, shares: &[f64]) {
         self.shares.copy_from_slice(shares);
         self.divide();

@@ -9,7 +9,6 @@ use crate::{Address, Answer, Connection, Error, Limits, MAX_HEAD, Request, block
 
 const LIMITS: Limits = Limits::new(Duration::from_secs(20), 1000);
 
-/// Reads the head of a request.
 fn head(stream: &mut impl std::io::Read) -> String {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {

@@ -133,7 +133,6 @@ impl Campaign {
     }
 }
 
-/// Returns the approach as a folder name.
 fn folder(approach: &Approach) -> String {
     approach.to_string().replace([':', ','], "-").replace('%', "pc")
 }

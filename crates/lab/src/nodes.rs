@@ -122,7 +122,6 @@ impl Nodes {
     }
 }
 
-/// Returns the emulated node for `machine`, with `ports` ports.
 fn node(machine: &Machine, ports: usize) -> NodeSpec {
     NodeSpec {
         addresses: vec![(Ipv4Addr::LOCALHOST, 0).into(); ports],

@@ -93,7 +93,6 @@ fn envoy_place() -> Result<PathBuf, String> {
     Ok(cache.join("weirgate/envoy").join(ENVOY))
 }
 
-/// Returns the path of the package's binary.
 fn binary(place: &Path) -> PathBuf {
     place.join("envoy/_bin/envoy")
 }

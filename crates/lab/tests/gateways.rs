@@ -63,7 +63,6 @@ phases: [{{ name: all, until: 10s }}]
     load_experiment("gateways-test.yaml", &text, Path::new(""), &[]).unwrap_or_else(|e| panic!("{e}")).experiment
 }
 
-/// Returns the approaches that are installed.
 fn available() -> Vec<Approach> {
     let mut approaches = Vec::new();
     for kind in Approach::all() {

@@ -78,7 +78,6 @@ fn nodes_of_a_machine_share_it_and_it_works_at_its_speed() {
     assert!(stats[0].lateness.len() >= 4);
 }
 
-/// Returns the report of the node at `address`.
 fn report(address: SocketAddr) -> Active {
     let mut answer = String::new();
     let mut stream = send(address, "/weirgate/report");

@@ -59,7 +59,6 @@ fn ask(address: SocketAddr, path: &str, id: &str) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
-/// Returns the status of such a reply.
 fn status(reply: &str) -> &str {
     reply.get(9..12).unwrap_or(reply)
 }

@@ -38,7 +38,6 @@ const SWEEPS: usize = 30;
 pub(crate) struct ServiceInterval {
     /// Index of the route's costs.
     pub(crate) place: usize,
-    /// Number of requests.
     pub(crate) requests: f64,
     /// Mean service time in seconds.
     pub(crate) seconds: f64,

@@ -32,7 +32,6 @@ impl Sums {
         self.moment.push(0.0);
     }
 
-    /// Adds a window.
     pub(crate) fn add(&mut self, weight: f64, rates: &[f64], used: f64) {
         let size = self.moment.len();
         for (row, rate) in rates.iter().enumerate().filter(|(_, rate)| **rate != 0.0) {
@@ -94,7 +93,6 @@ impl Sums {
     }
 }
 
-/// Returns the sum of the products.
 pub(crate) fn product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

@@ -95,7 +95,6 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    /// Counts a window.
     pub(crate) fn count(&mut self, window: &Window) {
         for (resource, used) in window.used.iter().enumerate() {
             match used {

@@ -34,7 +34,6 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Returns the concurrencies.
     fn steps(self) -> Vec<u32> {
         (0..).map(|power| 1u32 << power).take_while(|at_once| *at_once <= self.at_once.min(1 << 16)).collect()
     }

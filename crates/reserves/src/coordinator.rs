@@ -99,7 +99,6 @@ pub struct Shares {
     pub shares: Vec<f64>,
 }
 
-/// A run in progress.
 #[derive(Clone, Debug)]
 struct Run {
     number: u64,

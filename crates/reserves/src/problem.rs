@@ -110,12 +110,10 @@ pub fn is_sink(allocation: f64, usage: f64) -> bool {
 }
 
 impl Problem {
-    /// Returns the number of nodes.
     pub(crate) fn nodes(&self) -> usize {
         self.usage.len()
     }
 
-    /// Returns the number of classes.
     pub(crate) fn classes(&self) -> usize {
         self.desired.len()
     }

@@ -106,7 +106,6 @@ fn variants() -> Vec<Variant> {
     all
 }
 
-/// Plays an experiment and judges it with every variant.
 fn judge_all(experiment: &Experiment, seed: u64, variants: &[Variant], found: &mut [Found]) {
     let run = run_metered(experiment, seed, IdleMeter::new(experiment).with_ticks(HALF), |_| ());
     for (variant, found) in variants.iter().zip(found) {

@@ -181,7 +181,6 @@ pub fn measure(figures: Vec<Figure>, threads: Option<usize>, mut on_played: impl
     Table { figures, found }
 }
 
-/// Reads one figure from the runs.
 fn found(figure: &Figure, runs: &BTreeMap<(Play, u64), Option<Result<Played, String>>>) -> Found {
     let mut figures = Vec::new();
     for seed in 1..=figure.seeds {

@@ -17,7 +17,6 @@ pub(crate) enum Limit {
     Total,
 }
 
-/// A deadline of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
     pub(crate) at: u64,

@@ -21,7 +21,6 @@ use weirgate_experiment::{Condition, Experiment, Machine, Occupied};
 /// A machine and its present condition.
 #[derive(Debug)]
 struct Host {
-    /// The machine's servers.
     servers: Vec<u32>,
     /// Whether other addresses may have the same servers.
     shares: bool,
@@ -47,7 +46,6 @@ pub(crate) enum Reception {
     Taken(u32),
 }
 
-/// All machines.
 #[derive(Debug)]
 pub(crate) struct Machines {
     hosts: Vec<Host>,
@@ -95,12 +93,10 @@ impl Machines {
         machines
     }
 
-    /// Returns the number of servers.
     pub(crate) fn servers(&self) -> usize {
         self.servers.len()
     }
 
-    /// Returns the servers of a machine.
     pub(crate) fn servers_of(&self, machine: usize) -> Vec<u32> {
         self.hosts[machine].servers.clone()
     }
@@ -111,7 +107,6 @@ impl Machines {
         self.hosts[machine].shares
     }
 
-    /// Returns the condition of a machine.
     pub(crate) fn condition(&self, machine: usize) -> &Condition {
         &self.hosts[machine].condition
     }
@@ -145,12 +140,10 @@ impl Machines {
         computer.remove(id);
     }
 
-    /// Returns the instant of the next event in a server.
     pub(crate) fn next_event(&self, server: u32) -> Option<u64> {
         self.servers[server as usize].next_event()
     }
 
-    /// Advances a server to `now`.
     pub(crate) fn advance(&mut self, now: u64, server: u32) {
         move_on(&mut self.servers[server as usize], now, &mut self.finished, &mut self.begun);
     }

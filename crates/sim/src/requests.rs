@@ -33,7 +33,6 @@ impl Place {
     }
 }
 
-/// One request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// Index of its traffic stream.
@@ -44,13 +43,11 @@ pub(crate) struct Request {
     pub(crate) user: u32,
     /// The visit of its page, if it belongs to one.
     pub(crate) visit: Option<VisitId>,
-    /// Its demand at a server.
     pub(crate) demand: Demand,
     /// The file that it asks for.
     pub(crate) document: Option<Document>,
     /// Its key within the template.
     pub(crate) key: u32,
-    /// The flow that it belongs to.
     pub(crate) flow: u64,
     /// The patience of its client, in nanoseconds.
     pub(crate) patience: u64,
@@ -60,13 +57,11 @@ pub(crate) struct Request {
     pub(crate) record: u32,
     /// Its cost by the page table when it reached the gateway.
     pub(crate) cost: Option<Cost>,
-    /// Its position.
     pub(crate) place: Place,
     /// Whether the gateway has the first byte of its reply.
     pub(crate) begun: bool,
     /// The engine's ticket, while it waits or is in flight.
     pub(crate) ticket: Option<Ticket>,
-    /// The node at which it is in flight.
     pub(crate) node: u32,
     /// Counts the attempts of clients in this slab entry. Never falls.
     pub(crate) life: u32,

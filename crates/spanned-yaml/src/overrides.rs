@@ -257,7 +257,6 @@ fn chosen(items: &[Rc<Node>], step: &str) -> Result<Vec<usize>, Complaint> {
     }
 }
 
-/// Returns the name of an item.
 fn name_of(item: &Node) -> Option<&str> {
     match &item.value {
         Value::Map(entries) => NAMING.iter().find_map(|&field| {

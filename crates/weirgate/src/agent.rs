@@ -118,7 +118,6 @@ fn cpus(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "write a number from 0.01 to 65536".to_owned())
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,

@@ -57,7 +57,6 @@ enum Format {
     Markdown,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let wanted: Vec<Figure> = figures().into_iter().filter(|figure| is_wanted(figure, args)).collect();
     if wanted.is_empty() {

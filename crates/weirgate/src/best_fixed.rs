@@ -9,7 +9,6 @@ use weirgate_spanned_yaml::overrides::Override;
 use weirgate_verdict::Verdict;
 use weirgate_verdict::report::Group;
 
-/// The word on the command line.
 pub(crate) const WORD: &str = "best-fixed";
 
 /// The window sizes that are tried, from one slot to more than any experiment needs. From 2 to 512 each is

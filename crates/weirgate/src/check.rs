@@ -19,7 +19,6 @@ struct Checked {
     result: Result<Loaded, Errors>,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Check) -> ExitCode {
     let checked: Vec<Checked> = args.files.iter().map(|file| check(file)).collect();
     let printed = match args.format {
@@ -107,7 +106,6 @@ struct Report<'a> {
     kind: &'static str,
     sound: bool,
     errors: Vec<Entry<'a>>,
-    /// Number of errors that are not listed.
     more_errors: usize,
     warnings: Vec<Entry<'a>>,
     /// Whether the guarantees fit the nodes. Absent if unknown.

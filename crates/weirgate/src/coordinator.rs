@@ -39,7 +39,6 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     match serve(&args.file) {
         Ok(()) => {
@@ -103,7 +102,6 @@ fn serve(path: &Path) -> Result<(), String> {
     served
 }
 
-/// Returns a summary of the policy in one line.
 fn summary(reserves: &Reserves) -> String {
     let plural = |n: usize, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
     let promised: f64 = reserves.cluster.classes.iter().map(|class| class.share).sum();

@@ -20,7 +20,6 @@ use crate::run::gateway;
 /// likely mistakes, and a list of a thousand is of no use.
 const MAX_RULES: usize = 20;
 
-/// Runs the command.
 pub(crate) fn run(args: &Explain) -> ExitCode {
     let loaded = match weirgate_config::load_file(&args.file, env_token()) {
         Ok(loaded) => loaded,
@@ -43,7 +42,6 @@ pub(crate) fn run(args: &Explain) -> ExitCode {
     }
 }
 
-/// The request to explain.
 struct Request {
     method: Method,
     uri: Uri,
@@ -275,7 +273,6 @@ fn write_content(text: &mut String, policy: &Policy, class: &Class) {
     );
 }
 
-/// Returns the guarantee of the class in words.
 fn guarantee(class: &Class) -> String {
     let throughput = class.guarantee.throughput.map(|rate| format!("at least {rate} requests per second"));
     let response = class.guarantee.response_time.map(|limit| match limit.statistic {

@@ -50,7 +50,6 @@ pub(crate) struct Args {
     pub(crate) format: Format,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
     let discipline = args.discipline.as_deref().map(under_discipline).into_iter();
     let overrides: Vec<Override> = discipline.chain(args.sets).collect();

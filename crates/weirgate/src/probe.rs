@@ -99,7 +99,6 @@ pub(crate) struct Args {
     saturate: u32,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -257,7 +256,6 @@ fn permitted(home: &Url, node: Option<&str>, site: &Site) -> Result<usize, Strin
     ))
 }
 
-/// Returns whether a condition names a host.
 fn names(condition: &Match, host: &str) -> bool {
     match condition {
         Match::All(inner) | Match::Either(inner) => inner.iter().any(|condition| names(condition, host)),

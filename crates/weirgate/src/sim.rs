@@ -99,7 +99,6 @@ fn set(text: &str) -> Result<Override, InvalidOverride> {
     text.parse()
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let (seed, disciplines, sets) = (args.seed, args.disciplines.as_slice(), args.sets.as_slice());
     let json = args.format == Format::Json;

@@ -11,7 +11,6 @@ use weirgate_wire::reserves_admin::Reserves;
 use super::stage::Stage;
 use super::{NODES, first_shares};
 
-/// Requests `path`.
 fn get(stage: &Stage, path: &str) -> (StatusCode, String) {
     let service = TowerToHyperService::new(routes(stage.shared.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

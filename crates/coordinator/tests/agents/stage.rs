@@ -93,7 +93,6 @@ impl Stage {
         }
     }
 
-    /// Returns the state of the node with this index.
     pub(crate) fn state(&self, node: usize) -> String {
         self.shared.view().nodes[node].state.clone()
     }

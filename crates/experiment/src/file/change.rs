@@ -105,7 +105,6 @@ impl<T: Figure> Step<T> {
     }
 }
 
-/// The start of the run.
 const START: Moment = Moment(std::time::Duration::ZERO);
 
 impl<T: Figure> Decode for Changing<T> {

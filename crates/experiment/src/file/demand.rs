@@ -10,7 +10,6 @@ use weirgate_spanned_yaml::{any_of, record};
 
 use crate::distribution::{Distribution, Tail};
 
-/// A distribution of times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times(pub(crate) Distribution);
 

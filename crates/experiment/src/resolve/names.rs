@@ -22,7 +22,6 @@ pub(super) struct Names {
     all_machines: bool,
 }
 
-/// A machine and its names.
 pub(super) struct MachineName {
     pub(super) name: String,
     /// Names and addresses of its nodes. Addresses are listed with and without port.

@@ -81,7 +81,6 @@ fn objects_mean(objects: &Traffic) -> f64 {
     if let Source::Objects { count, .. } = &objects.source { count.mean() } else { 0.0 }
 }
 
-/// Returns the form of the request as it is sent.
 pub(super) fn request(form: &RequestForm, cx: &mut Context) -> RequestShape {
     let mut text = |field: &Optional<Text>, says: fn(&str) -> bool, hint: &str| {
         let Text(text) = field.get()?;
@@ -106,7 +105,6 @@ pub(super) fn request(form: &RequestForm, cx: &mut Context) -> RequestShape {
     RequestShape { method: form.method.get().0.clone(), path, host, headers }
 }
 
-/// Returns the class of the requests.
 fn target(form: &TrafficForm, names: &Names, cx: &mut Context) -> Option<TrafficClass> {
     let name = &form.class.get()?.0;
     if let Some(template) = names.templates.iter().position(|template| template == name) {
@@ -130,7 +128,6 @@ fn target(form: &TrafficForm, names: &Names, cx: &mut Context) -> Option<Traffic
     Some(class)
 }
 
-/// Returns the class with this name.
 pub(super) fn class_named(name: &str, names: &Names, mark: Mark, cx: &mut Context) -> Option<TrafficClass> {
     let known: Vec<String> = names.classes.iter().chain(&names.templates).cloned().collect();
     index_of("class", name, &known, names.all_classes, mark, cx).map(TrafficClass::Class)

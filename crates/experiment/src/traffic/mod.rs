@@ -90,7 +90,6 @@ enum When<'a> {
     },
 }
 
-/// State of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum User {
     /// The user is absent.

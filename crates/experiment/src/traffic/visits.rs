@@ -30,7 +30,6 @@ pub struct VisitId(u32);
 struct Kind {
     session: Option<Session>,
     objects: Option<Objects>,
-    /// Seed of the generators.
     seed: u64,
     /// Number of clients so far.
     clients: u64,

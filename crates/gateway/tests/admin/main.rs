@@ -88,7 +88,6 @@ fn load(name: &str, text: &str) -> Result<weirgate_config::Site, String> {
 }
 
 impl Running {
-    /// Returns the address for clients.
     pub(crate) fn address(&self) -> SocketAddr {
         self.gateway.addresses()[0]
     }
@@ -137,12 +136,10 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Returns the body as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// Returns a header's value.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (n, value) = line.split_once(':')?;
@@ -238,7 +235,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Returns the lines of a file as JSON.
 pub(crate) fn json_lines(path: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(path).expect("the file is there");
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()

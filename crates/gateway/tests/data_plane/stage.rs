@@ -313,7 +313,6 @@ impl Client {
         self.wire.stream.write_all(bytes.as_ref()).expect("the gateway takes the request");
     }
 
-    /// Sends a GET for `path`.
     pub(crate) fn get(&mut self, path: &str) {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n"));
     }

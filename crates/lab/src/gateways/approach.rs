@@ -47,7 +47,6 @@ pub struct Kind {
     /// Settings to try in addition to the defaults, each written as after the colon. For each knob that the
     /// manual leaves to the operator they include a smaller and a larger value.
     pub sweep: &'static [&'static str],
-    /// Starts it.
     pub(super) start: Start,
 }
 
@@ -108,7 +107,6 @@ impl Approach {
         started.map_err(|why| format!("{self}: {why}"))
     }
 
-    /// Returns the value of knob `name`.
     pub(super) fn knob<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, String> {
         let given = self.given.iter().find(|(knob, _)| *knob == name).map(|(_, value)| value.as_str());
         let default = || self.kind.knobs.iter().find(|knob| knob.name == name).map(|knob| knob.default);

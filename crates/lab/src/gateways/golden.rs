@@ -28,7 +28,6 @@ traffic:
 phases: [{ name: all, until: 10s }]
 ";
 
-/// Returns the example, changed by `overrides`.
 pub(super) fn example(overrides: &[&str]) -> Experiment {
     let overrides: Vec<_> = overrides.iter().map(|text| text.parse().expect("an override")).collect();
     load_experiment("example.yaml", EXAMPLE, Path::new(""), &overrides).unwrap_or_else(|e| panic!("{e}")).experiment

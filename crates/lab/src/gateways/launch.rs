@@ -67,12 +67,10 @@ impl Peer {
         }
     }
 
-    /// Returns its process id.
     pub(super) fn id(&self) -> u32 {
         self.process.as_ref().map_or(0, Process::id)
     }
 
-    /// Returns the CPU time of all its processes.
     pub(super) fn cpu_time(&self) -> Duration {
         // A process without readable times has just exited, which the trial notices by itself.
         cpu_time(self.id()).unwrap_or_default()

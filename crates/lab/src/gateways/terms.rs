@@ -23,7 +23,6 @@ pub(super) struct Pool<'a> {
     pub(super) idle: (usize, Duration),
 }
 
-/// A server of a pool.
 #[derive(Clone)]
 pub(super) struct Server<'a> {
     /// Index of its node in the policy.
@@ -39,7 +38,6 @@ pub(super) struct Server<'a> {
     pub(super) workers: Option<u32>,
 }
 
-/// A class of the policy.
 pub(super) struct Class<'a> {
     /// Its number in the policy.
     pub(super) index: usize,

@@ -15,44 +15,25 @@ use weirgate_wire::admin;
 use super::launch::{Peer, SocketPath, absolute, version, write};
 use super::{Approach, Gateway, Kind, Setting, State};
 
-/// Weirgate with its own discipline.
 pub(super) const WEIRGATE: Kind = under(
     "weirgate",
     "Weirgate with its own discipline: windows that measure contention, tokens, admission at \
                        arrival",
 );
-
-/// Weirgate with the published Quorum discipline.
 pub(super) const QUORUM: Kind = under("quorum", "Weirgate with Quorum's published rules");
-
-/// Weirgate without a discipline.
 pub(super) const NONE: Kind = under("none", "Weirgate without control: a plain proxy with least outstanding requests");
-
-/// Weirgate with SEDA's queues.
 pub(super) const SEDA: Kind = under("seda", "Weirgate with SEDA's differentiated queues");
-
-/// Weirgate as a web switch that refuses requests by load.
 pub(super) const SWITCH_ADM: Kind = under("switch_adm", "Weirgate as a web switch: refusal by load");
-
-/// The web switch with nodes divided once.
 pub(super) const STATIC_PART: Kind =
     under("static_part", "Weirgate as a web switch: refusal by load, nodes divided once");
-
-/// The web switch with nodes divided again as demand moves.
 pub(super) const DYNAMIC_PART: Kind =
     under("dynamic_part", "Weirgate as a web switch: refusal by load, nodes divided as the demand moves");
-
-/// Weirgate with mQoS.
 pub(super) const MQOS: Kind = under("mqos", "Weirgate with mQoS: several resources shared by deficit round robin");
-
-/// Weirgate with mQoS and a different precedence.
 pub(super) const MQOS_DRFQ: Kind = under(
     "mqos-drfq",
     "Weirgate with mQoS by dominant resource fair queueing, as the experiment's `disciplines:` \
                         declare it",
 );
-
-/// Weirgate with the baseline of mQoS.
 pub(super) const SQOS: Kind =
     under("sqos", "Weirgate with mQoS's baseline: one resource shared by deficit round robin");
 
@@ -70,7 +51,6 @@ struct Weirgate {
     version: String,
     /// Upstream and name of each node of the policy.
     nodes: Vec<(String, String)>,
-    /// Directory of its policy files.
     directory: PathBuf,
 }
 
@@ -92,7 +72,6 @@ const SNAPSHOT: &str = "/snapshot?limit=1000";
 /// classes has some kilobytes.
 const LIMITS: Limits = Limits::new(Duration::from_secs(5), 4 << 20);
 
-/// Starts it with `setting` under `discipline`.
 fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, String> {
     let source = setting.source.ok_or("it needs the experiment's file, because the policy is in it")?;
     let admin = SocketPath::new();

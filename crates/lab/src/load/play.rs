@@ -57,7 +57,6 @@ struct Request {
     retries: u32,
 }
 
-/// An attempt in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     request: Request,
@@ -202,7 +201,6 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Runs the errands that are due.
     fn run_errands(&mut self) {
         for _ in 0..BATCH {
             // Before the start nothing is due, not even errands at instant 0.

@@ -114,7 +114,6 @@ impl FromStr for Id {
 }
 
 impl Answer {
-    /// Returns the answer for a connection's ending.
     pub(super) fn of(ending: Ending) -> Answer {
         match ending {
             Ending::Reply(reply) if reply.from_node => Answer::Node(reply.status),

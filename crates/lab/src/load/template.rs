@@ -134,7 +134,6 @@ impl Template {
     }
 }
 
-/// The marks of a template.
 const MARKS: [&str; 10] =
     ["{cpu_us}", "{io_us}", "{id}", "{key}", "{word}", "{object}", "{bytes}", "{disk_us}", "{link_us}", "{stream_us}"];
 /// Indices into [`MARKS`].
@@ -156,7 +155,6 @@ pub(super) struct Head {
     pub(super) signed: bool,
 }
 
-/// The values for the marks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filling {
     pub(super) id: Id,

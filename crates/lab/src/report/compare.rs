@@ -177,7 +177,6 @@ impl Side {
     }
 }
 
-/// The runs of one approach.
 struct Runs {
     experiment: String,
     approach: String,

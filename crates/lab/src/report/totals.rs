@@ -95,7 +95,6 @@ fn totals<'a>(report: &Report<'a>) -> Vec<Total<'a>> {
     totals
 }
 
-/// Returns the table of the totals.
 pub(super) fn table(report: &Report<'_>) -> Table {
     let reference = reference(report.groups).map_or("", |group| group.discipline.as_str());
     let mut table = Table::new([

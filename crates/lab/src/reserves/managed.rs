@@ -73,12 +73,10 @@ impl Managed {
         Process::start(name, command, None, &self.log_file(name)).map_err(|error| error.to_string())
     }
 
-    /// Kills a node's agent.
     pub(super) fn kill_agent(&mut self, node: usize) {
         self.agents[node] = None;
     }
 
-    /// Kills the coordinator.
     pub(super) fn kill_coordinator(&mut self) {
         self.coordinator = None;
     }
@@ -131,7 +129,6 @@ impl Managed {
 /// Name of the coordinator's process.
 const COORDINATOR: &str = "coordinator";
 
-/// Returns the name of a node in the policy.
 pub(super) fn name(node: usize) -> String {
     format!("n{}", node + 1)
 }

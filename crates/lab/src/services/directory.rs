@@ -18,7 +18,6 @@ impl Directory {
         }
     }
 
-    /// Returns its path.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }

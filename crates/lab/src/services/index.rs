@@ -129,7 +129,6 @@ fn build(directory: &Path) -> Result<(), String> {
     Err(format!("{INDEXER} failed: {}", log.lines().last().unwrap_or("no output")))
 }
 
-/// Returns the number of pages.
 fn pages(directory: &Path) -> std::io::Result<u64> {
     let mut count = 0;
     for entry in fs::read_dir(directory)? {

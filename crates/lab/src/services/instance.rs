@@ -27,22 +27,18 @@ const LAST_LINES: usize = 12;
 pub(super) struct Place {
     /// Its name in messages.
     pub(super) name: String,
-    /// Its own directory.
     pub(super) directory: Directory,
     /// The socket between its servers, if it has two.
     pub(super) socket: Socket,
-    /// The address to listen at.
     pub(super) address: SocketAddr,
     /// Maximum number of requests in flight.
     pub(super) workers: usize,
-    /// Its CPU.
     pub(super) cpu: Option<usize>,
 }
 
 /// A server of an instance, and the signal upon which it finishes its requests and stops.
 pub(super) type Server = (Guarded, Signal);
 
-/// A running instance.
 #[derive(Debug)]
 pub(super) struct Instance {
     /// Its servers in the order in which they are stopped. They end before the directory is removed.
@@ -86,7 +82,6 @@ impl Instance {
         Err(self.fault(&format!("it does not serve after {} s: {whose}", PATIENCE.as_secs())))
     }
 
-    /// Returns the CPU time of all its processes.
     pub(super) fn cpu_time(&self) -> Duration {
         self.servers.iter().map(|(server, _)| server.cpu_time()).sum()
     }

@@ -52,7 +52,6 @@ pub(super) fn prepare(place: &Place) -> Result<(), String> {
     place.directory.write("webapps/ROOT/loop.jsp", include_str!("loop.jsp"), &[])
 }
 
-/// Starts it.
 pub(super) fn start(place: &Place) -> Result<Vec<Server>, String> {
     let directory = place.directory.text()?;
     let mut words = vec![PROGRAM.to_owned()];

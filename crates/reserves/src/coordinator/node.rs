@@ -20,7 +20,6 @@ const DIFFERS: (f64, f64) = (0.2, 0.5);
 /// State of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
-    /// Whether there is a connection.
     pub(super) connected: bool,
     /// Counts connects and disconnects, which tells one connection from the next.
     pub(super) connection: u64,

@@ -34,7 +34,6 @@ use report::{Row, Variant};
 /// Number of threads. The rest of the machine is left to other programs.
 const THREADS: usize = 2;
 
-/// The factors on every figure.
 const FACTORS: [f64; 2] = [0.5, 1.5];
 
 fn main() {

@@ -5,12 +5,10 @@ use weirgate_verdict::{Part, PhaseVerdict, ResourceUse};
 use super::play::Played;
 
 impl Played {
-    /// Returns a phase by its name.
     pub(super) fn phase(&self, name: &str) -> Option<&PhaseVerdict> {
         self.verdict.phases.iter().find(|phase| phase.name == name)
     }
 
-    /// Returns the judged part of a class in a phase.
     pub(super) fn part(&self, phase: &str, class: &str) -> Option<&Part> {
         self.phase(phase)?.classes.iter().find(|verdict| verdict.class == class).map(|verdict| &verdict.part)
     }
@@ -43,7 +41,6 @@ impl Played {
         held.last().map(|(x, _)| x)
     }
 
-    /// Returns the use of resources in the phase with this index.
     pub(super) fn used(&self, phase: usize) -> Option<&ResourceUse> {
         self.verdict.phases.get(phase)?.resources.as_ref()
     }

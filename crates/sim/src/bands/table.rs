@@ -102,7 +102,6 @@ impl Table {
         text + &self.summary()
     }
 
-    /// Returns the rows of each paper.
     fn papers(&self) -> Vec<(&'static str, Vec<Cells>)> {
         let mut papers: Vec<(&'static str, Vec<Cells>)> = Vec::new();
         for (figure, found) in self.rows() {

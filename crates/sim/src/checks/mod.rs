@@ -180,7 +180,6 @@ impl Checks {
         }
     }
 
-    /// Notes a violation.
     pub(crate) fn note(&mut self, invariant: &'static str, what: String) {
         if self.violations.len() < MAX_KEPT {
             self.violations.push(Violation { at: self.now, invariant, what });

@@ -39,7 +39,6 @@ impl Driver<'_> {
         }
     }
 
-    /// Sends a new request.
     pub(super) fn first_send(&mut self, stream: usize, user: u32) {
         let traffic = stream as u32;
         let (draw, visit) = self.visits.first(&mut self.streams[stream], traffic, self.now, user);

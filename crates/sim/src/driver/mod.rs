@@ -365,7 +365,6 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Delivers a message.
     fn arrive(&mut self, message: Message) {
         match message.news {
             News::Request => self.reach(message),
@@ -410,12 +409,10 @@ impl<'a> Driver<'a> {
         Time::from_nanos(self.now)
     }
 
-    /// Returns the machine of `node`.
     fn machine_of(&self, node: NodeId) -> usize {
         self.experiment.machine_of[node.0 as usize]
     }
 
-    /// Takes a sample.
     fn sample(&mut self) {
         let snapshot = self.engine.snapshot(self.time());
         let classes = || self.engine.classes(Time::from_nanos(self.now), ClassId(0), usize::MAX);

@@ -134,7 +134,6 @@ impl Driver<'_> {
         }
     }
 
-    /// Sends a check.
     pub(super) fn check(&mut self, node: u32) {
         let Some(watch) = &mut self.watches[node as usize] else { return };
         watch.begin();
@@ -143,7 +142,6 @@ impl Driver<'_> {
         self.errand(patience, Errand::CheckLate { node, round });
     }
 
-    /// A check reaches its machine.
     pub(super) fn check_reaches(&mut self, message: Message) {
         let Message { id, stamp, .. } = message;
         let node = NodeId((id - CHECK) as u32);

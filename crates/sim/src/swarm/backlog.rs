@@ -62,7 +62,6 @@ pub(super) struct Backlog {
     pub(super) is_single: bool,
 }
 
-/// Returns the machines that serve `pool`.
 fn machines_of(experiment: &Experiment, pool: usize) -> BTreeSet<usize> {
     let nodes = experiment.site.policy.nodes.iter().zip(&experiment.machine_of);
     nodes.filter(|(node, _)| node.pool == pool).map(|(_, machine)| *machine).collect()

@@ -26,7 +26,6 @@ impl Draw {
         low + (self.0.unit() * (high - low + 1) as f64) as usize
     }
 
-    /// Returns true with this probability.
     pub(super) fn chance(&mut self, probability: f64) -> bool {
         self.0.unit() < probability
     }

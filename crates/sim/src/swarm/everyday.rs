@@ -58,7 +58,6 @@ fn limited(class: &mut ClassSketch) {
     class.limit.get_or_insert((Statistic::Percentile(95.0), 20.0));
 }
 
-/// Returns the CPUs of all machines.
 fn cpus(sketch: &Sketch) -> f64 {
     sketch.machines.iter().map(MachineSketch::capacity).sum()
 }

@@ -73,7 +73,6 @@ pub(super) struct Broken {
     pub(super) kind: Lapse,
     /// Index of the class. For the use of machines, the first class that waits.
     pub(super) class: usize,
-    /// Index of the phase.
     pub(super) phase: usize,
     /// The largest allowed value (for shares and use: the smallest) and the value found.
     pub(super) bound: f64,

@@ -29,7 +29,6 @@ const SAMPLES: usize = 4_000;
 /// The p95 of an exponential time over its mean: ln 20.
 const P95: f64 = 3.0;
 
-/// The figures of one class.
 pub(super) struct Figures {
     /// CPU time per phase.
     pub(super) cpu: Vec<Distribution>,
@@ -47,7 +46,6 @@ pub(super) struct Figures {
     pub(super) patience_ms: Option<f64>,
 }
 
-/// Returns the figures of every class of `sketch`.
 pub(super) fn figures(sketch: &Sketch, draw: &mut Draw) -> Vec<Figures> {
     let works: Vec<Work> = sketch.classes.iter().map(|class| Work::new(class, sketch)).collect();
     let room = room(sketch, &works) * sketch.tight;

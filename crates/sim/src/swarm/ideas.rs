@@ -18,7 +18,6 @@ const PHASES: [&str; 5] = ["before", "event", "between", "event2", "after"];
 /// Largest share of a pool's machines that fails: the share that passive ejection leaves out by default.
 const MAX_FAILING: f64 = 0.34;
 
-/// Draws a scenario of `family`.
 pub(super) fn sketch(family: Family, draw: &mut Draw) -> Sketch {
     let mut sketch = plain(family, draw);
     let about = match family {

@@ -204,7 +204,6 @@ fn missed(miss: &Miss<'_>) -> Missed {
     Missed { kind, class, phase, promised: miss.promised, got: miss.got, by: miss.by() }
 }
 
-/// Returns whether the class is within its guarantee.
 fn is_within(class: &ClassVerdict) -> bool {
     class.part.floor.is_some_and(|floor| floor.owed_per_s >= WITHIN * class.part.offered_per_s)
 }

@@ -58,7 +58,6 @@ impl Route {
 
 /// A stream of requests of a class.
 pub(super) struct Stream {
-    /// Index of its route.
     pub(super) route: usize,
     /// Its share of the class's requests.
     pub(super) part: f64,
@@ -71,7 +70,6 @@ pub(super) struct Stream {
     pub(super) volume: Vec<f64>,
 }
 
-/// A class.
 pub(super) struct Class {
     pub(super) pool: usize,
     pub(super) weight: f64,
@@ -127,7 +125,6 @@ fn site(draw: &mut Draw) -> Site {
     site
 }
 
-/// Draws machines and pools.
 fn machines(draw: &mut Draw) -> (Vec<u32>, Vec<Vec<usize>>, String) {
     let count = draw.whole(1, 5);
     let unlike = draw.chance(0.4);
@@ -169,7 +166,6 @@ fn routes(horizon_s: f64, learned: bool, draw: &mut Draw) -> Vec<Route> {
     (0..count).map(|index| route(index, draw)).collect()
 }
 
-/// Draws the phases and the events in them.
 fn events(machines: usize, draw: &mut Draw) -> (Vec<PhaseSketch>, Vec<FaultSketch>, Option<String>) {
     let mut until_s = draw.between(50.0, 80.0).round();
     let mut phases = vec![PhaseSketch { name: "first", until_s, judged: true }];

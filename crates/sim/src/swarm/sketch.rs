@@ -69,7 +69,6 @@ pub(super) struct FaultSketch {
 /// One class or template with its traffic.
 #[derive(Clone)]
 pub(super) struct ClassSketch {
-    /// Index of its pool.
     pub(super) pool: usize,
     /// Number of keys of a template. `None` is a plain class.
     pub(super) tenants: Option<u32>,

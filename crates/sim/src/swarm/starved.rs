@@ -25,7 +25,6 @@ const OWN_TIME: f64 = 4.0;
 pub(super) struct Starved {
     /// Index into the policy's classes and then its templates.
     pub(super) subject: usize,
-    /// Index of the phase.
     pub(super) phase: usize,
     /// Length of the stretch, in seconds.
     pub(super) seconds: f64,

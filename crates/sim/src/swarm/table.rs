@@ -9,7 +9,6 @@ use super::yaml::{changes, class_name, fault, machine_name, phases, times};
 /// Minimum patience of clients that leave, in multiples of their request's own time.
 const OWN_TIME: f64 = 4.0;
 
-/// The names of pools.
 const POOLS: [&str; 2] = ["web", "shop"];
 
 /// Returns the experiment file of `site`.

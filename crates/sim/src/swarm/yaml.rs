@@ -72,7 +72,6 @@ pub(super) fn yaml(seed: u64, family: Family, sketch: &Sketch, figures: &[Figure
     lines.join("\n") + "\n"
 }
 
-/// Returns the list of phases.
 pub(super) fn phases(phases: &[PhaseSketch]) -> Vec<String> {
     let line = |phase: &PhaseSketch| {
         let judged = if phase.judged { "" } else { ", judged: false" };
@@ -93,7 +92,6 @@ pub(super) fn machine_name(index: usize) -> String {
     format!("m{}", index + 1)
 }
 
-/// Returns the name of class `index`.
 pub(super) fn class_name(index: usize) -> String {
     format!("c{}", index + 1)
 }

@@ -39,13 +39,11 @@ pub(crate) struct Subject<'a> {
     pages: Option<Pages>,
 }
 
-/// One attempt.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     arrived: u64,
     ended: u64,
     fate: Fate,
-    /// It was released to a machine.
     released: bool,
     /// Work that it needs of each resource.
     work: Work,
@@ -495,7 +493,6 @@ impl<'a> Subject<'a> {
         self.terms.iter().any(|terms| terms.floor.is_some())
     }
 
-    /// Name of the class.
     pub(crate) fn name(&self) -> &str {
         self.terms.first().map_or("", |terms| &terms.class.name)
     }

@@ -13,7 +13,6 @@ use super::class::seconds;
 use super::subject_of;
 use super::verdict::PageCounts;
 
-/// All pages of a class.
 #[derive(Debug)]
 pub(crate) struct Pages {
     /// Pages in order of arrival.

@@ -8,7 +8,6 @@ use super::{Cell, ClassRuns, Column, Form, Group, Kept, OutlinedFigure, PhaseRun
 /// A report with phases that are points of a curve.
 #[derive(Clone, Debug)]
 pub struct Curve<'a> {
-    /// The report.
     pub(super) report: Report<'a>,
     /// Quantity that the phases vary, with its unit.
     pub(super) axis: &'a str,
@@ -18,12 +17,10 @@ pub struct Curve<'a> {
     pub(super) classes: Vec<CurveClass<'a>>,
 }
 
-/// A class of a curve.
 #[derive(Clone, Debug)]
 pub(super) struct CurveClass<'a> {
     /// Its index among the classes of a phase.
     index: usize,
-    /// Name of the class.
     pub(super) name: &'a str,
     /// Statistic of its response time: the guaranteed one, or `avg`.
     pub(super) statistic: &'a str,
@@ -170,7 +167,6 @@ impl<'a> Curve<'a> {
     }
 }
 
-/// Cells of a class's published figures.
 fn published(figure: Option<&OutlinedFigure>) -> [Cell; 5] {
     let cell = |of: fn(&OutlinedFigure) -> Option<f64>| {
         figure.and_then(of).map_or_else(Cell::default, |figure| format!("{figure:.1}").into())

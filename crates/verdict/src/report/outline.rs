@@ -148,7 +148,6 @@ impl Outline {
     }
 }
 
-/// Description of a fault.
 fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
     let what = match fault.kind {
         FaultKind::Removed => "out".to_owned(),

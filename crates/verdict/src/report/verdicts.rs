@@ -9,7 +9,6 @@ use super::svg::figure_text;
 use super::{Cell, ClassRuns, Column, Form, Kept, OutlinedPhase, PhaseRuns, Report, Spread, Table};
 use crate::judge::ClassVerdict;
 
-/// The table of these phases.
 pub(super) fn table(report: &Report<'_>, phases: impl IntoIterator<Item = usize>) -> Table {
     let several = report.groups.len() > 1;
     let mut table = Table::new([

@@ -26,7 +26,6 @@ use crate::exit;
 use progress::{Progress, millis};
 use signals::Stop;
 
-/// The experiment, as committed.
 const EXPERIMENT: &str = include_str!("../../../../experiments/demo.yaml");
 
 /// The policy of the experiment, as committed.
@@ -86,7 +85,6 @@ impl Control {
     }
 }
 
-/// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
     match show(&args) {
         Ok(true) => ExitCode::SUCCESS,

@@ -33,7 +33,6 @@ pub(crate) struct Progress {
     pub(crate) points: VecDeque<Point>,
     /// Counts at the last point.
     counts: Vec<Counts>,
-    /// State of the gateway.
     pub(crate) state: State,
     /// Addresses of the gateway and of its admin API, once it runs.
     pub(crate) addresses: String,
@@ -46,16 +45,13 @@ pub(crate) struct Point {
     pub(crate) at: Duration,
     /// Time between the looks.
     pub(crate) length: Duration,
-    /// Counts of each class.
     pub(crate) classes: Vec<ClassPoint>,
 }
 
 /// Counts of one class between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClassPoint {
-    /// Requests sent.
     pub(crate) sent: u64,
-    /// Requests served.
     pub(crate) served: u64,
     /// Requests that the gateway refused.
     pub(crate) shed: u64,
@@ -130,7 +126,6 @@ impl Progress {
         &self.experiment.site.policy.classes[class].guarantee
     }
 
-    /// Returns the number of classes.
     pub(crate) fn classes(&self) -> usize {
         self.experiment.site.policy.classes.len()
     }

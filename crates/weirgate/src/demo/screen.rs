@@ -220,7 +220,6 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    /// The screen as text.
     fn screen(width: u16, height: u16, response: u64) -> String {
         let mut progress = at_start();
         let response = Some(Duration::from_millis(response));

@@ -17,7 +17,6 @@ pub(super) struct Args {
     names: Vec<String>,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     let known: Vec<&str> =
         Program::ALL.map(Program::name).into_iter().chain(services::Kind::ALL.map(services::Kind::name)).collect();

@@ -17,7 +17,6 @@ pub(super) struct Args {
     folder: PathBuf,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     let experiments = match experiments(&args.folder) {
         Ok(experiments) => experiments,
@@ -48,7 +47,6 @@ fn installed(check: Result<(), String>) -> &'static str {
     if check.is_ok() { "" } else { "  [not installed: weirgate lab install]" }
 }
 
-/// Returns name and title of every experiment in `folder`.
 fn experiments(folder: &Path) -> Result<Vec<(String, String)>, String> {
     let cannot = |error: std::io::Error| format!("{}: {error}; name the folder with --folder", folder.display());
     let entries = std::fs::read_dir(folder).map_err(cannot)?;

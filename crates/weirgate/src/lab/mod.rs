@@ -107,7 +107,6 @@ impl Played {
 
 pub(crate) use crate::sim::CANNOT;
 
-/// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
     match args.command {
         Command::List(args) => list::run(&args),

@@ -36,7 +36,6 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for file in &args.files {

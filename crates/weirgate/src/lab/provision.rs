@@ -28,7 +28,6 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     match all(args) {
         Ok(text) => exit::print(&text),

@@ -68,7 +68,6 @@ enum Format {
     Html,
 }
 
-/// Runs `report`.
 pub(super) fn report(args: &ReportArgs) -> ExitCode {
     let again = report::read(&args.directory).and_then(|run| report::write(&args.directory, &run));
     match again {
@@ -77,7 +76,6 @@ pub(super) fn report(args: &ReportArgs) -> ExitCode {
     }
 }
 
-/// Runs `figures`.
 pub(super) fn figures(args: &FiguresArgs) -> ExitCode {
     let runs: Result<Vec<_>, String> = args.directories.iter().map(|directory| report::read(directory)).collect();
     let page = runs.and_then(|runs| {
@@ -102,7 +100,6 @@ fn write_charts(directory: &Path, runs: &[report::RunFile]) -> Result<(), String
     Ok(())
 }
 
-/// Runs `compare`.
 pub(super) fn compare(args: &CompareArgs) -> ExitCode {
     let sides = Side::read(&args.a).and_then(|a| Ok((a, Side::read(&args.b)?)));
     let comparison = match sides.map(|(a, b)| report::compare(&a, &b)) {

@@ -36,7 +36,6 @@ pub(super) struct Args {
     output: PathBuf,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
     match played(args) {
         Ok(true) => ExitCode::SUCCESS,

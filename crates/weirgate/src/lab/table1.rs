@@ -36,7 +36,6 @@ const LAST: (usize, [[f64; 2]; 2]) = (27, [[49.0, 51.0], [51.0, 49.0]]);
 /// The paper prints whole numbers.
 const ROUNDING: f64 = 0.5;
 
-/// Runs the command.
 pub(super) fn run(_: &Args) -> ExitCode {
     let ours = ["call", "node", "used 1", "used 2", "share 1", "share 2"].map(Column::numbers);
     let mut table = Table::new(ours.into_iter().chain(["paper", "holds"].map(Column::words)));

@@ -18,7 +18,6 @@ enum Command {
     Solve(solve::Args),
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     match &args.command {
         Command::Solve(args) => solve::run(args),

@@ -63,7 +63,6 @@ enum Answer<'a> {
     },
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let file = args.file.as_deref().filter(|file| *file != Path::new("-"));
     let name = file.map_or_else(|| "<stdin>".to_owned(), |file| file.display().to_string());

@@ -20,7 +20,6 @@ use crate::args::Run;
 use crate::check::{bounded, env_token};
 use crate::exit::{self, say, tell};
 
-/// Runs the command.
 pub(crate) fn run(args: Run) -> ExitCode {
     match start(&args.file) {
         Ok(running) => signals::follow(running),
@@ -98,7 +97,6 @@ pub(crate) fn gateway(file: &str, site: Site) -> Result<Site, String> {
     }
 }
 
-/// Opens the admin listener and returns it with its address.
 pub(crate) fn open_admin(config: Admin) -> Result<(AdminListener, String), String> {
     let place = match &config.address {
         AdminAddress::Tcp(address) => format!("http://{address}"),
@@ -110,7 +108,6 @@ pub(crate) fn open_admin(config: Admin) -> Result<(AdminListener, String), Strin
     Ok((listener, place))
 }
 
-/// Returns a summary of the policy in one line.
 fn summary(site: &Site) -> String {
     let policy = &site.policy;
     let templates = match policy.templates.len() {

@@ -71,10 +71,8 @@ fn lanes(payloads: usize) -> Vec<Ipv4Addr> {
     (1..=2).flat_map(|pass| (0..payloads).map(move |index| lane(index, pass))).collect()
 }
 
-/// The outcome of a payload.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// The faults found.
     faults: Vec<String>,
     /// Number of its requests that the node answered, in both sendings.
     served: usize,

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// One payload.
 #[derive(Clone, Debug)]
 pub(crate) struct Payload {
     /// Its name in the file.

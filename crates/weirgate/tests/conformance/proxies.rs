@@ -5,10 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::processes::{Directory, Process, free_address, program};
 
-/// The kind of proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The gateway.
     Weirgate,
     /// Debian's nginx.
     Nginx,
@@ -20,7 +18,6 @@ pub(crate) enum Kind {
 pub(crate) struct Proxy {
     /// The address for clients.
     pub(crate) address: SocketAddr,
-    /// The process itself.
     pub(crate) process: Process,
     _directory: Directory,
 }

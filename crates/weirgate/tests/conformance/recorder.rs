@@ -88,7 +88,6 @@ impl Recorder {
     }
 }
 
-/// Returns the lane of a client's address.
 pub(crate) fn lane_of(address: SocketAddr) -> Option<Ipv4Addr> {
     match address.ip() {
         IpAddr::V4(ip) => Some(ip),

@@ -21,7 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 type Sender = SendRequest<Empty<Bytes>>;
 
-/// A client's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: u16,

@@ -17,7 +17,6 @@ pub(crate) const MODIFIED: &str = "Tue, 01 Aug 1995 00:00:00 GMT";
 /// The same in seconds since 1970.
 const MODIFIED_UNIX: u64 = 807_235_200;
 
-/// A running origin.
 pub(crate) struct Origin {
     /// The address for clients.
     pub(crate) direct: SocketAddr,

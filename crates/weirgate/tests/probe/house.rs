@@ -18,7 +18,6 @@ use crate::processes::{becomes_true, say};
 /// The trees of cgroup v1 at their usual mount points.
 const TREES: [&str; 4] = ["cpu", "cpuacct", "memory", "blkio"];
 
-/// Half of a CPU.
 pub(crate) const CPUS: f64 = 0.5;
 
 /// Bytes per second that the server may read from the disk.

@@ -72,7 +72,6 @@ fn ended(mut command: Command) -> (Option<i32>, String, String) {
     (status.code(), String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
-/// Returns the table of a policy.
 fn table(policy: &Path) -> PageTable {
     let loaded = load_file(policy, false).unwrap_or_else(|errors| panic!("{errors}"));
     loaded.site.page_table.expect("it has one")

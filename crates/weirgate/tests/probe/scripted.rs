@@ -31,7 +31,6 @@ pub(crate) struct Scripted {
 #[derive(Default)]
 struct Seen {
     used: Cost,
-    /// Requests by page.
     requests: BTreeMap<String, u32>,
     /// Whether the agent leaves out the capacity.
     is_silent: bool,
@@ -60,7 +59,6 @@ impl Scripted {
         server
     }
 
-    /// Returns the number of requests for a page.
     pub(crate) fn requests(&self, path: &str) -> u32 {
         self.seen.lock().expect("no thread has panicked").requests.get(path).copied().unwrap_or(0)
     }

@@ -27,12 +27,10 @@ impl Directory {
         Directory(path)
     }
 
-    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Writes a file in it.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let file = self.0.join(name);
         std::fs::write(&file, text).expect("the temporary directory is writable");
@@ -95,12 +93,10 @@ impl Process {
         self.child.wait().expect("it has ended")
     }
 
-    /// Returns whether it runs.
     pub(crate) fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Returns its output.
     pub(crate) fn output(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

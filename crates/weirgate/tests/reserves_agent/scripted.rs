@@ -10,7 +10,6 @@ use weirgate_wire::{CoordinatorLink, FromAgent, FromCoordinator, Lines, NodeRepo
 /// Time limit of an agent's line, which comes every quarter of a second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One agent's connection.
 pub(crate) struct Connection {
     stream: TcpStream,
     lines: Lines,
@@ -37,7 +36,6 @@ impl Connection {
         Connection { stream, lines, link, node: greeting.node }
     }
 
-    /// Returns the next report.
     pub(crate) fn report(&mut self) -> NodeReport {
         let line = line(&mut self.stream, &mut self.lines);
         match self.link.open(&line).expect("a sealed line") {
@@ -53,7 +51,6 @@ impl Connection {
         (0..10).map(|_| self.report()).find(|report| report.run == run).expect("the shares are in force by now")
     }
 
-    /// Sends shares.
     pub(crate) fn shares(&mut self, run: u64, shares: &[f64]) {
         let line = self.link.seal(&FromCoordinator::Shares { run, shares: shares.to_vec() });
         self.stream.write_all(line.as_bytes()).expect("it listens");

@@ -30,7 +30,6 @@ pub(super) struct Columns<'a> {
     form: Option<Form>,
 }
 
-/// The head of a log.
 struct Head {
     names: Vec<String>,
     /// `None` if the head does not show it.

@@ -265,7 +265,6 @@ fn filters<'a, 'p>(filter: &Filter, clusters: &'a [Cluster<'p>]) -> Vec<(String,
     filters
 }
 
-/// Returns every class with its cluster.
 fn members<'a, 'p>(clusters: &'a [Cluster<'p>]) -> impl Iterator<Item = (&'a Cluster<'p>, &'p Class<'p>)> {
     clusters.iter().flat_map(|cluster| cluster.classes.iter().map(move |class| (cluster, *class)))
 }

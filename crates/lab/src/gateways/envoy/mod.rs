@@ -33,7 +33,6 @@ const PER: Knob = Knob {
     },
 };
 
-/// Envoy with a gradient limiter.
 pub(super) const ADAPTIVE: Kind = Kind {
     name: "envoy-adaptive",
     about: "Envoy with its adaptive concurrency filter: a gradient limiter on response times",
@@ -77,7 +76,6 @@ pub(super) const ADAPTIVE: Kind = Kind {
     start: |setting, approach| start(setting, approach, Filter::adaptive(approach)?, pooled),
 };
 
-/// Envoy with rejection by success rate.
 pub(super) const ADMISSION: Kind = Kind {
     name: "envoy-admission",
     about: "Envoy with its admission control filter: rejects at random as deadlines are missed",
@@ -116,7 +114,6 @@ pub(super) const ADMISSION: Kind = Kind {
     start: |setting, approach| start(setting, approach, Filter::admission(approach)?, pooled),
 };
 
-/// Envoy with one cluster with circuit breakers per class.
 pub(super) const CLASSES: Kind = Kind {
     name: "envoy-classes",
     about: "Envoy with a cluster and circuit breakers for each class, and a gradient limit that measures its ideal time",
@@ -173,7 +170,6 @@ fn percent(text: &str) -> Result<(), String> {
     }
 }
 
-/// A running Envoy.
 #[derive(Debug)]
 struct Envoy {
     peer: Peer,

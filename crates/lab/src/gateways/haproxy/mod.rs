@@ -34,7 +34,6 @@ const PLAIN: &[Knob] = &[
     Knob { name: "queue", default: "5s", about: "longest wait for a slot (timeout queue)", check: is::<Span> },
 ];
 
-/// HAProxy with least connections and nothing else.
 pub(super) const LEASTCONN: Kind = Kind {
     name: "haproxy-leastconn",
     about: "HAProxy with least connections and nothing else: a usual start, and the paper's load balancer",
@@ -44,7 +43,6 @@ pub(super) const LEASTCONN: Kind = Kind {
     start: |setting, approach| start(setting, approach, plain, Style::Plain),
 };
 
-/// HAProxy with separate servers for every class.
 pub(super) const PARTITION: Kind = Kind {
     name: "partition",
     about: "HAProxy with separate servers for each class, in proportion to rate x service time",
@@ -54,7 +52,6 @@ pub(super) const PARTITION: Kind = Kind {
     start: |setting, approach| start(setting, approach, partitioned, Style::Plain),
 };
 
-/// HAProxy with everything that its configuration can express.
 pub(super) const TUNED: Kind = Kind {
     name: "haproxy-tuned",
     about: "HAProxy with few requests in the servers, guaranteed rates before surplus, deadlines and a short queue",
@@ -93,7 +90,6 @@ pub(super) const TUNED: Kind = Kind {
     start: |setting, approach| start(setting, approach, tuned, Style::Tuned),
 };
 
-/// HAProxy with one backend per class, each with a small number of slots in every server.
 pub(super) const CLASSES: Kind = Kind {
     name: "haproxy-classes",
     about: "HAProxy with a backend for each class, which has its own few slots in each server and its own queue \

@@ -19,7 +19,6 @@ use super::terms::pools;
 use super::{Approach, Gateway, Kind, Setting};
 use crate::programs::Program;
 
-/// nginx with a rate and a number of connections per class.
 pub(super) const NGINX: Kind = Kind {
     name: "nginx",
     about: "nginx with least connections, and with a rate, a burst and a number of connections for each class",
@@ -72,7 +71,6 @@ pub(super) const NGINX: Kind = Kind {
     start: |setting, approach| start(setting, approach),
 };
 
-/// A running nginx.
 #[derive(Debug)]
 struct Nginx {
     peer: Peer,

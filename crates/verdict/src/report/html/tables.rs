@@ -81,7 +81,6 @@ fn settling(report: &Report<'_>) -> String {
     part("Missed while a phase settled", &table, &note)
 }
 
-/// Table of pages.
 fn pages(report: &Report<'_>) -> String {
     let note = "A page is one request with all its objects. It is complete if all were served, and rejected if one \
                 was shed. Response times of these classes are those of whole pages.";

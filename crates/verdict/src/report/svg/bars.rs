@@ -9,7 +9,6 @@ use super::legend::{Legend, MARK};
 use super::plot::{Panel, axis_for, escape, figure_text, text};
 use super::{BORDER, CHARACTER, LEFT, LINE, MAX_CLASSES, STYLE, WHOLE};
 
-/// Height of the panel.
 const HEIGHT: f64 = 210.0;
 
 /// Height of the labels below the panel: the names of the bars, and those of their groups.

@@ -14,7 +14,6 @@ use super::{BORDER, CHARACTER, LEFT, LINE, MAX_CLASSES, MULTIPLE, STYLE, WHOLE, 
 use crate::report::curve::{Curve, CurveClass, Point};
 use crate::report::{Group, OutlinedFigure, Spread};
 
-/// Height of a panel.
 const HEIGHT: f64 = 190.0;
 
 /// Height of the labels below a panel: the values and the name of its axis, and the title of a panel underneath.
@@ -184,7 +183,6 @@ fn titles(curve: &Curve<'_>, logarithmic: bool) -> [String; 3] {
     ["Served, requests/s".into(), format!("Response time ({statistics}), ms{scale}"), "Shed, %".into()]
 }
 
-/// Draws the axis below a panel, with its name.
 fn across_axis(svg: &mut String, panel: &Panel, name: &str) {
     let (left, right, y) = (panel.left, panel.right, panel.bottom);
     let _ = write!(svg, r#"<line class="axis" x1="{left:.1}" x2="{right:.1}" y1="{y:.1}" y2="{y:.1}"/>"#);

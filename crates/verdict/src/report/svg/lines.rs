@@ -6,7 +6,6 @@ use super::legend::{Legend, MARK};
 use super::plot::{Panel, escape, text};
 use super::{BORDER, LEFT, LINE, MAX_CLASSES, MULTIPLE, STYLE, seconds};
 
-/// Height of the panel.
 const HEIGHT: f64 = 190.0;
 
 /// Height below the panel, for the values and the name of its axis.

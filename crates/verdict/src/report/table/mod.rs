@@ -57,7 +57,6 @@ enum Part {
     Later,
 }
 
-/// A row.
 #[derive(Clone, Debug)]
 struct Row {
     cells: Vec<Cell>,
@@ -136,7 +135,6 @@ impl Table {
         self.rows.iter().filter(move |row| row.only.is_none_or(|only| only == form))
     }
 
-    /// Columns that a form has, with their indices.
     fn columns(&self, form: Form) -> impl Iterator<Item = (usize, &Column)> {
         self.columns.iter().enumerate().filter(move |(_, column)| column.only.is_none_or(|only| only == form))
     }
