@@ -119,11 +119,11 @@ impl Campaign {
             _ => fs::create_dir_all(&directory),
         };
         made.map_err(|error| format!("{}: {error}", directory.display()))?;
-        let source =
-            Source { program: self.program.clone(), file: self.file.clone(), overrides: self.overrides.clone() };
+        let (program, file, overrides) = (self.program.clone(), self.file.clone(), self.overrides.clone());
+        let source = Source { program, file, overrides, detached: false };
         let name = approach.to_string();
         let (cpus, directory) = (self.cpus, &directory);
-        let trial = Trial { experiment, approach, source: &source, seed, directory, cpus, detached: false };
+        let trial = Trial { experiment, approach, source: &source, seed, directory, cpus };
         let Outcome { run, verdict, version, evidence, latency, .. } = play(&trial, |progress, _| {
             watch(progress);
             ControlFlow::Continue(())

@@ -46,8 +46,6 @@ pub struct Trial<'a> {
     pub directory: &'a Path,
     /// The CPU of each process.
     pub cpus: Cpus,
-    /// See [`Setting::detached`].
-    pub detached: bool,
 }
 
 /// The CPU of each process. `None` means any CPU.
@@ -191,7 +189,6 @@ pub fn play(
         addresses: servers.addresses(),
         directory: trial.directory,
         cpu: trial.cpus.gateway,
-        detached: trial.detached,
     })?;
     let used_before = gateway.cpu_time();
     let start = clock::now() + clock::nanos(LEAD);

@@ -87,7 +87,7 @@ fn say(line: &str) {
 
 /// Returns the setting of a peer: no policy file of Weirgate, any CPU.
 fn setting<'a>(experiment: &'a Experiment, addresses: &'a [SocketAddr], directory: &'a Path) -> Setting<'a> {
-    Setting { experiment, addresses, directory, source: None, cpu: None, detached: false }
+    Setting { experiment, addresses, directory, source: None, cpu: None }
 }
 
 fn start(approach: &Approach, experiment: &Experiment, addresses: &[SocketAddr], directory: &Path) -> Box<dyn Gateway> {

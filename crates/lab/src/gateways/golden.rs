@@ -40,7 +40,7 @@ pub(super) fn addresses() -> Vec<SocketAddr> {
 
 /// Returns a setting that starts nothing.
 pub(super) fn setting<'a>(experiment: &'a Experiment, addresses: &'a [SocketAddr]) -> Setting<'a> {
-    Setting { experiment, addresses, directory: Path::new("/results"), source: None, cpu: None, detached: false }
+    Setting { experiment, addresses, directory: Path::new("/results"), source: None, cpu: None }
 }
 
 /// Returns the address of the peer itself.

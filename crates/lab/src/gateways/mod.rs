@@ -40,9 +40,6 @@ pub struct Setting<'a> {
     pub directory: &'a Path,
     /// The CPU to which it is pinned.
     pub cpu: Option<usize>,
-    /// Whether Weirgate's process is in a process group of its own, so that Ctrl-C at the terminal reaches only
-    /// this process. The caller then handles the signal.
-    pub detached: bool,
 }
 
 /// Source of Weirgate's policy.
@@ -54,6 +51,9 @@ pub struct Source {
     pub file: PathBuf,
     /// Changes to the experiment file.
     pub overrides: Vec<Override>,
+    /// Whether Weirgate's process is in a process group of its own, so that Ctrl-C at the terminal reaches only
+    /// this process. The caller then handles the signal.
+    pub detached: bool,
 }
 
 /// The state of a gateway, as far as it reports it.

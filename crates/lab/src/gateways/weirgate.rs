@@ -89,7 +89,7 @@ fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, St
             write(setting, &numbered(number + 1), text)?;
         }
         let mut command = Command::new(&source.program);
-        if setting.detached {
+        if source.detached {
             command.process_group(0);
         }
         command.arg("run").arg(write(setting, POLICY, &first)?);

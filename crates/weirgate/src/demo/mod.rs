@@ -100,7 +100,8 @@ fn show(args: &Args) -> Result<bool, String> {
     let experiment = experiment(&file, args)?;
     let approach = Approach::parse(args.discipline.name())?;
     let program = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
-    let source = Source { program, file, overrides: Vec::new() };
+    // Ctrl-C ends the demo with the verdict on the part that was played, which needs the gateway.
+    let source = Source { program, file, overrides: Vec::new(), detached: true };
     let trial = Trial {
         experiment: &experiment,
         approach: &approach,
@@ -108,8 +109,6 @@ fn show(args: &Args) -> Result<bool, String> {
         seed: args.seed,
         directory: &directory.0,
         cpus: Cpus::default(),
-        // Ctrl-C ends the demo with the verdict on the part that was played, which needs the gateway.
-        detached: true,
     };
     let stop = Stop::on_signals().map_err(|error| format!("signals: {error}"))?;
     put(&introduction(&experiment, args));

@@ -71,7 +71,6 @@ mod tests {
             directory: Path::new("/nowhere"),
             source: None,
             cpu: None,
-            detached: false,
         };
         let divided = divide(&pools(&setting)?[0])?;
         Ok(divided.iter().map(|part| part.iter().map(|server| server.node).collect()).collect())
