@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use tempfile::{TempDir, tempdir};
 use weirgate_reserves::{Cluster, ClusterClass};
 
 use super::*;
-use crate::scratch::Scratch;
 use weirgate_cgroup::{V1, V2};
 
 /// Memory of the emulated node: 1 GiB, so that 1 % is a little more than 10 MiB.
@@ -28,13 +28,13 @@ fn policy(classes: &[(&str, &str)]) -> Cluster {
 
 /// A tree of plain files with groups that look like those of cgroup v2.
 struct Fake {
-    tree: Scratch,
-    state: Scratch,
+    tree: TempDir,
+    state: TempDir,
 }
 
 impl Fake {
     fn new(groups: &[&str]) -> Fake {
-        let fake = Fake { tree: Scratch::new(), state: Scratch::new() };
+        let fake = Fake { tree: tempdir().expect("a directory"), state: tempdir().expect("a directory") };
         fake.write("cgroup.controllers", "cpu io memory\n");
         groups.iter().for_each(|group| fake.group(group, "100"));
         fake
@@ -351,7 +351,7 @@ fn cgroup_v1_of_this_machine_is_shared_and_left_as_it_was() {
     let Some(live) = Live::new("shared") else { return };
     let [gold, made] = ["gold", "made/inner"].map(|group| format!("{}/{group}", live.name));
     cgroup::missing(&live.cgroups, &gold).iter().for_each(|d| cgroup::create(&live.cgroups, d).expect("a group"));
-    let state = Scratch::new();
+    let state = tempdir().expect("a directory");
     let open = || {
         let record = Record::open(state.path(), "n1").expect("nobody else has it");
         let trees: Vec<PathBuf> = live.cgroups.trees().into_iter().map(Path::to_owned).collect();

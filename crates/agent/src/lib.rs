@@ -20,8 +20,6 @@ pub mod monitor;
 pub mod nginx;
 mod node;
 mod record;
-#[cfg(test)]
-mod scratch;
 mod serve;
 mod source;
 mod usage;

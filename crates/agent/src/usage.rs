@@ -202,7 +202,6 @@ fn quota(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
 
     #[test]
     fn the_machine_has_counters_that_grow() {
@@ -219,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_group_counts_its_cpu_time_disk_and_quota() {
-        let scratch = Scratch::new();
+        let scratch = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| fs::write(scratch.path().join(name), text).expect("it is writable");
         write("cgroup.controllers", "cpu io\n");
         write("cpu.stat", "usage_usec 1500000\nuser_usec 1\n");

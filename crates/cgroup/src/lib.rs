@@ -16,9 +16,6 @@ mod knob;
 mod memory;
 mod mounts;
 mod pattern;
-#[cfg(test)]
-#[path = "../../agent/src/scratch.rs"]
-mod scratch;
 mod v1;
 mod v2;
 

@@ -54,10 +54,10 @@ fn lowest(tree: &Path, group: &Path, file: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use tempfile::{TempDir, tempdir};
 
-    fn tree(files: &[(&str, &str)]) -> Scratch {
-        let scratch = Scratch::new();
+    fn tree(files: &[(&str, &str)]) -> TempDir {
+        let scratch = tempdir().expect("a directory");
         for (file, text) in files {
             let file = scratch.path().join(file);
             fs::create_dir_all(file.parent().expect("it is below the root")).expect("a directory");

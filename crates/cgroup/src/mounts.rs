@@ -160,7 +160,7 @@ fn present(root: PathBuf) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use tempfile::tempdir;
 
     const HYBRID: &str = "\
 32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
@@ -184,7 +184,7 @@ mod tests {
     /// Returns the lines or the error reported for trees of the controllers `v1` and, if given, a v2 tree
     /// with `v2`'s controllers.
     fn said(v1: &[&str], v2: Option<&str>, root: &str) -> Result<Vec<String>, String> {
-        let scratch = Scratch::new();
+        let scratch = tempdir().expect("a directory");
         let mut mounts = Mounts::default();
         for controller in v1 {
             let tree = scratch.path().join(controller);
@@ -235,7 +235,7 @@ mod tests {
             let error = said(v1, v2, root).expect_err(words);
             assert!(error.contains(words), "{error}");
         }
-        let scratch = Scratch::new();
+        let scratch = tempdir().expect("a directory");
         assert!(open(Some(scratch.path())).expect_err("empty").contains("lab/n1"));
     }
 }

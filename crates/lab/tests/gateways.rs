@@ -2,13 +2,16 @@
 //!
 //! A peer that is not installed is skipped, and the test prints a note.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tempfile::TempDir;
 use weirgate_emulator::{Cluster, NodeSpec, clock};
 use weirgate_experiment::{Arrivals, Experiment, Fate, Profile, Record, Source, load_experiment};
 use weirgate_lab::gateways::{Approach, Gateway, Setting};
@@ -17,21 +20,11 @@ use weirgate_lab::load::{self, Plan, Sent, Template};
 /// Maximum time for an answer of a peer, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A directory that is removed when dropped. Its path contains a space, as a user's may.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("weirgate lab {} {name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a directory can be made");
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Returns a directory that is removed when dropped. Its path contains a space, as a user's may. Processes of other
+/// users may enter it.
+fn directory() -> TempDir {
+    let open = Permissions::from_mode(0o755);
+    tempfile::Builder::new().prefix("weirgate lab ").permissions(open).tempdir().expect("a directory")
 }
 
 /// Two classes on two nodes, and a third class on a separate node.
@@ -173,8 +166,8 @@ fn requests_arrive_unchanged_at_the_nodes_of_their_pool() {
     let experiment = experiment("50", "50");
     for approach in available() {
         let (nodes, addresses) = Recorder::three();
-        let directory = Directory::new(&format!("unchanged {approach}"));
-        let gateway = start(&approach, &experiment, &addresses, &directory.0);
+        let directory = directory();
+        let gateway = start(&approach, &experiment, &addresses, directory.path());
         assert!(gateway.version().split(' ').nth(1).is_some_and(|v| v.starts_with(|c: char| c.is_ascii_digit())));
         for (class, places) in [("A.1", 0..2), ("B-2", 0..2), ("rest", 2..3), ("unheard-of", 2..3)] {
             for turn in 0..10 {
@@ -198,8 +191,8 @@ fn a_node_that_is_out_gets_nothing_until_it_is_back() {
     let experiment = experiment("50", "50");
     for approach in available() {
         let (nodes, addresses) = Recorder::three();
-        let directory = Directory::new(&format!("out {approach}"));
-        let mut gateway = start(&approach, &experiment, &addresses, &directory.0);
+        let directory = directory();
+        let mut gateway = start(&approach, &experiment, &addresses, directory.path());
         let send = |gateway: &dyn Gateway| -> Vec<u16> {
             let class = |turn| if turn % 2 == 0 { "A.1" } else { "B-2" };
             (0..40).map(|turn| get(gateway.address(), class(turn), &turn.to_string())).collect()
@@ -259,8 +252,8 @@ fn overload(approach: &Approach) -> (Tally, Tally) {
     experiment.phases[0].until = Duration::from_secs(5);
     let spec = |name: &str| NodeSpec { concurrency: Some(50), ..NodeSpec::new(name, 1) };
     let cluster = Cluster::start(vec![spec("n1"), spec("n2"), spec("n3")], 1).expect("nodes start");
-    let directory = Directory::new(&format!("overload {approach}"));
-    let mut gateway = start(approach, &experiment, cluster.addresses(), &directory.0);
+    let directory = directory();
+    let mut gateway = start(approach, &experiment, cluster.addresses(), directory.path());
     let plan = Plan {
         experiment: &experiment,
         seed: 1,
@@ -320,8 +313,8 @@ fn nothing_is_left_of_a_peer_that_is_dropped_also_in_a_panic() {
     let experiment = experiment("50", "50");
     for approach in available() {
         let (_nodes, addresses) = Recorder::three();
-        let directory = Directory::new(&format!("gone {approach}"));
-        let gateway = start(&approach, &experiment, &addresses, &directory.0);
+        let directory = directory();
+        let gateway = start(&approach, &experiment, &addresses, directory.path());
         let address = gateway.address();
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _gateway = gateway;
@@ -339,8 +332,8 @@ fn what_a_peer_says_of_its_configuration_is_passed_on() {
     // HAProxy counts milliseconds in 31 bits, which is 24 days.
     experiment.site.classes[0].timeouts.first_byte = Duration::from_secs(3_000_000);
     let addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 1)); 3];
-    let directory = Directory::new("refused");
-    let setting = setting(&experiment, &addresses, &directory.0);
+    let directory = directory();
+    let setting = setting(&experiment, &addresses, directory.path());
     for approach in available().into_iter().filter(|approach| approach.kind().name == "haproxy-tuned") {
         let error = approach.start(&setting).err().expect("no time is that long");
         assert!(error.contains("refuses its configuration") && error.contains("timer overflow"), "{error}");
@@ -353,8 +346,8 @@ fn what_cannot_be_told_is_said_before_anything_starts() {
     experiment.site.policy.nodes.iter_mut().for_each(|node| node.capacity = None);
     experiment.site.policy.classes[0].service_time = None;
     let addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 1)); 3];
-    let directory = Directory::new("untold");
-    let setting = setting(&experiment, &addresses, &directory.0);
+    let directory = directory();
+    let setting = setting(&experiment, &addresses, directory.path());
     for approach in available() {
         let words = match approach.kind().name {
             "haproxy-tuned" => "haproxy-tuned: pool shared: maxconn: a multiple needs `service_time`",
@@ -386,8 +379,8 @@ fn without_service_times_a_peer_can_be_told_the_workers() {
             continue;
         }
         let (_nodes, addresses) = Recorder::three();
-        let directory = Directory::new(&format!("workers {}", approach.kind().name));
-        let gateway = start(&approach, &experiment, &addresses, &directory.0);
+        let directory = directory();
+        let gateway = start(&approach, &experiment, &addresses, directory.path());
         assert_eq!(get(gateway.address(), "A.1", "1"), 200, "{approach}");
     }
 }

@@ -3,12 +3,15 @@
 //! command to install it.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tempfile::TempDir;
 use weirgate_lab::process;
 use weirgate_lab::services::{Instances, Kind};
 
@@ -17,7 +20,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// The machine for one test: exclusive, with a directory that is removed at the end.
 struct Bench {
-    directory: PathBuf,
+    directory: TempDir,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -30,15 +33,9 @@ impl Bench {
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         // The name contains a `=`, as the directory of an approach with a knob does.
-        let directory = std::env::temp_dir().join(format!("weirgate-services-{}-{kind}-a=b", std::process::id()));
-        std::fs::create_dir(&directory).expect("the directory is new");
+        let open = Permissions::from_mode(0o755);
+        let directory = tempfile::Builder::new().prefix("a=b").permissions(open).tempdir().expect("a directory");
         Some(Bench { directory, _alone: alone })
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -89,13 +86,13 @@ fn nothing_is_left(bench: &Bench, family: &BTreeSet<u32>) {
     let living = |id: &&u32| std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|s| !s.contains(") Z "));
     let left: Vec<&u32> = family.iter().filter(living).collect();
     assert!(left.is_empty(), "processes are left: {left:?}");
-    assert_eq!(std::fs::read_dir(&bench.directory).expect("it is there").count(), 0, "files are left");
+    assert_eq!(std::fs::read_dir(bench.directory.path()).expect("it is there").count(), 0, "files are left");
 }
 
 /// Starts two instances, sends twenty requests to each, and compares their logs with the requests.
 fn each_request_is_answered_once(kind: Kind) {
     let Some(bench) = Bench::new(kind) else { return };
-    let mut instances = Instances::start(kind, 2, 8, None, &bench.directory).expect("they start");
+    let mut instances = Instances::start(kind, 2, 8, None, bench.directory.path()).expect("they start");
     assert_eq!(instances.addresses().len(), 2);
     let mut asked = Vec::new();
     // All requests are sent at once, more than there are workers.
@@ -135,7 +132,7 @@ fn the_cpu_time_that_is_asked_for_is_used(kind: Kind) {
     const REQUESTS: usize = 25;
     let Some(bench) = Bench::new(kind) else { return };
     let cpu = process::cpus().expect("they can be read")[0];
-    let instances = Instances::start(kind, 1, 4, Some(cpu), &bench.directory).expect("it starts");
+    let instances = Instances::start(kind, 1, 4, Some(cpu), bench.directory.path()).expect("it starts");
     let [cheap, expensive] = [20, 80].map(|ms| {
         let asked = Duration::from_millis(ms);
         let used = instances.measure(REQUESTS, asked).expect("all are answered");
@@ -187,7 +184,7 @@ fn apache_php_uses_the_cpu_time_that_is_asked_for() {
 #[test]
 fn apache_php_waits_without_a_cpu_and_sends_events_as_they_come() {
     let Some(bench) = Bench::new(Kind::ApachePhp) else { return };
-    let instances = Instances::start(Kind::ApachePhp, 1, 2, None, &bench.directory).expect("it starts");
+    let instances = Instances::start(Kind::ApachePhp, 1, 2, None, bench.directory.path()).expect("it starts");
     let address = instances.addresses()[0];
     let before = instances.cpu_time();
     let waited = ask(address, "/loop.php?us=0&wait=500000", "wait");
@@ -223,7 +220,7 @@ fn tomcat_uses_the_cpu_time_that_is_asked_for() {
 #[test]
 fn xapian_finds_pages_and_its_searches_are_counted() {
     let Some(bench) = Bench::new(Kind::Xapian) else { return };
-    let instances = Instances::start(Kind::Xapian, 1, 4, None, &bench.directory).expect("it starts");
+    let instances = Instances::start(Kind::Xapian, 1, 4, None, bench.directory.path()).expect("it starts");
     let words: BTreeSet<&String> = instances.words().iter().collect();
     assert_eq!(words.len(), 1000, "no search twice");
     let page = ask(instances.addresses()[0], &instances.path().replace("{word}", "scheduler"), "page");
@@ -242,7 +239,7 @@ fn figures() {
     for (kind, cost) in asked {
         let Some(bench) = Bench::new(kind) else { continue };
         let cost = Duration::from_millis(cost);
-        let instances = Instances::start(kind, 2, 150, Some(cpu), &bench.directory).expect("they start");
+        let instances = Instances::start(kind, 2, 150, Some(cpu), bench.directory.path()).expect("they start");
         let alone = instances.measure(1000, cost).expect("all are answered");
         let rate = instances.capacity(4, cost, Duration::from_secs(10)).expect("all are answered");
         say(&format!("{kind}, {cost:?} asked: {alone:?}; two instances on one CPU do {rate:.0}/s"));

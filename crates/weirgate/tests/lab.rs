@@ -4,23 +4,23 @@
 //! speed. It asserts that every request is accounted for, that both gateways saw the same traffic, and a
 //! minimum difference between them.
 
+use std::fs::Permissions;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// Allows one trial at a time, because two would disturb each other's measurements.
 static TRIAL: Mutex<()> = Mutex::new(());
 
-/// A folder that is removed when the value is dropped, also after a panic.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Returns a folder that is removed when the value is dropped, also after a panic. Real services may enter it, because
+/// they give up their rights as root.
+fn folder() -> TempDir {
+    tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().expect("a directory")
 }
 
 fn weirgate(arguments: &[&str]) -> Output {
@@ -63,15 +63,15 @@ const SHORT: [&str; 20] = [
 #[test]
 fn fig_9_on_real_processes_beside_haproxy() {
     let _alone = TRIAL.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = Folder(std::env::temp_dir().join(format!("weirgate-lab-test-{}", std::process::id())));
-    let output = folder.0.display().to_string();
+    let folder = folder();
+    let output = folder.path().display().to_string();
     let approaches = ["--approach", "weirgate", "--approach", "haproxy-leastconn"];
     let file = experiment();
     let run = [&["lab", "run", &file, "--output", &output], &SHORT[..], &approaches[..]].concat();
     let played = weirgate(&run);
     assert!(matches!(played.status.code(), Some(0 | 1)), "{}", text(&played));
 
-    let directory = folder.0.join("quorum-fig9");
+    let directory = folder.path().join("quorum-fig9");
     let json = std::fs::read_to_string(directory.join("run.json")).expect("it was written");
     let json: Value = serde_json::from_str(&json).expect("it is JSON");
     let trials = json["trials"].as_array().expect("a list");
@@ -100,7 +100,7 @@ fn fig_9_on_real_processes_beside_haproxy() {
     let same = weirgate(&["lab", "compare", &directory, &directory]);
     assert_eq!(same.status.code(), Some(0), "{}", text(&same));
 
-    let simulated = folder.0.join("sim.json").display().to_string();
+    let simulated = folder.path().join("sim.json").display().to_string();
     let sim = [&["sim", &file, "--format", "json", "--output", &simulated], &SHORT[..]].concat();
     assert_eq!(weirgate(&sim).status.code(), Some(0));
     let compared = weirgate(&["lab", "compare", &simulated, &directory]);
@@ -120,8 +120,8 @@ fn fig_9_on_real_processes_beside_haproxy() {
 #[test]
 fn a_class_on_real_servers_is_protected_from_another() {
     let _alone = TRIAL.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = Folder(std::env::temp_dir().join(format!("weirgate-lab-apache-test-{}", std::process::id())));
-    let output = folder.0.display().to_string();
+    let folder = folder();
+    let output = folder.path().display().to_string();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/real-servers.yaml").display().to_string();
     let short = ["--set", "settle=500ms", "--compress", "10"];
     let approaches = ["--approach", "weirgate", "--approach", "haproxy-leastconn"];
@@ -132,7 +132,7 @@ fn a_class_on_real_servers_is_protected_from_another() {
         return;
     }
     assert!(matches!(played.status.code(), Some(0 | 1)), "{}", text(&played));
-    let json = std::fs::read_to_string(folder.0.join("real-servers/run.json")).expect("it was written");
+    let json = std::fs::read_to_string(folder.path().join("real-servers/run.json")).expect("it was written");
     let json: Value = serde_json::from_str(&json).expect("it is JSON");
     let trials = json["trials"].as_array().expect("a list");
     assert_eq!(trials.len(), 2, "{}", text(&played));
@@ -156,14 +156,14 @@ fn a_class_on_real_servers_is_protected_from_another() {
 #[test]
 fn another_policy_is_loaded_in_the_middle() {
     let _alone = TRIAL.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = Folder(std::env::temp_dir().join(format!("weirgate-lab-reload-test-{}", std::process::id())));
-    let output = folder.0.display().to_string();
+    let folder = folder();
+    let output = folder.path().display().to_string();
     let file =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/other-promises.yaml").display().to_string();
     let short = ["--set", "settle=500ms", "--compress", "20"];
     let approaches = ["--approach", "weirgate", "--approach", "haproxy-leastconn"];
     let played = weirgate(&[&["lab", "run", &file, "--output", &output], &short[..], &approaches[..]].concat());
-    let directory = folder.0.join("other-promises");
+    let directory = folder.path().join("other-promises");
     let read = |name: &str| std::fs::read_to_string(directory.join(name)).expect("it was written");
     let json: Value = serde_json::from_str(&read("run.json")).expect("it is JSON");
     let trials = json["trials"].as_array().expect("a list");
@@ -199,8 +199,8 @@ fn what_cannot_be_played_is_said_before_anything_starts() {
 
 #[test]
 fn cluster_reserves_survive_kills_of_everybody_on_real_control_groups() {
-    let folder = Folder(std::env::temp_dir().join(format!("weirgate-kills-test-{}", std::process::id())));
-    let output = folder.0.display().to_string();
+    let folder = folder();
+    let output = folder.path().display().to_string();
     let kills = ["lab", "cluster-reserves", "--scenario", "kills", "--kills", "4", "--output", &output];
     let played = weirgate(&kills);
     let refused = ["cannot be made", "no cgroup", "cpu controller"].iter().any(|why| text(&played).contains(why));
@@ -211,7 +211,7 @@ fn cluster_reserves_survive_kills_of_everybody_on_real_control_groups() {
         return;
     }
     assert!(matches!(played.status.code(), Some(0 | 1)), "{}", text(&played));
-    let json = std::fs::read_to_string(folder.0.join("kills.json")).expect("it was written");
+    let json = std::fs::read_to_string(folder.path().join("kills.json")).expect("it was written");
     let json: Value = serde_json::from_str(&json).expect("it is JSON");
     let found = json["kills"].as_array().expect("a list");
     assert_eq!(found.len(), 4);

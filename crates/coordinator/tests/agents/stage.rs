@@ -2,12 +2,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tempfile::{TempDir, tempdir};
 use tokio::sync::oneshot;
 use weirgate_coordinator::{CoordinatorServer, SharedState};
 use weirgate_wire::{AgentLink, FromAgent, FromCoordinator, NodeReport, Token, Trigger};
@@ -23,27 +22,18 @@ pub(crate) const ONE: &str = "9f86d081884c7d659a2feaa0c55ad015";
 pub(crate) const TWO: &str = "a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
 /// Files with the tokens, removed at the end.
-pub(crate) struct Tokens(PathBuf);
+pub(crate) struct Tokens(TempDir);
 
 impl Tokens {
     pub(crate) fn new() -> Tokens {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("weirgate-coordinator-{}-{number}", std::process::id()));
-        std::fs::create_dir(&directory).expect("a new directory");
-        std::fs::write(directory.join("one"), ONE).expect("a file");
-        std::fs::write(directory.join("two"), TWO).expect("a file");
+        let directory = tempdir().expect("a directory");
+        std::fs::write(directory.path().join("one"), ONE).expect("a file");
+        std::fs::write(directory.path().join("two"), TWO).expect("a file");
         Tokens(directory)
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Tokens {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path().join(name).display().to_string()
     }
 }
 

@@ -11,9 +11,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tempfile::{TempDir, tempdir};
 use weirgate_config::Admin;
 use weirgate_gateway::access_log::AccessLog;
 use weirgate_gateway::admin::{AdminListener, AdminServer, Operations};
@@ -57,12 +57,12 @@ impl Default for Start<'_> {
 impl Start<'_> {
     /// Starts the gateway in front of `node`.
     pub(crate) fn before(self, node: SocketAddr) -> Running {
-        let scratch = Scratch::new();
+        let scratch = Scratch(tempdir().expect("a directory"));
         let text = format!(
             "listen: 127.0.0.1:0\nadmin: off\nthreads: 1\nupstreams: {{ web: {{ nodes: [{node}] }} }}\n{}",
             self.policy
         );
-        let text = text.replace("SCRATCH", scratch.0.to_str().expect("UTF-8"));
+        let text = text.replace("SCRATCH", scratch.0.path().to_str().expect("UTF-8"));
         let file = scratch.write("policy.yaml", &text);
         let site = load("policy.yaml", &text).expect("a sound policy");
         let log = Arc::new(AccessLog::start(site.access_log.as_ref()).expect("the log opens"));
@@ -207,31 +207,17 @@ fn serve(work: fn(TcpStream)) -> SocketAddr {
 }
 
 /// A directory for one test, removed at its end.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
-    fn new() -> Scratch {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("weirgate-admin-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("the temporary directory is writable");
-        Scratch(path)
-    }
-
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, text).expect("the temporary directory is writable");
         path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Comparisons of two runs.
 
+use tempfile::tempdir;
 use weirgate_lab::report::{RESPONSE_BAND, SERVED_BAND, Side, compare, write};
 use weirgate_verdict::Verdict;
 use weirgate_verdict::report::json;
 
+use crate::golden;
 use crate::hand_made::{run, verdict};
-use crate::{Directory, golden};
 
 fn side(name: &str, verdicts: Vec<Verdict>) -> Side {
     let verdicts = verdicts.into_iter().map(|verdict| (verdict.discipline.clone(), verdict)).collect();
@@ -86,12 +87,12 @@ fn a_statistic_of_another_kind_is_not_compared() {
 /// A run directory compared with the output of `weirgate sim --format json`, which is one verdict or a list of them.
 #[test]
 fn a_run_of_the_lab_against_the_simulator() {
-    let directory = Directory::new("compare");
-    write(&directory.0, &run()).expect("it can be written");
-    let lab = Side { name: "lab".into(), ..Side::read(&directory.0).expect("it can be read") };
-    let same = Side::read(&directory.0.join("run.json")).expect("its file too");
+    let directory = tempdir().expect("a directory");
+    write(directory.path(), &run()).expect("it can be written");
+    let lab = Side { name: "lab".into(), ..Side::read(directory.path()).expect("it can be read") };
+    let same = Side::read(&directory.path().join("run.json")).expect("its file too");
     assert_eq!(lab.verdicts, same.verdicts);
-    let path = directory.0.join("sim.json");
+    let path = directory.path().join("sim.json");
     let read = |verdicts: &[&Verdict]| {
         std::fs::write(&path, json::text(verdicts)).expect("it can be written");
         Side { name: "simulator".into(), ..Side::read(&path).expect("it can be read") }
@@ -104,9 +105,8 @@ fn a_run_of_the_lab_against_the_simulator() {
 
 #[test]
 fn what_is_neither_is_refused_with_its_place() {
-    let directory = Directory::new("refused");
-    std::fs::create_dir_all(&directory.0).expect("it can be made");
-    let path = directory.0.join("x.json");
+    let directory = tempdir().expect("a directory");
+    let path = directory.path().join("x.json");
     let told = |text: &str| {
         std::fs::write(&path, text).expect("it can be written");
         let error = Side::read(&path).expect_err("it is refused");
@@ -116,6 +116,6 @@ fn what_is_neither_is_refused_with_its_place() {
     assert_eq!(told("[\n 7]"), ":2:2: invalid type: integer `7`, expected struct Verdict");
     assert_eq!(told(""), ":1:0: EOF while parsing a value");
     assert_eq!(told("{\"trials\": []}"), ":1:14: missing field `version`");
-    let error = Side::read(&directory.0.join("none")).expect_err("it is not there");
+    let error = Side::read(&directory.path().join("none")).expect_err("it is not there");
     assert!(error.contains("none cannot be read: No such file"), "{error}");
 }

@@ -3,10 +3,10 @@
 use std::fs;
 
 use proptest::prelude::*;
+use tempfile::tempdir;
 use weirgate_lab::report::{Ids, RunFile, configuration, default_directory, page, read, write};
 use weirgate_verdict::{ResponseTimes, ViolationFound, Word};
 
-use crate::Directory;
 use crate::hand_made::run;
 
 /// Returns the hand-made run with other numbers, at least one in every kind of field.
@@ -63,25 +63,25 @@ proptest! {
         counts in prop::collection::vec(any::<u64>(), 1..9),
         word in any::<String>(),
     ) {
-        let directory = Directory::new("round-trip");
+        let directory = tempdir().expect("a directory");
         let run = altered(&exact, &thousandths, &counts, &word);
-        write(&directory.0, &run).expect("it can be written");
-        prop_assert_eq!(read(&directory.0).expect("it can be read"), run);
+        write(directory.path(), &run).expect("it can be written");
+        prop_assert_eq!(read(directory.path()).expect("it can be read"), run);
     }
 }
 
 #[test]
 fn a_directory_has_its_files_and_can_be_made_again() {
-    let directory = Directory::new("files");
+    let directory = tempdir().expect("a directory");
     let mut run = run();
     // A number with more than three decimals: the page shows the written number, not the one in memory.
     run.trials[0].verdict.phases[1].classes[0].part.served_per_s = 120.049_999_9;
-    write(&directory.0, &run).expect("it can be written");
+    write(directory.path(), &run).expect("it can be written");
     let mut names: Vec<_> =
-        fs::read_dir(&directory.0).expect("it is there").map(|e| e.expect("a file").file_name()).collect();
+        fs::read_dir(directory.path()).expect("it is there").map(|e| e.expect("a file").file_name()).collect();
     names.sort();
     assert_eq!(names, ["experiment.yaml", "index.html", "latency.csv", "run.json"]);
-    let text = |name: &str| fs::read_to_string(directory.0.join(name)).expect("it is text");
+    let text = |name: &str| fs::read_to_string(directory.path().join(name)).expect("it is text");
     assert_eq!(text("experiment.yaml"), run.experiment_file);
     let csv = text("latency.csv");
     assert_eq!(
@@ -92,18 +92,18 @@ fn a_directory_has_its_files_and_can_be_made_again() {
         ]
     );
     assert_eq!(csv.lines().count(), 6);
-    let again = read(&directory.0).expect("it can be read");
+    let again = read(directory.path()).expect("it can be read");
     assert_eq!(text("index.html"), page(&again));
-    write(&directory.0, &again).expect("it can be made again");
-    assert_eq!(read(&directory.0).expect("it can be read"), again);
+    write(directory.path(), &again).expect("it can be made again");
+    assert_eq!(read(directory.path()).expect("it can be read"), again);
 }
 
 #[test]
 fn configurations_are_collected_by_approach() {
-    let directory = Directory::new("config");
-    assert_eq!(configuration(&directory.0).expect("nothing is no error"), []);
+    let directory = tempdir().expect("a directory");
+    assert_eq!(configuration(directory.path()).expect("nothing is no error"), []);
     let put = |path: &str, bytes: &[u8]| {
-        let path = directory.0.join(path);
+        let path = directory.path().join(path);
         fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
         fs::write(path, bytes).expect("it can be written");
     };
@@ -112,7 +112,7 @@ fn configurations_are_collected_by_approach() {
     put("config/proxy:limit=4/binary", &[0xff]);
     put("config/proxy:limit=4/long.log", &vec![b'x'; 70_000]);
     put("config/stray", b"of no approach");
-    let files = configuration(&directory.0).expect("they can be read");
+    let files = configuration(directory.path()).expect("they can be read");
     let files: Vec<_> = files.iter().map(|f| (f.approach.as_str(), f.path.as_str(), f.text.as_deref())).collect();
     assert_eq!(
         files,
@@ -131,13 +131,13 @@ fn configurations_are_collected_by_approach() {
 
 #[test]
 fn broken_files_are_refused_with_their_place() {
-    let directory = Directory::new("broken");
-    write(&directory.0, &run()).expect("it can be written");
-    let path = directory.0.join("run.json");
+    let directory = tempdir().expect("a directory");
+    write(directory.path(), &run()).expect("it can be written");
+    let path = directory.path().join("run.json");
     let sound = fs::read_to_string(&path).expect("it can be read");
     let told = |text: &str| {
         fs::write(&path, text).expect("it can be written");
-        let error = read(&directory.0).expect_err("it is refused");
+        let error = read(directory.path()).expect_err("it is refused");
         error.strip_prefix(&path.display().to_string()).expect("it begins with the path").to_owned()
     };
     let with = |what: &str, instead: &str| {
@@ -172,6 +172,6 @@ fn broken_files_are_refused_with_their_place() {
     );
     let mut run = run();
     run.trials[0].evidence.node_late_ms.max = f64::NAN;
-    let error = write(&directory.0, &run).expect_err("NaN is no figure");
+    let error = write(directory.path(), &run).expect_err("NaN is no figure");
     assert!(error.starts_with("run.json, as it would be written:") && error.contains("expected f64"), "{error}");
 }

@@ -6,7 +6,7 @@ mod hand_made;
 mod page;
 mod text;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Asserts that `text` equals the file of this name next to the tests.
 /// `UPDATE_GOLDEN=1 cargo test -p weirgate-lab` rewrites those files. Read the difference before you keep it.
@@ -17,21 +17,4 @@ fn golden(name: &str, text: &str) {
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(text == expected, "{name} differs; UPDATE_GOLDEN=1 rewrites it. Now it is:\n{text}");
-}
-
-/// A directory for one test, removed when dropped.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("weirgate-lab-report-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

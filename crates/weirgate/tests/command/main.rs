@@ -12,7 +12,8 @@ mod swarm;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::{TempDir, tempdir};
 
 /// A policy with every kind of entry that `explain` shows.
 pub(crate) const POLICY: &str = "\
@@ -65,19 +66,15 @@ pub(crate) fn run(args: &[&str]) -> Ended {
 }
 
 /// A directory of one test, removed at its end.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("weirgate-command-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("the temporary directory is writable");
-        Scratch(path)
+        Scratch(tempdir().expect("a directory"))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
     /// Writes a file and returns its path as text.
@@ -85,12 +82,6 @@ impl Scratch {
         let path = self.path(name);
         std::fs::write(&path, text).expect("the temporary directory is writable");
         text_of(&path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -2,45 +2,38 @@
 //! configuration and output in a temporary directory, listens on a free port, and is gone when the test
 //! ends.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use tempfile::TempDir;
 
 /// Time limit of a server's start: ten times the time that a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory that is removed with this value.
-pub(crate) struct Directory(PathBuf);
+pub(crate) struct Directory(TempDir);
 
 impl Directory {
-    /// Creates an empty directory.
     pub(crate) fn new() -> Directory {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("weirgate-test-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("the temporary directory is writable");
-        Directory(path)
+        // Servers that give up their rights as root must be able to enter it.
+        let open = Permissions::from_mode(0o755);
+        Directory(tempfile::Builder::new().permissions(open).tempdir().expect("a directory"))
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let file = self.0.join(name);
+        let file = self.path().join(name);
         std::fs::write(&file, text).expect("the temporary directory is writable");
         file
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
