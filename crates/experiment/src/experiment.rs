@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use weirgate_config::Site;
+use weirgate_emulator::{Disk, Thrashing};
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::errors::Position;
 
@@ -85,17 +86,6 @@ pub struct Documents {
     pub parts: Vec<(usize, f64)>,
 }
 
-/// A disk, and the memory that caches files read from it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Disk {
-    /// Time of a read before its first byte.
-    pub access: Duration,
-    /// Bytes read per second after that, > 0.
-    pub bytes_per_s: f64,
-    /// Bytes of memory for files.
-    pub memory: u64,
-}
-
 /// A named part of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
@@ -151,15 +141,6 @@ pub enum Service {
     Tomcat,
     /// Xapian's full-text search behind Apache.
     Xapian,
-}
-
-/// Slow-down by concurrency: the speed is divided by 1 + `penalty` × (requests in flight − `beyond`).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Thrashing {
-    /// Maximum number of requests in flight at a server without slow-down.
-    pub beyond: u32,
-    /// Slow-down for each further request, ≥ 0.
-    pub penalty: f64,
 }
 
 /// One stream of requests.

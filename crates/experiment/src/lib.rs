@@ -39,3 +39,4 @@ pub use idle::{Idle, IdleMeter, KINDS, Occupied};
 pub use learned_costs::{CostEstimate, LearnedCosts, RouteCosts};
 pub use load::{LoadedExperiment, is_experiment, load_experiment, load_experiment_file, under_discipline};
 pub use run::{Fate, Page, RESOURCES, Record, Run, Sample, Violation, Work};
+pub use weirgate_emulator::{Disk, Thrashing};

@@ -12,7 +12,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use weirgate_emulator::{Cluster, Disk, Health, NodeSpec, NodeStats, Thrashing};
+use weirgate_emulator::{Cluster, Health, NodeSpec, NodeStats};
 use weirgate_experiment::random::{Purpose, seed_for};
 use weirgate_experiment::{Condition, Experiment, Machine, Occupied};
 use weirgate_verdict::oracle;
@@ -129,8 +129,8 @@ fn node(machine: &Machine, ports: usize) -> NodeSpec {
         speed: machine.speed,
         concurrency: machine.concurrency,
         backlog: machine.backlog,
-        thrashing: machine.thrashing.map(|t| Thrashing { beyond: t.beyond, penalty: t.penalty }),
-        disk: machine.disk.map(|d| Disk { access: d.access, bytes_per_s: d.bytes_per_s, cache: d.memory }),
+        thrashing: machine.thrashing,
+        disk: machine.disk,
         drops_abandoned: true,
         log: MAX_IDS,
         ..NodeSpec::new(&machine.name, machine.cpus)

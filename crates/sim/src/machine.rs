@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 
 use weirgate_emulator::computer::{Computer, Usage, Work};
 use weirgate_emulator::random::Random;
-use weirgate_emulator::{Disk, Thrashing};
 use weirgate_experiment::random::{Purpose, generator};
 use weirgate_experiment::{Condition, Experiment, Machine, Occupied};
 
@@ -239,13 +238,11 @@ fn with_others(shares: &[f64]) -> Vec<f64> {
 
 /// Creates a server of `machine`. Its CPUs are shared by class if `shares` are given.
 fn computer(machine: &Machine, shares: Option<&[f64]>) -> Computer {
-    let thrashing = machine.thrashing.map(|t| Thrashing { beyond: t.beyond, penalty: t.penalty });
     let mut computer = match shares {
         Some(shares) => Computer::shared(0, machine.cpus, machine.concurrency, shares),
-        None => Computer::new(0, machine.cpus, machine.concurrency, thrashing),
+        None => Computer::new(0, machine.cpus, machine.concurrency, machine.thrashing),
     };
     if let Some(disk) = machine.disk {
-        let disk = Disk { access: disk.access, bytes_per_s: disk.bytes_per_s, cache: disk.memory };
         computer = computer.with_disk(0, disk);
     }
     computer.set_speed(machine.speed);
@@ -255,35 +252,19 @@ fn computer(machine: &Machine, shares: Option<&[f64]>) -> Computer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use weirgate_emulator::station::Demand;
 
     const MS: u64 = 1_000_000;
 
     fn experiment(servers: u32) -> Experiment {
-        let text = "
-            listen: 127.0.0.1:8080
-            upstreams: { web: { nodes: ['a:1'] } }
-            classes: [{ name: A }]";
-        let site = weirgate_config::load("test", text, false).unwrap_or_else(|e| panic!("{e}")).site;
-        let nominal = Machine::nominal("a", 1);
-        let machine = Machine { speed: 2.0, servers, concurrency: Some(1), backlog: Some(1), ..nominal };
-        Experiment {
-            name: "test".into(),
-            title: String::new(),
-            site,
-            machines: vec![machine],
-            machine_of: vec![0],
-            network_delay: Duration::ZERO,
-            traffic: Vec::new(),
-            phases: Vec::new(),
-            axis: None,
-            settle: Duration::ZERO,
-            faults: Vec::new(),
-            reloads: Vec::new(),
-            published: Vec::new(),
-            reserves: None,
-        }
+        let text = format!(
+            "policy: {{ upstreams: {{ web: {{ nodes: ['a:1'] }} }}, classes: [{{ name: A }}] }}
+machines: {{ speed: 2, servers: {servers}, concurrency: 1, backlog: 1 }}
+traffic: [{{ class: A, rate: 1/s, demand: 1ms }}]
+phases: [{{ name: all, until: 10s }}]"
+        );
+        let loaded = weirgate_experiment::load_experiment("test.yaml", &text, std::path::Path::new(""), &[]);
+        loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
     }
 
     fn demand() -> Work {

@@ -8,8 +8,9 @@ use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Moment, Speed, Whole};
 
 use super::names::Names;
 use super::traffic::profile;
-use crate::experiment::{Disk, Knot, Machine, Profile, Thrashing};
+use crate::experiment::{Knot, Machine, Profile};
 use crate::file::{ExperimentFile, MachineForm, Servers};
+use crate::{Disk, Thrashing};
 
 /// Maximum number of CPUs of a server, and of servers behind an address. More is a typing error.
 const MAX_CPUS: u32 = 4_096;
@@ -108,7 +109,7 @@ fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machi
         if each == 0 {
             cx.fail(form.per_second.mark, Complaint::new("nothing is ever read at this speed", "write `10MiB`, say"));
         }
-        Some(Disk { access, bytes_per_s: each as f64, memory })
+        Some(Disk { access, bytes_per_s: each as f64, cache: memory })
     });
     let cpus = few(form.cpus.get().0, form.cpus.mark, cx);
     let (servers, shared) = match form.servers.get() {

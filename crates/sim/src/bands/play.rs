@@ -157,7 +157,7 @@ fn nasa_log(experiment: &mut Experiment) -> Result<(), String> {
     let whole: u64 = files.iter().map(|(bytes, _)| bytes).sum();
     for machine in &mut experiment.machines {
         if let Some(disk) = &mut machine.disk {
-            disk.memory = whole * 85 / 1015;
+            disk.cache = whole * 85 / 1015;
         }
     }
     if let Some(documents) = &mut experiment.traffic[0].documents {
