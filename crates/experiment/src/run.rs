@@ -1,5 +1,7 @@
 //! Result of a run: one record per request and one per page, samples of the state, learned costs and violations.
 
+use weirgate_emulator::station::Demand;
+
 use crate::idle::Idle;
 use crate::learned_costs::RouteCosts;
 
@@ -103,6 +105,24 @@ pub struct Violation {
 }
 
 impl Record {
+    /// Creates the record of an attempt that arrives at `arrived` and has no end yet. It belongs to no page.
+    #[must_use]
+    pub fn new(traffic: u32, arrived: u64, demand: Demand) -> Record {
+        let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
+        Record {
+            traffic,
+            fate: Fate::Cut,
+            arrived,
+            released: 0,
+            ended: arrived,
+            cpu: seconds(demand.cpu),
+            io: seconds(demand.io.saturating_add(demand.stream)),
+            disk: seconds(demand.disk),
+            link: seconds(demand.link),
+            page: None,
+        }
+    }
+
     /// Work that it needs of each resource.
     #[must_use]
     pub fn work(&self) -> Work {

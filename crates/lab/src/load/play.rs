@@ -26,7 +26,7 @@ use weirgate_experiment::traffic::{Document, Draw, Event, NO_USER, Stream};
 use weirgate_experiment::{Experiment, Fate, Record};
 
 use super::Plan;
-use super::sent::{Answer, Ended, Id, Ledger, Sent, StreamSent, histogram, histograms, record};
+use super::sent::{Answer, Ended, Id, Ledger, Sent, StreamSent, histogram, histograms};
 use super::template::{Filling, Head};
 
 /// Grace period for replies after the end, in nanoseconds. It exceeds the longest limit of the published
@@ -283,7 +283,7 @@ impl<'a> Play<'a> {
         self.numbers[index] += 1;
         let attempt = Attempt { request, record: self.records.len() as u32 };
         let page = request.visit.map(|visit| self.visits.page_of(visit));
-        self.records.push(Record { page, ..record(request.traffic, at, request.demand) });
+        self.records.push(Record { page, ..Record::new(request.traffic, at, request.demand) });
         self.ids.push(id);
         let Prepared { connections, heads, ledger, .. } = &mut self.prepared;
         ledger[index].sent();

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::connections::Ending;
 use super::text::digits;
 use hdrhistogram::Histogram;
-use weirgate_emulator::station::Demand;
 use weirgate_experiment::{Experiment, Fate, Page, Record, TrafficClass};
 
 use super::Counts;
@@ -18,7 +17,11 @@ use super::Counts;
 /// All attempts of a run, with their outcomes.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// Every attempt, in order of its intended instant. [`record`] defines the fields.
+    /// Every attempt, in order of its intended instant, which is `arrived`. `ended` is the instant of the last byte at
+    /// the client, or of the failure, departure or cut. `released` is 0 until a node has answered, and then holds as
+    /// much as a client can know. An emulated node reports how long it had the request, and `released` is that long
+    /// before `ended`, which is an upper bound. For replies of other nodes it is `arrived` (1 at the very start),
+    /// because waiting and service look the same to a client. This is a lower bound.
     pub records: Vec<Record>,
     /// Every page, in order of arrival.
     pub pages: Vec<Page>,
@@ -137,30 +140,6 @@ impl Answer {
             Answer::Unsigned(..500) if !signed => Fate::Served,
             _ => Fate::Failed,
         }
-    }
-}
-
-/// Returns the record of an attempt that is being sent.
-///
-/// `arrived` is the intended instant. `ended` is the instant of the last byte at the client, or of the
-/// failure, departure or cut. `demand` is as drawn. `released` is 0 until a node has answered, and then
-/// holds as much as a client can know. An emulated node reports how long it had the request, and `released`
-/// is that long before `ended`, which is an upper bound. For replies of other nodes it is `arrived` (1 at
-/// the very start), because waiting and service look the same to a client. This is a lower bound.
-#[must_use]
-pub fn record(traffic: u32, arrived: u64, demand: Demand) -> Record {
-    let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
-    Record {
-        traffic,
-        fate: Fate::Cut,
-        arrived,
-        released: 0,
-        ended: arrived,
-        cpu: seconds(demand.cpu),
-        io: seconds(demand.io.saturating_add(demand.stream)),
-        disk: seconds(demand.disk),
-        link: seconds(demand.link),
-        page: None,
     }
 }
 

@@ -4,9 +4,9 @@ use weirgate_emulator::computer::Work;
 use weirgate_engine::{Action, Arrival, ClassId, NodeId, Outcome, Shed, TemplateId, Ticket, Verdict};
 use weirgate_experiment::traffic::visits::{Then, VisitId};
 use weirgate_experiment::traffic::{Draw, Event, NO_USER};
-use weirgate_experiment::{Fate, TrafficClass};
+use weirgate_experiment::{Fate, Record, TrafficClass};
 
-use super::{CHECK, Driver, Errand, Message, News, Sources, record};
+use super::{CHECK, Driver, Errand, Message, News, Sources};
 use crate::late::{Deadline, Limit};
 use crate::machine::Reception;
 use crate::requests::{Place, Request};
@@ -91,7 +91,7 @@ impl Driver<'_> {
         let stream = request.traffic as usize;
         request.record = self.records.len() as u32;
         let page = request.visit.map(|visit| self.visits.page_of(visit));
-        self.records.push(record(request.traffic, self.now, request.demand, page));
+        self.records.push(Record { page, ..Record::new(request.traffic, self.now, request.demand) });
         let class = match self.streams[stream].traffic.class {
             TrafficClass::Class(class) => ClassId(class as u32),
             TrafficClass::Template { template, .. } => {

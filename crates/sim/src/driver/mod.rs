@@ -25,7 +25,7 @@ use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
 use weirgate_experiment::traffic::{Event, Stream};
 use weirgate_experiment::{
-    Experiment, Fate, Idle, IdleMeter, LearnedCosts, Record, Run, Sample, TrafficClass, Turn, Violation, turns,
+    Experiment, Idle, IdleMeter, LearnedCosts, Record, Run, Sample, TrafficClass, Turn, Violation, turns,
 };
 
 use crate::agenda::{Agenda, Errands};
@@ -484,21 +484,4 @@ fn sample_times(experiment: &Experiment) -> Vec<u64> {
     times.sort_unstable();
     times.dedup();
     times
-}
-
-/// Creates the record of an attempt that begins at `now`.
-fn record(traffic: u32, now: u64, demand: weirgate_emulator::station::Demand, page: Option<u32>) -> Record {
-    let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
-    Record {
-        traffic,
-        fate: Fate::Cut,
-        arrived: now,
-        released: 0,
-        ended: now,
-        cpu: seconds(demand.cpu),
-        io: seconds(demand.io.saturating_add(demand.stream)),
-        disk: seconds(demand.disk),
-        link: seconds(demand.link),
-        page,
-    }
 }

@@ -105,23 +105,14 @@ pub(super) fn is_sound(experiment: &Experiment, phase: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use weirgate_emulator::station::Demand;
+
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn arrivals(from: u64, until: u64, gap: u64) -> Vec<Record> {
-        let record = |arrived| Record {
-            traffic: 0,
-            fate: Fate::Shed,
-            arrived,
-            released: 0,
-            ended: arrived,
-            cpu: 0.01,
-            io: 0.0,
-            disk: 0.0,
-            link: 0.0,
-            page: None,
-        };
+        let record = |arrived| Record { fate: Fate::Shed, cpu: 0.01, ..Record::new(0, arrived, Demand::default()) };
         (from..until).step_by(gap as usize).map(record).collect()
     }
 
