@@ -29,7 +29,7 @@ pub(crate) struct Predict {
     /// an answer.
     arrivals: Table<ClassId, Bucket>,
     /// Release rate of each of its sub-queues.
-    paces: Table<ClassId, [Pace; RESOURCES]>,
+    rates: Table<ClassId, [ReleaseRate; RESOURCES]>,
     /// Since when requests have waited in each sub-queue, if any do.
     backlogged: Table<ClassId, [Time; RESOURCES]>,
 }
@@ -39,21 +39,21 @@ impl Predict {
         Predict {
             figures,
             arrivals: Table::filled(classes, Bucket::new(now)),
-            paces: Table::filled(classes, [Pace::NONE; RESOURCES]),
+            rates: Table::filled(classes, [ReleaseRate::NONE; RESOURCES]),
             backlogged: Table::filled(classes, [now; RESOURCES]),
         }
     }
 
     pub(super) fn open(&mut self, now: Time, class: ClassId) {
         self.arrivals.put(class, Bucket::new(now));
-        self.paces.put(class, [Pace::NONE; RESOURCES]);
+        self.rates.put(class, [ReleaseRate::NONE; RESOURCES]);
         self.backlogged.put(class, [now; RESOURCES]);
     }
 
     /// Copies the state of a class from the old policy.
     pub(super) fn carry(&mut self, old: &Predict, from: ClassId, to: ClassId) {
         self.arrivals[to] = old.arrivals[from];
-        self.paces[to] = old.paces[from];
+        self.rates[to] = old.rates[from];
     }
 
     /// Records an arrival and returns whether it is owed an answer.
@@ -67,7 +67,7 @@ impl Predict {
             self.arrivals[class].take(view.now, rate, 1.0, 0.0);
         }
         if view.classes[class].queue.sub_queues[sub_queue].len > 0 {
-            self.paces[class][sub_queue].roll(view.now, self.figures.fresh);
+            self.rates[class][sub_queue].roll(view.now, self.figures.fresh);
         }
         standing
     }
@@ -90,7 +90,7 @@ impl Predict {
             limit: spec.guarantee.response_time.map(|rt| rt.limit),
             max_wait: spec.queue.max_wait,
             expected: view.classes[class].expected.guaranteed().unwrap_or(0.0),
-            pace: self.paces[class][sub_queue],
+            release_rate: self.rates[class][sub_queue],
         };
         too_long(self.figures, &outlook)
     }
@@ -103,7 +103,7 @@ impl Predict {
 
     #[inline]
     pub(super) fn released(&mut self, now: Time, class: ClassId, sub_queue: usize) {
-        self.paces[class][sub_queue].released(now, self.figures.fresh);
+        self.rates[class][sub_queue].released(now, self.figures.fresh);
     }
 
     /// The expected compute time in seconds, capped if it uses up the limit. `alone` says that no request of
@@ -132,7 +132,7 @@ struct Outlook {
     /// Expected compute time in seconds.
     expected: f64,
     /// The class's release rate, brought up to now.
-    pace: Pace,
+    release_rate: ReleaseRate,
 }
 
 /// Returns the reason if a request that arrives now would wait too long.
@@ -146,10 +146,11 @@ fn too_long(figures: Figures, outlook: &Outlook) -> Option<ShedReason> {
         return None;
     }
     // A queue may be young only because the class has sent less until now.
-    let pace = if young { outlook.pace.rate.max(outlook.guaranteed) } else { outlook.pace.rate };
+    let known = outlook.release_rate.per_s;
+    let rate = if young { known.max(outlook.guaranteed) } else { known };
     // At least one request could be released in the time that the queue has existed.
-    let pace = pace.max(1e9 / outlook.backlogged.max(1) as f64);
-    let wait = f64::from(outlook.waiting) / pace.max(1e-9);
+    let rate = rate.max(1e9 / outlook.backlogged.max(1) as f64);
+    let wait = f64::from(outlook.waiting) / rate.max(1e-9);
     let compute = if outlook.limit.is_some() { outlook.expected.min(figures.max_compute * patience) } else { 0.0 };
     let hard = figures.margin * patience - compute;
     let soft = (figures.soft_share * patience).max(figures.soft_min.as_secs_f64());
@@ -161,30 +162,30 @@ fn too_long(figures: Figures, outlook: &Outlook) -> Option<ShedReason> {
 
 /// The release rate of a class.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct ReleaseRate {
     period: u64,
     count: u32,
-    /// Requests per second, over the last few tenths of a second.
-    rate: f64,
+    /// Average over the last few tenths of a second.
+    per_s: f64,
 }
 
-impl Pace {
+impl ReleaseRate {
     /// Nanoseconds of a period: short compared with any limit worth a prediction.
     const PERIOD: u64 = 100_000_000;
 
-    const NONE: Pace = Pace { period: 0, count: 0, rate: 0.0 };
+    const NONE: ReleaseRate = ReleaseRate { period: 0, count: 0, per_s: 0.0 };
 
     /// Brings the rate up to `now`.
     fn roll(&mut self, now: Time, fresh: f64) {
-        let period = now.as_nanos() / Pace::PERIOD;
+        let period = now.as_nanos() / ReleaseRate::PERIOD;
         let passed = period.saturating_sub(self.period);
         if passed == 0 {
             return;
         }
         self.period = period;
-        let rate = f64::from(core::mem::take(&mut self.count)) * (1e9 / Pace::PERIOD as f64);
+        let rate = f64::from(core::mem::take(&mut self.count)) * (1e9 / ReleaseRate::PERIOD as f64);
         let empty = (passed - 1).min(10_000) as i32;
-        self.rate = (self.rate + fresh * (rate - self.rate)) * (1.0 - fresh).powi(empty);
+        self.per_s = (self.per_s + fresh * (rate - self.per_s)) * (1.0 - fresh).powi(empty);
     }
 
     /// Counts a release.

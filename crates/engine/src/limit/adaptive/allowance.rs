@@ -34,36 +34,45 @@ const EXPENSIVE: f64 = 2.0;
 /// ms. With 0.1 slow dependencies cost floors.
 const ANSWERED: f64 = 0.2;
 
-/// Averaging time of answers in seconds: the depth of the buckets.
+/// Averaging time of a pace in seconds: the depth of the buckets.
 const OVER: f64 = 1.0;
 
-/// Answers of a class.
-#[derive(Clone, Copy, Debug, Default)]
+/// Requests a second, as a moving average: the arrivals of a class, or its answers.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Answers since the last update.
-    answers: u32,
+    /// Requests since the last update.
+    count: u32,
     per_s: f64,
 }
 
 impl Pace {
-    pub(super) const NONE: Pace = Pace { answers: 0, per_s: 0.0 };
+    pub(super) const NONE: Pace = Pace { count: 0, per_s: 0.0 };
 
     #[inline]
-    pub(super) fn answered(&mut self) {
-        self.answers += 1;
+    pub(super) fn add(&mut self) {
+        self.count += 1;
     }
 
-    /// Updates the rate of answers, `seconds` after the last update.
-    pub(super) fn look(&mut self, seconds: f64) {
-        let instant = f64::from(core::mem::take(&mut self.answers)) / seconds.max(1e-9);
+    /// Updates the average, `seconds` after the last update.
+    pub(super) fn update(&mut self, seconds: f64) {
+        let instant = f64::from(core::mem::take(&mut self.count)) / seconds.max(1e-9);
         self.per_s += (1.0 - (-seconds / OVER).exp()) * (instant - self.per_s);
     }
 
-    /// Returns the allowance of a class with this part. `tightest` is the tightest limit that has to be kept,
-    /// in seconds, or infinite if there is none.
-    pub(super) fn allowance(&self, part: f64, tightest: f64) -> f64 {
-        if tightest.is_finite() { part.max(ANSWERED * tightest * self.per_s) } else { part }
+    /// Takes over the average of an earlier policy.
+    pub(super) fn carry(&mut self, old: Pace) {
+        self.per_s = old.per_s;
     }
+
+    pub(super) fn per_s(self) -> f64 {
+        self.per_s
+    }
+}
+
+/// Returns the allowance of a class with this part and this pace of answers. `tightest` is the tightest limit
+/// that has to be kept, in seconds, or infinite if there is none.
+pub(super) fn allowance(part: f64, answers: Pace, tightest: f64) -> f64 {
+    if tightest.is_finite() { part.max(ANSWERED * tightest * answers.per_s) } else { part }
 }
 
 /// The common factor for parts.
@@ -97,25 +106,25 @@ mod tests {
     use super::*;
 
     /// Simulates a class with `per_s` answers a second for `seconds`.
-    fn answering(pace: &mut Pace, per_s: u32, seconds: u32) {
+    fn answering(answers: &mut Pace, per_s: u32, seconds: u32) {
         for _ in 0..50 * seconds {
-            (0..per_s / 50).for_each(|_| pace.answered());
-            pace.look(0.020);
+            (0..per_s / 50).for_each(|_| answers.add());
+            answers.update(0.020);
         }
     }
 
     #[test]
     fn what_is_answered_as_fast_as_it_comes_is_let_in() {
-        let mut pace = Pace::default();
-        answering(&mut pace, 1000, 10);
+        let mut answers = Pace::NONE;
+        answering(&mut answers, 1000, 10);
         // A limit of 3 s: 600 requests in flight are answered within 0.6 s.
-        assert!((pace.allowance(20.0, 3.0) - 600.0).abs() < 1.0, "{pace:?}");
+        assert!((allowance(20.0, answers, 3.0) - 600.0).abs() < 1.0, "{answers:?}");
         // After a second without answers, two thirds of the allowance are gone.
-        answering(&mut pace, 0, 1);
-        assert!((pace.allowance(20.0, 3.0) - 600.0 * (-1.0f64).exp()).abs() < 1.0, "{pace:?}");
-        answering(&mut pace, 0, 60);
-        assert_eq!(pace.allowance(20.0, 3.0), 20.0, "its part is left");
-        assert_eq!(pace.allowance(20.0, f64::INFINITY), 20.0, "no limit is in danger, and none gives room");
+        answering(&mut answers, 0, 1);
+        assert!((allowance(20.0, answers, 3.0) - 600.0 * (-1.0f64).exp()).abs() < 1.0, "{answers:?}");
+        answering(&mut answers, 0, 60);
+        assert_eq!(allowance(20.0, answers, 3.0), 20.0, "its part is left");
+        assert_eq!(allowance(20.0, answers, f64::INFINITY), 20.0, "no limit is in danger, and none gives room");
     }
 
     #[test]

@@ -26,7 +26,7 @@
 //! been seen. A class without a guarantee has no claim, but it gets a share of the rest: where its requests
 //! do not fit, it earns a twentieth of the window.
 
-use super::allowance::{Pace, Slowdown};
+use super::allowance::{Pace, Slowdown, allowance};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
 use crate::index::Table;
@@ -39,9 +39,6 @@ const TICK: u64 = 20_000_000;
 
 /// Number of active classes from which updates are less frequent, so that they cost the same share of time.
 const CLASSES: u64 = 2000;
-
-/// Averaging time of arrivals in seconds: the depth of the buckets.
-const RATE_OVER: f64 = 1.0;
 
 /// Completions over which times in flight are averaged. The mean of 64 exponential times is within an eighth.
 const COMPLETIONS: f64 = 64.0;
@@ -80,9 +77,8 @@ struct Holding {
     active: bool,
     /// Whether it has a guaranteed throughput.
     claims: bool,
-    /// Arrivals since the last update, and arrivals per second.
-    arrivals: u32,
-    rate: f64,
+    arrivals: Pace,
+    answers: Pace,
     /// Mean and mean square of the times in flight, in seconds, and the number of completions in them.
     mean: f64,
     square: f64,
@@ -94,7 +90,6 @@ struct Holding {
     blocking: f64,
     stay: f64,
     slack: f64,
-    pace: Pace,
     /// Slots that its guarantee needs, and requests that it may have in flight whatever the window. Both are
     /// infinite while its service time alone is unknown.
     part: f64,
@@ -104,8 +99,8 @@ struct Holding {
 const UNKNOWN: Holding = Holding {
     active: false,
     claims: false,
-    arrivals: 0,
-    rate: 0.0,
+    arrivals: Pace::NONE,
+    answers: Pace::NONE,
     mean: 0.0,
     square: 0.0,
     count: 0.0,
@@ -115,7 +110,6 @@ const UNKNOWN: Holding = Holding {
     blocking: 1.0,
     stay: 0.0,
     slack: NO_LIMIT,
-    pace: Pace::NONE,
     part: f64::INFINITY,
     allowance: f64::INFINITY,
 };
@@ -241,8 +235,10 @@ impl Occupancy {
 
     /// Takes over the estimates of a class's times.
     pub(super) fn carry(&mut self, old: &Occupancy, from: ClassId, to: ClassId) {
-        let Holding { rate, mean, square, count, blocking, stay, slack, .. } = old.holdings[from];
-        self.holdings[to] = Holding { rate, mean, square, count, blocking, stay, slack, ..self.holdings[to] };
+        let Holding { arrivals, mean, square, count, blocking, stay, slack, .. } = old.holdings[from];
+        let holding = &mut self.holdings[to];
+        *holding = Holding { mean, square, count, blocking, stay, slack, ..*holding };
+        holding.arrivals.carry(arrivals);
     }
 
     #[inline]
@@ -259,7 +255,7 @@ impl Occupancy {
     pub(super) fn offered(&mut self, now: Time, class: ClassId, claims: bool) {
         self.activate(now, class);
         let holding = &mut self.holdings[class];
-        holding.arrivals += 1;
+        holding.arrivals.add();
         // Set at once, because owed requests must not be held back until the first update.
         holding.claims = claims;
     }
@@ -304,7 +300,7 @@ impl Occupancy {
     #[inline]
     pub(super) fn completed(&mut self, class: ClassId, seconds: f64) {
         let holding = &mut self.holdings[class];
-        holding.pace.answered();
+        holding.answers.add();
         holding.count = (holding.count + 1.0).min(COMPLETIONS);
         holding.mean += (seconds - holding.mean) / holding.count;
         holding.square += (seconds * seconds - holding.square) / holding.count;
@@ -387,9 +383,8 @@ impl Occupancy {
         self.sums.fill([0.0; 4]);
         for class in &self.active {
             let holding = &mut self.holdings[*class];
-            let instant = f64::from(core::mem::take(&mut holding.arrivals)) / seconds.max(1e-9);
-            holding.rate += (1.0 - (-seconds / RATE_OVER).exp()) * (instant - holding.rate);
-            holding.pace.look(seconds);
+            holding.arrivals.update(seconds);
+            holding.answers.update(seconds);
             if claim(now, classes, *class, holding, (contended, self.common_slowdown), &mut self.sums, &mut tightest) {
                 self.missed = Some(*class);
             }
@@ -399,7 +394,7 @@ impl Occupancy {
             let holding = &mut self.holdings[*class];
             holding.stay = holding.residual(now_s);
             holding.slack = tightest.of_others(*class).min(1e6);
-            holding.allowance = holding.pace.allowance(holding.part, tightest.limit);
+            holding.allowance = allowance(holding.part, holding.answers, tightest.limit);
             // Until the first request has ended, its class's requests may stay for ever.
             let unknown = holding.count == 0.0 && holding.in_flight > 0 && !holding.claims;
             holding.blocking = if unknown { 1.0 } else { (holding.stay / holding.slack).min(1.0) };
@@ -409,7 +404,7 @@ impl Occupancy {
         let holdings = &mut self.holdings;
         self.active.retain(|class| {
             let holding = &mut holdings[*class];
-            holding.active = holding.in_flight > 0 || holding.rate > 1e-3 || classes[*class].queue.len > 0;
+            holding.active = holding.in_flight > 0 || holding.arrivals.per_s() > 1e-3 || classes[*class].queue.len > 0;
             holding.active
         });
         let wait = TICK * (self.active.len() as u64).div_ceil(CLASSES).max(1);
@@ -455,11 +450,11 @@ fn claim(
         let slowdown = if holding.count >= KNOWN { holding.mean / alone } else { 1.0 };
         common_slowdown.part(rate * alone, slowdown)
     });
-    if holding.rate < 0.01 * rate && !classes[class].active() {
+    if holding.arrivals.per_s() < 0.01 * rate && !classes[class].active() {
         return false;
     }
     let time = if holding.count > 0.0 { holding.mean } else { declared.map_or(0.0, |time| time.as_secs_f64()) };
-    let slots = rate.min(holding.rate) * time;
+    let slots = rate.min(holding.arrivals.per_s()) * time;
     let slots = if contended { slots.min(holding.part) } else { slots };
     // A class does not claim the slots that it blocks itself.
     let slots = (slots - holding.blocking * f64::from(holding.in_flight)).max(0.0);
