@@ -113,7 +113,7 @@ impl Engine {
             return Err(ShedReason::TooLarge);
         }
         let offer = Offer { class, sub_queue, code: self.classes.spec(class).priority, itself: None };
-        let standing = self.decide(&offer, Standing::Surplus, Step::Door).map(|_| {
+        let standing = self.decide(&offer, Standing::Surplus, Step::Arrival).map(|_| {
             let (admission, view, _) = self.admitting();
             admission.offered(&view, &offer)
         })?;

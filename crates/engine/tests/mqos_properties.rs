@@ -9,7 +9,7 @@ mod resources;
 
 use std::time::Duration;
 
-use resources::{Books, Site, arrival};
+use resources::{Driver, Site, arrival};
 use support::Random;
 use weirgate_engine::*;
 
@@ -46,21 +46,21 @@ fn what_is_taken_is_given_back_whatever_becomes_of_a_request() {
             LoadControl::ResourceAvailability(Availability { only: Some(only), .. }) => only == resource,
             _ => true,
         };
-        let mut books = Books::new(site.engine(discipline.clone()));
+        let mut driver = Driver::new(site.engine(discipline.clone()));
         for _ in 0..3_000 {
-            books.now = books.now + Duration::from_micros(random.below(2_000));
+            driver.now = driver.now + Duration::from_micros(random.below(2_000));
             match random.below(12) {
                 0..=5 => {
-                    books.arrive(random.below(3) as u32, any_demand(&mut random));
+                    driver.arrive(random.below(3) as u32, any_demand(&mut random));
                 }
-                6 if !books.waiting.is_empty() => books.leave(random.below(books.waiting.len() as u64) as usize),
+                6 if !driver.waiting.is_empty() => driver.leave(random.below(driver.waiting.len() as u64) as usize),
                 7 => {
                     let node = NodeId(random.below(3) as u32);
                     let event = if random.below(2) == 0 { NodeEvent::Down(node) } else { NodeEvent::Up(node) };
-                    books.engine.node(books.now, event);
+                    driver.engine.node(driver.now, event);
                 }
-                8 => books.engine.reconfigure(books.now, site.policy(discipline.clone())).expect("a valid policy"),
-                _ if !books.in_flight.is_empty() => {
+                8 => driver.engine.reconfigure(driver.now, site.policy(discipline.clone())).expect("a valid policy"),
+                _ if !driver.in_flight.is_empty() => {
                     let outcome = match random.below(6) {
                         0 => Outcome::Reset,
                         1 => Outcome::Failed { retryable: true },
@@ -69,34 +69,34 @@ fn what_is_taken_is_given_back_whatever_becomes_of_a_request() {
                         4 => Outcome::Upgraded,
                         _ => Outcome::LastByte { status: 200 },
                     };
-                    books.end(random.below(books.in_flight.len() as u64) as usize, outcome);
+                    driver.end(random.below(driver.in_flight.len() as u64) as usize, outcome);
                 }
                 _ => {}
             }
-            books.drain();
-            check(&books, &nodes, managed);
+            driver.drain();
+            check(&driver, &nodes, managed);
         }
         for node in 0..3 {
-            books.engine.node(books.now, NodeEvent::Up(NodeId(node)));
+            driver.engine.node(driver.now, NodeEvent::Up(NodeId(node)));
         }
-        while !books.in_flight.is_empty() {
-            books.end(0, Outcome::LastByte { status: 200 });
-            books.drain();
+        while !driver.in_flight.is_empty() {
+            driver.end(0, Outcome::LastByte { status: 200 });
+            driver.drain();
         }
-        check(&books, &nodes, managed);
-        let snapshot = books.engine.snapshot(books.now);
+        check(&driver, &nodes, managed);
+        let snapshot = driver.engine.snapshot(driver.now);
         assert!(snapshot.resources.iter().all(|resource| resource.available == 1.0), "seed {seed}: {snapshot:?}");
         assert_eq!(snapshot.waiting, 0, "seed {seed}: what fits a node is served in the end");
     }
 }
 
-/// Like [`Books::check`], for the managed resources only.
-fn check(books: &Books, weights: &[f64], managed: impl Fn(usize) -> bool) {
-    let snapshot = books.engine.snapshot(books.now);
+/// Like [`Driver::check`], for the managed resources only.
+fn check(driver: &Driver, weights: &[f64], managed: impl Fn(usize) -> bool) {
+    let snapshot = driver.engine.snapshot(driver.now);
     for (node, weight) in weights.iter().enumerate() {
         for resource in 0..3 {
             let full = (weight * 1e9).round();
-            let taken = if managed(resource) { books.taken(node as u32, resource) as f64 } else { 0.0 };
+            let taken = if managed(resource) { driver.taken(node as u32, resource) as f64 } else { 0.0 };
             assert!(taken <= full, "node {node} is overdrawn: {taken} of {full}");
             assert_eq!(snapshot.nodes[node].available[resource], (full - taken) / full, "node {node}");
         }
@@ -112,25 +112,25 @@ fn kinds() -> [Demand; 3] {
 /// end in random order. Returns the class and cost of the requests released in `work` node-seconds.
 fn saturated(discipline: Discipline, weights: &[f64], work: f64, seed: u64) -> Vec<(u32, Demand)> {
     let site = Site { weights: weights.to_vec(), ..Site::default() };
-    let mut books = Books::new(site.engine(discipline));
+    let mut driver = Driver::new(site.engine(discipline));
     let mut random = Random(seed);
     for class in 0..weights.len() as u32 {
         for kind in kinds() {
-            (0..5).for_each(|_| assert!(books.arrive(class, kind)));
+            (0..5).for_each(|_| assert!(driver.arrive(class, kind)));
         }
     }
-    books.drain();
+    driver.drain();
     let mut all = Vec::new();
     let mut done = 0.0;
     while done < work {
-        books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-        books.drain();
-        for token in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[token as usize];
+        driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        driver.drain();
+        for token in std::mem::take(&mut driver.released) {
+            let (class, demand) = driver.requests[token as usize];
             all.push((class, demand));
             done += f64::from(demand.dominant()) / 1e9;
             // A new request replaces it in the queue.
-            assert!(books.arrive(class, demand));
+            assert!(driver.arrive(class, demand));
         }
     }
     all
@@ -190,36 +190,36 @@ fn a_large_request_is_not_overtaken_for_ever_under_drfq() {
     let mut longest = 0.0_f64;
     for seed in 0..20 {
         let site = Site::default();
-        let mut books = Books::new(site.engine(drfq()));
+        let mut driver = Driver::new(site.engine(drfq()));
         let mut random = Random(seed);
         for class in 0..3 {
             for kind in kinds() {
-                (0..5).for_each(|_| assert!(books.arrive(class, kind)));
+                (0..5).for_each(|_| assert!(driver.arrive(class, kind)));
             }
         }
-        books.drain();
+        driver.drain();
         let class = random.below(3) as u32;
         let shares = [0.95, 0.5, 0.9].map(|max| max * (0.5 + 0.5 * random.unit()));
         // It waits behind the other requests of its sub-queue.
-        assert!(books.arrive(class, Demand::of_shares(&shares)));
-        let large = books.requests.len() as u64 - 1;
-        books.released.clear();
+        assert!(driver.arrive(class, Demand::of_shares(&shares)));
+        let large = driver.requests.len() as u64 - 1;
+        driver.released.clear();
         let (mut head, mut before) = (false, 0.0);
         loop {
-            books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-            books.drain();
-            let released = std::mem::take(&mut books.released);
+            driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
+            driver.drain();
+            let released = std::mem::take(&mut driver.released);
             if released.contains(&large) {
                 break;
             }
             for token in released {
-                let (class, demand) = books.requests[token as usize];
+                let (class, demand) = driver.requests[token as usize];
                 before += if head { f64::from(demand.dominant()) / 1e9 } else { 0.0 };
-                assert!(books.arrive(class, demand));
+                assert!(driver.arrive(class, demand));
             }
-            let line = |token: u64| books.requests[token as usize].1.tendency();
-            let same = |token: u64| books.requests[token as usize].0 == class && line(token) == line(large);
-            head |= books.waiting.iter().map(|(token, _)| *token).find(|token| same(*token)) == Some(large);
+            let line = |token: u64| driver.requests[token as usize].1.tendency();
+            let same = |token: u64| driver.requests[token as usize].0 == class && line(token) == line(large);
+            head |= driver.waiting.iter().map(|(token, _)| *token).find(|token| same(*token)) == Some(large);
             assert!(before < 100.0, "seed {seed}: it is never released");
         }
         // This covers the work released before resources are reserved for it (two horizons), its class's
@@ -237,37 +237,37 @@ fn a_request_waits_as_many_rounds_as_it_costs_under_mdrr() {
     for seed in 0..20 {
         let mut random = Random(seed);
         let weights = [6.0, 3.0, 1.0];
-        let mut books = Books::new(Site::default().engine(Discipline::mqos()));
+        let mut driver = Driver::new(Site::default().engine(Discipline::mqos()));
         for kind in kinds() {
             for class in [0, 1] {
-                (0..5).for_each(|_| assert!(books.arrive(class, kind)));
+                (0..5).for_each(|_| assert!(driver.arrive(class, kind)));
             }
         }
-        books.drain();
+        driver.drain();
         let shares = [0.05 + 0.9 * random.unit(), 0.05, 0.05];
-        assert!(books.arrive(2, Demand::of_shares(&shares)));
-        let alone = books.requests.len() as u64 - 1;
-        let rounds = |books: &Books| books.engine.snapshot(books.now).rounds[0].begun;
-        let begun = rounds(&books);
-        books.released.clear();
+        assert!(driver.arrive(2, Demand::of_shares(&shares)));
+        let alone = driver.requests.len() as u64 - 1;
+        let rounds = |driver: &Driver| driver.engine.snapshot(driver.now).rounds[0].begun;
+        let begun = rounds(&driver);
+        driver.released.clear();
         let mut steps = 0;
         loop {
-            books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-            books.drain();
-            let released = std::mem::take(&mut books.released);
+            driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
+            driver.drain();
+            let released = std::mem::take(&mut driver.released);
             if released.contains(&alone) {
                 break;
             }
             for token in released {
-                let (class, demand) = books.requests[token as usize];
-                assert!(books.arrive(class, demand));
+                let (class, demand) = driver.requests[token as usize];
+                assert!(driver.arrive(class, demand));
             }
             steps += 1;
             assert!(steps < 10_000, "seed {seed}: it is never released");
         }
         let quantum = weights[2] / weights.iter().sum::<f64>();
         let max = (shares[0] / quantum).ceil() as u64 + 1;
-        let waited = rounds(&books) - begun;
+        let waited = rounds(&driver) - begun;
         assert!(waited <= max, "seed {seed}: {waited} rounds for {} of {quantum}", shares[0]);
     }
 }
@@ -277,22 +277,22 @@ fn a_request_waits_as_many_rounds_as_it_costs_under_mdrr() {
 fn what_an_idle_class_leaves_goes_to_the_others_by_weight() {
     for discipline in [Discipline::mqos(), drfq()] {
         let site = Site::default();
-        let mut books = Books::new(site.engine(discipline));
+        let mut driver = Driver::new(site.engine(discipline));
         let mut random = Random(9);
         for class in [0, 1] {
             for kind in kinds() {
-                (0..5).for_each(|_| assert!(books.arrive(class, kind)));
+                (0..5).for_each(|_| assert!(driver.arrive(class, kind)));
             }
         }
-        books.drain();
+        driver.drain();
         let mut all = Vec::new();
         for _ in 0..6_000 {
-            books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-            books.drain();
-            for token in std::mem::take(&mut books.released) {
-                all.push(books.requests[token as usize]);
-                let (class, demand) = books.requests[token as usize];
-                assert!(books.arrive(class, demand));
+            driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
+            driver.drain();
+            for token in std::mem::take(&mut driver.released) {
+                all.push(driver.requests[token as usize]);
+                let (class, demand) = driver.requests[token as usize];
+                assert!(driver.arrive(class, demand));
             }
         }
         for part in parts(&all, 2)[0] {
@@ -307,20 +307,20 @@ fn what_an_idle_class_leaves_goes_to_the_others_by_weight() {
 fn dominant_shares_follow_the_weights() {
     let site = Site { weights: vec![2.0, 1.0], resources: 2, ..Site::default() };
     let run = |demands: [[f64; 2]; 2]| {
-        let mut books = Books::new(site.engine(drfq()));
+        let mut driver = Driver::new(site.engine(drfq()));
         let mut random = Random(3);
         for class in [0, 1] {
-            (0..60).for_each(|_| assert!(books.arrive(class as u32, Demand::of_shares(&demands[class]))));
+            (0..60).for_each(|_| assert!(driver.arrive(class as u32, Demand::of_shares(&demands[class]))));
         }
-        books.drain();
+        driver.drain();
         let mut had = [0.0; 2];
         for _ in 0..20_000 {
-            books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-            books.drain();
-            for token in std::mem::take(&mut books.released) {
-                let (class, demand) = books.requests[token as usize];
+            driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
+            driver.drain();
+            for token in std::mem::take(&mut driver.released) {
+                let (class, demand) = driver.requests[token as usize];
                 had[class as usize] += f64::from(demand.dominant()) / 1e9;
-                assert!(books.arrive(class, demand));
+                assert!(driver.arrive(class, demand));
             }
         }
         had[0] / had[1]
@@ -333,13 +333,13 @@ fn dominant_shares_follow_the_weights() {
 
 /// Runs a saturated site in which every released request is replaced by an equal one, until `enough` returns
 /// true for a release.
-fn play(books: &mut Books, random: &mut Random, mut enough: impl FnMut(u32, Demand) -> bool) {
+fn play(driver: &mut Driver, random: &mut Random, mut enough: impl FnMut(u32, Demand) -> bool) {
     loop {
-        books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-        books.drain();
-        for token in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[token as usize];
-            assert!(books.arrive(class, demand));
+        driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        driver.drain();
+        for token in std::mem::take(&mut driver.released) {
+            let (class, demand) = driver.requests[token as usize];
+            assert!(driver.arrive(class, demand));
             if enough(class, demand) {
                 return;
             }
@@ -353,18 +353,18 @@ fn play(books: &mut Books, random: &mut Random, mut enough: impl FnMut(u32, Dema
 fn a_class_far_ahead_is_served_in_the_end() {
     let site = Site { weights: vec![6.0, 1.0], ..Site::default() };
     let (cpu, bandwidth) = (Demand::of_shares(&[0.09, 0.03]), Demand::of_shares(&[0.0, 0.0, 0.09]));
-    let mut books = Books::new(site.engine(drfq()));
+    let mut driver = Driver::new(site.engine(drfq()));
     let mut random = Random(1);
-    (0..30).for_each(|_| assert!(books.arrive(0, cpu) && books.arrive(1, bandwidth)));
-    books.drain();
+    (0..30).for_each(|_| assert!(driver.arrive(0, cpu) && driver.arrive(1, bandwidth)));
+    driver.drain();
     let mut work = 0.0;
-    play(&mut books, &mut random, |_, demand| {
+    play(&mut driver, &mut random, |_, demand| {
         work += f64::from(demand.dominant()) / 1e9;
         work > 100.0
     });
-    assert!(books.arrive(1, cpu));
+    assert!(driver.arrive(1, cpu));
     let mut waited = 0.0;
-    play(&mut books, &mut random, |class, demand| {
+    play(&mut driver, &mut random, |class, demand| {
         waited += f64::from(demand.dominant()) / 1e9;
         assert!(waited < 200.0, "it is never released");
         (class, demand) == (1, cpu)
@@ -379,18 +379,18 @@ fn a_class_far_ahead_is_served_in_the_end() {
 fn a_class_does_not_catch_up_on_unused_service() {
     let site = Site { weights: vec![1.0, 1.0], ..Site::default() };
     let [cpu, disk, _] = kinds();
-    let mut books = Books::new(site.engine(drfq()));
+    let mut driver = Driver::new(site.engine(drfq()));
     let mut random = Random(2);
-    (0..30).for_each(|_| assert!(books.arrive(0, cpu)));
-    books.drain();
+    (0..30).for_each(|_| assert!(driver.arrive(0, cpu)));
+    driver.drain();
     let mut work = 0.0;
-    play(&mut books, &mut random, |_, demand| {
+    play(&mut driver, &mut random, |_, demand| {
         work += f64::from(demand.dominant()) / 1e9;
         work > 1000.0
     });
-    (0..30).for_each(|_| assert!(books.arrive(1, disk)));
+    (0..30).for_each(|_| assert!(driver.arrive(1, disk)));
     let (mut had, mut work) = ([0.0; 2], 0.0);
-    play(&mut books, &mut random, |class, demand| {
+    play(&mut driver, &mut random, |class, demand| {
         had[class as usize] += f64::from(demand.dominant()) / 1e9;
         work += f64::from(demand.dominant()) / 1e9;
         work > 40.0
@@ -409,14 +409,14 @@ fn upstreams_that_share_machines_share_their_rounds() {
         policy.pools.push(pool);
         policy.nodes.push(node);
         policy.classes[1].pool = 1;
-        let mut books = Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
+        let mut driver = Driver::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
         let mut random = Random(3);
         let (small, large) = (Demand::of_shares(&[0.05, 0.02, 0.02]), Demand::of_shares(&[0.6, 0.1, 0.1]));
-        (0..60).for_each(|_| assert!(books.arrive(0, small)));
-        books.drain();
-        assert!(books.arrive(1, large));
+        (0..60).for_each(|_| assert!(driver.arrive(0, small)));
+        driver.drain();
+        assert!(driver.arrive(1, large));
         let mut waited = 0.0;
-        play(&mut books, &mut random, |class, demand| {
+        play(&mut driver, &mut random, |class, demand| {
             waited += f64::from(demand.dominant()) / 1e9;
             assert!(waited < 50.0, "it is never released");
             class == 1

@@ -11,7 +11,7 @@ mod resources;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use resources::{Books, Site};
+use resources::{Driver, Site};
 use support::Random;
 use weirgate_engine::*;
 
@@ -49,27 +49,27 @@ impl Used {
 
 /// Releases `work` node-seconds. A released request is replaced by an equal one if `again` returns true.
 /// Requests in flight end in random order.
-fn play(books: &mut Books, random: &mut Random, work: f64, again: impl Fn(u32, Demand) -> bool) -> Used {
-    let classes = books.requests.iter().map(|(class, _)| *class as usize + 1).max().unwrap_or(0);
-    let nodes = &books.engine.policy().nodes;
+fn play(driver: &mut Driver, random: &mut Random, work: f64, again: impl Fn(u32, Demand) -> bool) -> Used {
+    let classes = driver.requests.iter().map(|(class, _)| *class as usize + 1).max().unwrap_or(0);
+    let nodes = &driver.engine.policy().nodes;
     let (nodes, machines) = (nodes.len() as u32, nodes.iter().map(|node| &node.machine).collect::<BTreeSet<_>>().len());
     let mut used = Used { by: vec![[0.0; 3]; classes], taken: [0.0; 3] };
     let (mut done, mut steps) = (0.0, 0.0);
-    while done < work && !books.in_flight.is_empty() {
-        books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-        books.drain();
-        for token in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[token as usize];
+    while done < work && !driver.in_flight.is_empty() {
+        driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        driver.drain();
+        for token in std::mem::take(&mut driver.released) {
+            let (class, demand) = driver.requests[token as usize];
             done += f64::from(demand.dominant()) / 1e9;
             (0..3).for_each(|resource| used.by[class as usize][resource] += demand.share(resource));
             if again(class, demand) {
-                assert!(books.arrive(class, demand));
+                assert!(driver.arrive(class, demand));
             }
         }
-        books.drain();
+        driver.drain();
         steps += 1.0;
         for resource in 0..3 {
-            let taken: u64 = (0..nodes).map(|node| books.taken(node, resource)).sum();
+            let taken: u64 = (0..nodes).map(|node| driver.taken(node, resource)).sum();
             used.taken[resource] += taken as f64 / 1e9 / machines as f64;
         }
     }
@@ -78,13 +78,13 @@ fn play(books: &mut Books, random: &mut Random, work: f64, again: impl Fn(u32, D
 }
 
 /// A site on which each class has twenty requests of each of its kinds waiting.
-fn site(weights: &[f64], kinds: &[(u32, [f64; 3])]) -> Books {
-    let mut books = Books::new(Site { weights: weights.to_vec(), ..Site::default() }.engine(drfq()));
+fn site(weights: &[f64], kinds: &[(u32, [f64; 3])]) -> Driver {
+    let mut driver = Driver::new(Site { weights: weights.to_vec(), ..Site::default() }.engine(drfq()));
     for (class, kind) in kinds {
-        (0..20).for_each(|_| assert!(books.arrive(*class, shares(*kind))));
+        (0..20).for_each(|_| assert!(driver.arrive(*class, shares(*kind))));
     }
-    books.drain();
-    books
+    driver.drain();
+    driver
 }
 
 /// Checks that the classes share the processor by their weights, whatever else some of them use.
@@ -125,12 +125,12 @@ fn what_some_want_costs_them_nothing_of_what_all_want() {
 /// After an hour of downloads, a class begins to ask for a resource that others need.
 #[test]
 fn a_class_alone_on_one_resource_gets_its_share_of_another_at_once() {
-    let mut books = site(&[6.0, 1.0], &[(0, CPU), (1, NETWORK)]);
+    let mut driver = site(&[6.0, 1.0], &[(0, CPU), (1, NETWORK)]);
     let mut random = Random(5);
-    play(&mut books, &mut random, 2_000.0, |_, _| true);
-    (0..20).for_each(|_| assert!(books.arrive(1, shares(CPU))));
-    play(&mut books, &mut random, 4.0, |_, demand| demand != shares(NETWORK));
-    let used = play(&mut books, &mut random, 20.0, |_, demand| demand != shares(NETWORK));
+    play(&mut driver, &mut random, 2_000.0, |_, _| true);
+    (0..20).for_each(|_| assert!(driver.arrive(1, shares(CPU))));
+    play(&mut driver, &mut random, 4.0, |_, demand| demand != shares(NETWORK));
+    let used = play(&mut driver, &mut random, 20.0, |_, demand| demand != shares(NETWORK));
     assert!((used.part(1, 0) - 1.0 / 7.0).abs() < 0.02, "{used:?}");
 }
 
@@ -139,21 +139,21 @@ fn a_class_alone_on_one_resource_gets_its_share_of_another_at_once() {
 fn many_requests_for_one_resource_do_not_hide_those_for_another() {
     for crowd in [15, 16, 40, 200] {
         let kinds: Vec<(u32, [f64; 3])> = (0..crowd).map(|class| (class, CPU)).chain([(crowd, DISK)]).collect();
-        let mut books = site(&vec![1.0; crowd as usize + 1], &kinds);
-        let used = play(&mut books, &mut Random(3), 100.0, |_, _| true);
+        let mut driver = site(&vec![1.0; crowd as usize + 1], &kinds);
+        let used = play(&mut driver, &mut Random(3), 100.0, |_, _| true);
         assert!(used.taken[0] > 0.93 && used.taken[1] > 0.93, "{crowd}: {:?}", used.taken);
     }
 }
 
 /// Two upstreams on one machine. The second has a bound of its own.
-fn two_upstreams(discipline: Discipline, weights: &[f64], first: usize, bound: Option<u32>) -> Books {
+fn two_upstreams(discipline: Discipline, weights: &[f64], first: usize, bound: Option<u32>) -> Driver {
     let mut policy = Site { weights: weights.to_vec(), ..Site::default() }.policy(discipline);
     let (mut pool, mut node) = (policy.pools[0].clone(), policy.nodes[0].clone());
     (pool.name, node.pool, node.max_outstanding) = ("other".into(), 1, bound);
     policy.pools.push(pool);
     policy.nodes.push(node);
     policy.classes[first..].iter_mut().for_each(|class| class.pool = 1);
-    Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"))
+    Driver::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"))
 }
 
 /// An upstream that cannot accept requests does not hold up the other one on the same machines.
@@ -162,24 +162,24 @@ fn a_class_without_a_usable_node_blocks_no_other() {
     for discipline in [Discipline::mqos(), drfq()] {
         for classes in [2, 40] {
             for event in [NodeEvent::Down(NodeId(1)), NodeEvent::Draining(NodeId(1))] {
-                let mut books = two_upstreams(discipline.clone(), &vec![1.0; classes], 1, None);
+                let mut driver = two_upstreams(discipline.clone(), &vec![1.0; classes], 1, None);
                 for class in 0..classes as u32 {
-                    (0..20).for_each(|_| assert!(books.arrive(class, shares(CPU))));
+                    (0..20).for_each(|_| assert!(driver.arrive(class, shares(CPU))));
                 }
-                books.engine.node(books.now, event);
-                books.drain();
-                let used = play(&mut books, &mut Random(1), 50.0, |_, _| true);
+                driver.engine.node(driver.now, event);
+                driver.drain();
+                let used = play(&mut driver, &mut Random(1), 50.0, |_, _| true);
                 assert!(
                     used.by[0][0] > 45.0 && used.taken[0] > 0.9,
                     "{:?}, {event:?}: {used:?}",
                     discipline.precedence
                 );
                 // When it accepts requests again it gets its share from then on, and no more.
-                books.engine.node(books.now, NodeEvent::Up(NodeId(1)));
-                books.engine.node(books.now, NodeEvent::Resumed(NodeId(1)));
-                books.drain();
-                play(&mut books, &mut Random(2), 4.0, |_, _| true);
-                let used = play(&mut books, &mut Random(3), 200.0, |_, _| true);
+                driver.engine.node(driver.now, NodeEvent::Up(NodeId(1)));
+                driver.engine.node(driver.now, NodeEvent::Resumed(NodeId(1)));
+                driver.drain();
+                play(&mut driver, &mut Random(2), 4.0, |_, _| true);
+                let used = play(&mut driver, &mut Random(3), 200.0, |_, _| true);
                 let due = 1.0 / classes as f64;
                 assert!((used.part(0, 0) / due - 1.0).abs() < 0.1, "{:?}: {}", discipline.precedence, used.part(0, 0));
             }
@@ -192,21 +192,21 @@ fn a_class_without_a_usable_node_blocks_no_other() {
 #[test]
 fn a_class_at_its_own_bound_blocks_no_other() {
     for discipline in [Discipline::mqos(), drfq()] {
-        let mut books = two_upstreams(discipline.clone(), &[1.0, 1.0], 1, Some(2));
+        let mut driver = two_upstreams(discipline.clone(), &[1.0, 1.0], 1, Some(2));
         let (small, poll) = (shares(CPU), shares([0.01, 0.0, 0.0]));
-        (0..30).for_each(|_| assert!(books.arrive(1, poll)));
-        books.drain();
-        (0..30).for_each(|_| assert!(books.arrive(0, small)));
-        books.drain();
+        (0..30).for_each(|_| assert!(driver.arrive(1, poll)));
+        driver.drain();
+        (0..30).for_each(|_| assert!(driver.arrive(0, small)));
+        driver.drain();
         let mut random = Random(4);
         for step in 0..2_000 {
-            let small: Vec<usize> = (0..books.in_flight.len())
-                .filter(|at| books.requests[books.in_flight[*at].0 as usize].0 == 0)
+            let small: Vec<usize> = (0..driver.in_flight.len())
+                .filter(|at| driver.requests[driver.in_flight[*at].0 as usize].0 == 0)
                 .collect();
-            assert!(small.len() >= 9, "{:?}, step {step}: {} inside", discipline.precedence, small.len());
-            books.end(small[random.below(small.len() as u64) as usize], Outcome::LastByte { status: 200 });
-            assert!(books.arrive(0, shares(CPU)));
-            books.drain();
+            assert!(small.len() >= 9, "{:?}, step {step}: {} in flight", discipline.precedence, small.len());
+            driver.end(small[random.below(small.len() as u64) as usize], Outcome::LastByte { status: 200 });
+            assert!(driver.arrive(0, shares(CPU)));
+            driver.drain();
         }
     }
 }
@@ -226,16 +226,16 @@ fn nothing_is_idle_under_saturation() {
 fn a_large_request_waits_for_one_node_and_not_for_all() {
     let run = |large: bool| {
         let site = Site { weights: vec![1.0, 1.0], nodes: vec![1.0; 10], ..Site::default() };
-        let mut books = Books::new(site.engine(drfq()));
-        (0..200).for_each(|_| assert!(books.arrive(0, shares(CPU))));
-        books.drain();
+        let mut driver = Driver::new(site.engine(drfq()));
+        (0..200).for_each(|_| assert!(driver.arrive(0, shares(CPU))));
+        driver.drain();
         let mut random = Random(8);
         let (mut taken, mut served) = (0.0, 0);
         for _ in 0..40 {
             if large {
-                assert!(books.arrive(1, shares([0.95, 0.0, 0.0])));
+                assert!(driver.arrive(1, shares([0.95, 0.0, 0.0])));
             }
-            let used = play(&mut books, &mut random, 30.0, |class, _| class == 0);
+            let used = play(&mut driver, &mut random, 30.0, |class, _| class == 0);
             taken += used.taken[0] / 40.0;
             served += usize::from(used.by.get(1).is_some_and(|of| of[0] > 0.9));
         }
@@ -251,25 +251,25 @@ fn a_large_request_waits_for_one_node_and_not_for_all() {
 /// Resources reserved for a request are free again when it leaves.
 #[test]
 fn nothing_is_kept_for_a_request_that_left() {
-    let mut books = Books::new(Site { weights: vec![1.0, 1.0], ..Site::default() }.engine(drfq()));
-    (0..60).for_each(|_| assert!(books.arrive(0, shares(CPU))));
-    books.drain();
-    assert!(books.arrive(1, shares([0.95, 0.0, 0.0])));
-    let large = books.requests.len() as u64 - 1;
+    let mut driver = Driver::new(Site { weights: vec![1.0, 1.0], ..Site::default() }.engine(drfq()));
+    (0..60).for_each(|_| assert!(driver.arrive(0, shares(CPU))));
+    driver.drain();
+    assert!(driver.arrive(1, shares([0.95, 0.0, 0.0])));
+    let large = driver.requests.len() as u64 - 1;
     let mut random = Random(2);
     // Runs until the node is being emptied for it.
-    while books.taken(0, 0) > 860_000_000 {
-        books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-        books.drain();
-        for token in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[token as usize];
-            assert!(class == 0 && books.arrive(class, demand), "it comes before it was kept for");
+    while driver.taken(0, 0) > 860_000_000 {
+        driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        driver.drain();
+        for token in std::mem::take(&mut driver.released) {
+            let (class, demand) = driver.requests[token as usize];
+            assert!(class == 0 && driver.arrive(class, demand), "it comes before it was kept for");
         }
     }
-    let at = books.waiting.iter().position(|(token, _)| *token == large).expect("it waits");
-    books.leave(at);
-    books.drain();
-    assert!(books.taken(0, 0) > 860_000_000, "nothing is kept any more: {}", books.taken(0, 0));
+    let at = driver.waiting.iter().position(|(token, _)| *token == large).expect("it waits");
+    driver.leave(at);
+    driver.drain();
+    assert!(driver.taken(0, 0) > 860_000_000, "nothing is kept any more: {}", driver.taken(0, 0));
 }
 
 /// A second attempt may use the resources of the first, so a full node does not make it fail.
@@ -277,40 +277,44 @@ fn nothing_is_kept_for_a_request_that_left() {
 fn a_full_node_does_not_forbid_a_retry() {
     let mut policy = Site { weights: vec![1.0], ..Site::default() }.policy(Discipline::mqos());
     policy.nodes[0].max_outstanding = Some(10);
-    let mut books = Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
-    (0..20).for_each(|_| assert!(books.arrive(0, shares([0.1, 0.0, 0.0]))));
-    books.drain();
-    assert_eq!((books.in_flight.len(), books.taken(0, 0)), (10, 1_000_000_000));
-    books.now = books.now + Duration::from_secs(1);
-    books.end(0, Outcome::Failed { retryable: true });
-    books.drain();
-    books.check(&[1.0]);
-    assert_eq!((books.in_flight.len(), books.waiting.len()), (10, 10), "it is tried again, and nobody goes before it");
-    assert_eq!(books.engine.classes(books.now, ClassId(0), 1)[0].retried, 1);
+    let mut driver = Driver::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
+    (0..20).for_each(|_| assert!(driver.arrive(0, shares([0.1, 0.0, 0.0]))));
+    driver.drain();
+    assert_eq!((driver.in_flight.len(), driver.taken(0, 0)), (10, 1_000_000_000));
+    driver.now = driver.now + Duration::from_secs(1);
+    driver.end(0, Outcome::Failed { retryable: true });
+    driver.drain();
+    driver.check(&[1.0]);
+    assert_eq!(
+        (driver.in_flight.len(), driver.waiting.len()),
+        (10, 10),
+        "it is tried again, and nobody goes before it"
+    );
+    assert_eq!(driver.engine.classes(driver.now, ClassId(0), 1)[0].retried, 1);
 }
 
 /// After nodes are lost, rounds and turns become shorter, because there is less capacity to share.
 #[test]
 fn a_round_deals_what_the_nodes_that_are_left_have() {
     let site = Site { weights: vec![1.0, 1.0], nodes: vec![1.0; 10], ..Site::default() };
-    let mut books = Books::new(site.engine(Discipline::mqos()));
-    (1..10).for_each(|node| books.engine.node(books.now, NodeEvent::Down(NodeId(node))));
+    let mut driver = Driver::new(site.engine(Discipline::mqos()));
+    (1..10).for_each(|node| driver.engine.node(driver.now, NodeEvent::Down(NodeId(node))));
     for class in [0, 1] {
-        (0..200).for_each(|_| assert!(books.arrive(class, shares(CPU))));
+        (0..200).for_each(|_| assert!(driver.arrive(class, shares(CPU))));
     }
-    books.drain();
+    driver.drain();
     // Runs beyond the first quantum, which ten nodes provided.
-    play(&mut books, &mut Random(1), 20.0, |_, _| true);
+    play(&mut driver, &mut Random(1), 20.0, |_, _| true);
     let (mut longest, mut run, mut last) = (0.0_f64, 0.0, 0);
     let mut random = Random(6);
     for _ in 0..400 {
-        books.end(random.below(books.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-        books.drain();
-        for token in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[token as usize];
+        driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        driver.drain();
+        for token in std::mem::take(&mut driver.released) {
+            let (class, demand) = driver.requests[token as usize];
             run = if class == last { run } else { 0.0 } + demand.share(0);
             (longest, last) = (longest.max(run), class);
-            assert!(books.arrive(class, demand));
+            assert!(driver.arrive(class, demand));
         }
     }
     assert!(longest < 1.3, "{longest} node-seconds of one class in a row");
@@ -323,10 +327,10 @@ fn an_estimate_above_a_nodes_capacity_locks_no_class_out() {
     for estimated in [true, false] {
         let site = Site { weights: vec![1.0], nodes: vec![1.0, 2.0], ..Site::default() };
         let policy = Policy { estimated, ..site.policy(Discipline::mqos()) };
-        let mut books = Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
-        assert_eq!(books.arrive(0, shares([2.5, 0.1, 0.0])), estimated);
-        books.drain();
-        let snapshot = books.engine.snapshot(books.now);
+        let mut driver = Driver::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
+        assert_eq!(driver.arrive(0, shares([2.5, 0.1, 0.0])), estimated);
+        driver.drain();
+        let snapshot = driver.engine.snapshot(driver.now);
         let left = if estimated { [0.0, 0.95] } else { [1.0, 1.0] };
         assert_eq!(snapshot.nodes[1].available[..2], left);
         assert_eq!(snapshot.outstanding, u32::from(estimated));
@@ -397,7 +401,7 @@ fn open_arrivals_of_any_mix_have_their_parts_of_what_is_short() {
     const ANSWERS: f64 = 220.0;
     let weights = [1.0, 10.0, 3.0, 1.0, 3.0, 10.0];
     let site = Site { weights: weights.to_vec(), nodes: vec![1.0; 5], ..Site::default() };
-    let mut books = Books::new(site.engine(drfq()));
+    let mut driver = Driver::new(site.engine(drfq()));
     let mut random = Random(12);
     let mut waiting = [0; 8];
     let (mut disk, mut after) = ([0.0; 6], 0.0);
@@ -405,22 +409,22 @@ fn open_arrivals_of_any_mix_have_their_parts_of_what_is_short() {
     for step in 0..30_000 {
         for (stream, (class, route, rate)) in streams.iter().enumerate() {
             if waiting[stream] < MAX && random.unit() < rate / ANSWERS {
-                assert!(books.arrive(*class, shares(routes[*route])));
+                assert!(driver.arrive(*class, shares(routes[*route])));
                 stream_of.push(Some(stream));
                 waiting[stream] += 1;
             }
         }
         for _ in 0..std::mem::take(&mut clients) {
-            assert!(books.arrive(3, shares(routes[2])));
+            assert!(driver.arrive(3, shares(routes[2])));
             stream_of.push(None);
         }
-        books.drain();
-        let at = random.below(books.in_flight.len() as u64) as usize;
-        clients = usize::from(stream_of[books.in_flight[at].0 as usize].is_none());
-        books.end(at, Outcome::LastByte { status: 200 });
-        books.drain();
-        for token in std::mem::take(&mut books.released) {
-            let (class, demand) = books.requests[token as usize];
+        driver.drain();
+        let at = random.below(driver.in_flight.len() as u64) as usize;
+        clients = usize::from(stream_of[driver.in_flight[at].0 as usize].is_none());
+        driver.end(at, Outcome::LastByte { status: 200 });
+        driver.drain();
+        for token in std::mem::take(&mut driver.released) {
+            let (class, demand) = driver.requests[token as usize];
             if let Some(stream) = stream_of[token as usize] {
                 waiting[stream] -= 1;
             }

@@ -69,7 +69,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     let text = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
     let found = match bare {
-        Some(inside) => inside.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        Some(address) => address.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
         None => text.parse::<IpAddr>().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|a| a.ip())),
     };
     found.map(|ip| ip.to_canonical())

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     /// descriptors.
     pub(crate) connections: AtomicU64,
     /// Number of accepted connections that wait because that maximum is reached.
-    pub(crate) unseated: AtomicUsize,
+    pub(crate) waiting_conns: AtomicUsize,
     observers: Vec<Box<dyn Observer>>,
     command_queues: Vec<Mutex<Vec<Command>>>,
     wakers: Vec<Arc<Notify>>,
@@ -204,7 +204,7 @@ impl Gateway {
             hasher: weirgate_clock::keyed_hasher(),
             memory,
             connections: AtomicU64::new(connections),
-            unseated: AtomicUsize::new(0),
+            waiting_conns: AtomicUsize::new(0),
             observers,
             command_queues: (0..count).map(|_| Mutex::default()).collect(),
             wakers,

@@ -49,7 +49,7 @@ pub(crate) struct Pump {
     counted: usize,
     ended: Option<Result<Time, NodeError>>,
     /// Whether hyper has asked for more in this turn of the connection's task.
-    looked: bool,
+    asked: bool,
     /// Number of frames that hyper has taken in this turn.
     taken: u32,
     /// Time since which the budget has been used up.
@@ -109,7 +109,7 @@ impl Pump {
             queue: Queue::default(),
             counted: 0,
             ended: None,
-            looked: false,
+            asked: false,
             taken: 0,
             stalled: None,
             bound,
@@ -201,13 +201,13 @@ impl Pump {
 
     /// Begins a turn of the connection's task.
     pub(crate) fn begin_turn(&mut self) {
-        self.looked = false;
+        self.asked = false;
         self.taken = 0;
     }
 
     /// Ends a turn. If hyper had enough to write, reads ahead for a slow client.
     pub(crate) fn end_turn(&mut self, cx: &mut Context<'_>) {
-        if self.looked {
+        if self.asked {
             return;
         }
         while self.ended.is_none() {
@@ -272,7 +272,7 @@ impl Pump {
     /// Returns the next frame for hyper.
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, NodeError>>> {
         if self.taken == TURN {
-            self.looked = true;
+            self.asked = true;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -287,7 +287,7 @@ impl Pump {
                 Poll::Ready(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
                 Poll::Ready(None) => self.settle(),
                 Poll::Pending => {
-                    self.looked = true;
+                    self.asked = true;
                     return Poll::Pending;
                 }
             }

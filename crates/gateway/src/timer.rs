@@ -24,11 +24,11 @@ const SLOTS: usize = 512;
 pub(crate) struct Timers {
     now: Cell<Time>,
     turned: Cell<u64>,
-    slots: RefCell<Vec<Vec<Entry>>>,
+    slots: RefCell<Vec<Vec<WheelEntry>>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct WheelEntry {
     alarm: Weak<Alarm>,
     due: Time,
 }
@@ -95,7 +95,7 @@ impl Timers {
         let tick = tick_of(due).max(self.turned.get() + 1);
         let slot = usize::try_from(tick % SLOTS as u64).unwrap_or(0);
         if let Some(slot) = self.slots.borrow_mut().get_mut(slot) {
-            slot.push(Entry { alarm: Rc::downgrade(alarm), due });
+            slot.push(WheelEntry { alarm: Rc::downgrade(alarm), due });
         }
     }
 

@@ -320,9 +320,9 @@ async fn tick(worker: Rc<Worker>) {
         let now = clock.now();
         worker.timers.turn(now);
         // A connection that waits for capacity may get it from any thread.
-        let unseated = worker.shared.unseated.load(Ordering::Relaxed);
-        if unseated > 0 {
-            worker.close_idle(unseated.min(AT_ONCE));
+        let waiting_conns = worker.shared.waiting_conns.load(Ordering::Relaxed);
+        if waiting_conns > 0 {
+            worker.close_idle(waiting_conns.min(AT_ONCE));
         }
         ticks += 1;
         if ticks >= SWEEP {
@@ -395,9 +395,9 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
             Ok((stream, peer)) => {
                 counters.accepted.fetch_add(1, Ordering::Relaxed);
                 // At the limit, this connection waits here unread, and further ones wait in the kernel.
-                if !take_seat(&worker) {
-                    let _unseated = Unseated::new(&worker.shared.unseated);
-                    while !take_seat(&worker) {
+                if !open_conn(&worker) {
+                    let _waiting = WaitingConn::new(&worker.shared.waiting_conns);
+                    while !open_conn(&worker) {
                         worker.close_idle(1);
                         let _ = weirgate_clock::within(PAUSE, worker.left.notified()).await;
                     }
@@ -421,23 +421,23 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
 }
 
 /// Counts a connection that waits for capacity, until it gets it or its listener is closed.
-struct Unseated<'a>(&'a AtomicUsize);
+struct WaitingConn<'a>(&'a AtomicUsize);
 
-impl<'a> Unseated<'a> {
-    fn new(count: &'a AtomicUsize) -> Unseated<'a> {
+impl<'a> WaitingConn<'a> {
+    fn new(count: &'a AtomicUsize) -> WaitingConn<'a> {
         count.fetch_add(1, Ordering::Relaxed);
-        Unseated(count)
+        WaitingConn(count)
     }
 }
 
-impl Drop for Unseated<'_> {
+impl Drop for WaitingConn<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Counts one more connection, if the limit allows it. Returns whether it does.
-fn take_seat(worker: &Worker) -> bool {
+fn open_conn(worker: &Worker) -> bool {
     if worker.shared.memory.pressure() >= Pressure::Accept {
         return false;
     }

@@ -17,8 +17,8 @@ pub struct Authority<'a> {
 pub fn split(text: &[u8]) -> Option<Authority<'_>> {
     let end = if text.first() == Some(&b'[') {
         let close = text.iter().position(|&b| b == b']')?;
-        let inside = std::str::from_utf8(text.get(1..close)?).ok()?;
-        inside.parse::<std::net::Ipv6Addr>().ok()?;
+        let address = std::str::from_utf8(text.get(1..close)?).ok()?;
+        address.parse::<std::net::Ipv6Addr>().ok()?;
         close + 1
     } else {
         let end = text.iter().position(|&b| b == b':').unwrap_or(text.len());

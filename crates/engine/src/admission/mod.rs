@@ -52,8 +52,8 @@ pub(crate) struct Offer {
 /// The progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It has arrived.
-    Door,
+    /// It arrives.
+    Arrival,
     /// It would be released at once.
     Release,
     /// It would wait, and its queue has room for it.
@@ -130,7 +130,7 @@ impl Admission {
         random: &mut Random,
     ) -> Option<ShedReason> {
         match (self, step) {
-            (Admission::ServerLoad(figures), Step::Door) => figures.decide(view, offer.class),
+            (Admission::ServerLoad(figures), Step::Arrival) => figures.decide(view, offer.class),
             (Admission::Deadline, Step::Release) => {
                 let expected = view.classes[offer.class].expected.guaranteed().unwrap_or(0.0);
                 let limit = view.classes.spec(offer.class).guarantee.response_time.map(|rt| rt.limit);

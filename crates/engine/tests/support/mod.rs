@@ -265,7 +265,7 @@ impl Bench {
         node.advance(self.now);
         let ((_, id), ticket) = node.jobs.pop_first().expect("a job that finishes");
         let (class, arrived, _) = self.requests[(id & 0xFFFF_FFFF) as usize];
-        let (_, since) = self.held.remove(&ticket).expect("it was inside");
+        let (_, since) = self.held.remove(&ticket).expect("it was in flight");
         self.tallies[class].slots += self.now - since;
         self.tallies[class].served.push(self.now - arrived);
         self.engine.observe(self.time(), ticket, Outcome::LastByte { status: 200 });

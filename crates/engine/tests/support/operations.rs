@@ -313,7 +313,7 @@ impl Model {
 
     fn observe(&mut self, source: &mut impl Source) -> Option<()> {
         let Some((ticket, request)) = self.pick(source, false)? else { return Some(()) };
-        assert!(!self.engine.cancel(self.time(), ticket), "what is inside does not wait");
+        assert!(!self.engine.cancel(self.time(), ticket), "a request in flight does not wait");
         let outcome = match source.below(12)? {
             0 => Outcome::FirstByte,
             1 => Outcome::Failed { retryable: true },

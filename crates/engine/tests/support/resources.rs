@@ -74,9 +74,9 @@ pub fn arrival(class: u32, demand: Demand, token: u64) -> Arrival {
     Arrival { class: ClassId(class), flow: token, demand: Some(demand), locality_key: None, token }
 }
 
-/// A driver's knowledge of an engine: the requests that wait or are in flight, and their costs.
+/// A driver of an engine, with the requests that wait or are in flight, and their costs.
 #[derive(Clone, Debug)]
-pub struct Books {
+pub struct Driver {
     pub engine: Engine,
     pub now: Time,
     /// Class and cost of each request.
@@ -87,10 +87,10 @@ pub struct Books {
     pub released: Vec<u64>,
 }
 
-impl Books {
-    pub fn new(engine: Engine) -> Books {
+impl Driver {
+    pub fn new(engine: Engine) -> Driver {
         let (now, none) = (Time::ZERO, Vec::new());
-        Books { engine, now, requests: none, waiting: Vec::new(), in_flight: Vec::new(), released: Vec::new() }
+        Driver { engine, now, requests: none, waiting: Vec::new(), in_flight: Vec::new(), released: Vec::new() }
     }
 
     /// Lets a request arrive. Returns false if it is refused.

@@ -89,14 +89,14 @@ fn open_unix(path: &Path) -> io::Result<UnixListener> {
     shelter.push(format!(".{}", std::process::id()));
     let shelter = PathBuf::from(shelter);
     DirBuilder::new().mode(0o700).create(&shelter)?;
-    let inside = shelter.join("s");
-    let opened = UnixListener::bind(&inside).and_then(|listener| {
-        fs::set_permissions(&inside, Permissions::from_mode(0o600))?;
-        fs::rename(&inside, path)?;
+    let sheltered = shelter.join("s");
+    let opened = UnixListener::bind(&sheltered).and_then(|listener| {
+        fs::set_permissions(&sheltered, Permissions::from_mode(0o600))?;
+        fs::rename(&sheltered, path)?;
         Ok(listener)
     });
     if opened.is_err() {
-        let _ = fs::remove_file(&inside);
+        let _ = fs::remove_file(&sheltered);
     }
     let _ = fs::remove_dir(&shelter);
     opened

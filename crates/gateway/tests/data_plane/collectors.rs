@@ -45,7 +45,7 @@ fn an_emulated_nodes_counts_arrive_and_grow_old_when_it_is_gone() {
         client.get(if number < 2 { "/?content=static&demand=10s" } else { "/?demand=10s" });
     }
     let busy = Active { static_content: 2, dynamic_content: 3 };
-    wait_until("it says what is inside", || said(&stage, node).active == Some(busy));
+    wait_until("it reports the number in flight", || said(&stage, node).active == Some(busy));
     drop(clients);
 
     cluster.set_health(0, Health { crashed: true, ..Health::WELL }).expect("it crashes");

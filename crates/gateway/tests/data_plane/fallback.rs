@@ -25,7 +25,7 @@ fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
     let (site, copy) = (Node::scripted(), Node::scripted());
     let stage = stage(&site, &copy, "{ upstream: copy, body: \"a light page\", content_type: text/plain }");
     let mut clients: Vec<_> = (0..5).map(|_| stage.client()).collect();
-    clients[0].get("/inside");
+    clients[0].get("/in-flight");
     let in_flight = site.call();
     clients[1].get("/waits");
     wait_until("one waits", || waiting(&stage) == 1);

@@ -49,7 +49,7 @@ fn waiting_requests_survive_a_reload() {
     let node = Node::scripted();
     let stage = Stage::open(&policy(&[&node], &windowed(1)));
     let (mut in_flight, mut waiting) = (stage.client(), stage.client());
-    in_flight.get("/inside");
+    in_flight.get("/in-flight");
     let call = node.call();
     waiting.get("/waiting");
     wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
@@ -104,7 +104,7 @@ fn a_drain_finishes_what_is_inside_and_takes_nothing_new() {
     idle.get("/idle");
     node.call().ok("");
     assert_eq!(idle.answer().status, 200);
-    in_flight.get("/inside");
+    in_flight.get("/in-flight");
     let call = node.call();
     waiting.get("/waiting");
     wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);

@@ -81,32 +81,38 @@ fn learn(stage: &Stage, node: &Node, paths: [&str; 2], expected: [(&str, f64); 2
 
 #[test]
 fn a_table_is_learned_from_nothing_but_reports_and_kept_over_a_reload() {
-    let costs = Costs::new(Mutex::new([("/cheap", 0.0004), ("/dear", 0.004)].into()));
+    let costs = Costs::new(Mutex::new([("/cheap", 0.0004), ("/expensive", 0.004)].into()));
     let node = node(&costs);
     let stage = Stage::open(&policy(&node, "learned"));
-    learn(&stage, &node, ["/cheap/", "/dear/"], [("/cheap/*", 0.00002), ("/dear/*", 0.0002)]);
-    let dear = route(&stage, "/dear/*").expect("it was found");
-    assert!(dear.apart && dear.requests > 0.0 && dear.windows > 0 && dear.tendency == "cpu", "{dear:?}");
-    assert!(dear.error["cpu"] > 0.0 && !dear.error.contains_key("disk") && dear.cost["disk"] == 0.0, "{dear:?}");
+    learn(&stage, &node, ["/cheap/", "/expensive/"], [("/cheap/*", 0.00002), ("/expensive/*", 0.0002)]);
+    let expensive = route(&stage, "/expensive/*").expect("it was found");
+    assert!(
+        expensive.apart && expensive.requests > 0.0 && expensive.windows > 0 && expensive.tendency == "cpu",
+        "{expensive:?}"
+    );
+    assert!(
+        expensive.error["cpu"] > 0.0 && !expensive.error.contains_key("disk") && expensive.cost["disk"] == 0.0,
+        "{expensive:?}"
+    );
 
     let windows = stage.gateway.page_table(1).expect("a table").windows;
-    assert!(windows["cpu"]["learned"] >= dear.windows && windows["cpu"]["requests_lost"] == 0, "{windows:?}");
-    assert!(windows["disk"]["learned"] == 0 && windows["disk"]["no_counter"] >= dear.windows, "{windows:?}");
+    assert!(windows["cpu"]["learned"] >= expensive.windows && windows["cpu"]["requests_lost"] == 0, "{windows:?}");
+    assert!(windows["disk"]["learned"] == 0 && windows["disk"]["no_counter"] >= expensive.windows, "{windows:?}");
 
     // Learned costs apply to arrivals: no further request is unknown.
     let unknown = || stage.gateway.control().classes(ClassId(0), 10).iter().map(|class| class.unknown).sum::<u64>();
     let before = unknown();
     let mut client = stage.client();
     for _ in 0..20 {
-        client.get("/dear/1");
+        client.get("/expensive/1");
         client.answer();
     }
     assert_eq!(unknown(), before);
 
     let site = crate::stage::site(&policy(&node, "learned"));
     stage.gateway.reload_site(site, "again").expect("it is sound");
-    assert!((cpu(&stage, "/dear/*") / 0.0002 - 1.0).abs() < 0.2, "kept");
-    assert_eq!(route(&stage, "/dear/*").map(|route| route.windows >= dear.windows), Some(true));
+    assert!((cpu(&stage, "/expensive/*") / 0.0002 - 1.0).abs() < 0.2, "kept");
+    assert_eq!(route(&stage, "/expensive/*").map(|route| route.windows >= expensive.windows), Some(true));
 }
 
 #[test]

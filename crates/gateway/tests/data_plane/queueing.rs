@@ -61,7 +61,7 @@ fn a_client_that_leaves_frees_its_place_at_once() {
         let node = Node::scripted();
         let stage = Stage::open(&policy(&[&node], &windowed(1)));
         let mut in_flight = stage.client();
-        in_flight.get("/inside");
+        in_flight.get("/in-flight");
         let call = node.call();
         for request in &requests {
             let mut client = stage.client();

@@ -13,7 +13,7 @@
 //!   window. Surplus gets the rest of the window. Requests beyond the bounds of their machines, which hang,
 //!   are not counted.
 //! - `node`: no request goes to a node that is down, drained or ejected, or beyond the node's own bound.
-//! - `books`: the engine counts as many waiting and in-flight requests as the driver, in total, per group
+//! - `counts`: the engine counts as many waiting and in-flight requests as the driver, in total, per group
 //!   and per node.
 //! - `resources`: no node is given more of a resource than it has, and the engine counts the same remainder
 //!   as the driver, if load control manages resources.
@@ -384,7 +384,7 @@ impl Checks {
 
     fn compare(&mut self, place: &str, engine: u32, driver: u32) {
         if engine != driver {
-            self.note("books", format!("in {place} the engine has {engine} requests, the driver {driver}"));
+            self.note("counts", format!("in {place} the engine has {engine} requests, the driver {driver}"));
         }
     }
 

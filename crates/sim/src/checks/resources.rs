@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     /// Two servers, the second twice as large, with 100 ms of every resource per unit of weight.
-    fn books(discipline: &str) -> Resources {
+    fn resources(discipline: &str) -> Resources {
         let text = format!(
             "listen: 127.0.0.1:0\ndiscipline: {discipline}\npage_table: learned\nupstreams:\n  web:\n    nodes: \
              [{{ address: 'a:1' }}, {{ address: 'b:1', weight: 2 }}]\nclasses: [{{ name: A }}]"
@@ -126,29 +126,29 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_counted_by_machine_and_what_is_too_much_is_told() {
-        let mut books = books("{ mqos: { horizon: 100ms } }");
+        let mut resources = resources("{ mqos: { horizon: 100ms } }");
         let demand = Some(Demand::of_shares(&[0.06, 0.02, 0.02]));
-        books.waits(0, demand);
-        assert!(books.has_room_for_any(0) && books.has_room_for_any(1));
-        assert_eq!(books.enters(NodeId(0), 0, demand), None);
-        assert!(!books.has_room_for_any(0), "40 ms of 100 are left, and 60 would be needed");
-        let told = books.enters(NodeId(0), 0, demand).expect("120 ms of 100");
+        resources.waits(0, demand);
+        assert!(resources.has_room_for_any(0) && resources.has_room_for_any(1));
+        assert_eq!(resources.enters(NodeId(0), 0, demand), None);
+        assert!(!resources.has_room_for_any(0), "40 ms of 100 are left, and 60 would be needed");
+        let told = resources.enters(NodeId(0), 0, demand).expect("120 ms of 100");
         assert!(told.starts_with("[120000000, 40000000, 40000000, 0] of 100000000"), "{told}");
         for _ in 0..3 {
-            assert_eq!(books.enters(NodeId(1), 0, demand), None, "it has 200");
+            assert_eq!(resources.enters(NodeId(1), 0, demand), None, "it has 200");
         }
-        books.exits(NodeId(0), 0, demand);
-        books.exits(NodeId(0), 0, demand);
-        assert!(books.has_room_for_any(0));
+        resources.exits(NodeId(0), 0, demand);
+        resources.exits(NodeId(0), 0, demand);
+        assert!(resources.has_room_for_any(0));
     }
 
     #[test]
     fn one_resource_alone_is_managed_and_unknown_routes_are_charged() {
-        let mut books = books("{ sqos: { resource: disk, horizon: 100ms } }");
+        let mut resources = resources("{ sqos: { resource: disk, horizon: 100ms } }");
         let demand = Some(Demand::of_shares(&[0.5, 0.01, 0.5]));
-        assert_eq!(books.enters(NodeId(0), 0, demand), None);
+        assert_eq!(resources.enters(NodeId(0), 0, demand), None);
         // An unknown route costs a hundredth of everything by default.
-        let told: Vec<Option<String>> = (0..10).map(|_| books.enters(NodeId(0), 0, None)).collect();
+        let told: Vec<Option<String>> = (0..10).map(|_| resources.enters(NodeId(0), 0, None)).collect();
         assert!(told[..9].iter().all(Option::is_none) && told[9].is_some(), "{told:?}");
     }
 }

@@ -174,11 +174,11 @@ fn books_that_differ_are_found() {
     let (engine, mut checks, in_flight) = filled(3);
     checks.freed(0, in_flight[0].1, None);
     checks.look(&engine.snapshot(Time::ZERO));
-    assert_eq!(found(&checks), ["books"; 3], "in all, at the node and in its group");
+    assert_eq!(found(&checks), ["counts"; 3], "in all, at the node and in its group");
     let (engine, mut checks, _) = filled(4);
     checks.waits_no_more(0);
     checks.look(&engine.snapshot(Time::ZERO));
-    assert_eq!(found(&checks), ["books"]);
+    assert_eq!(found(&checks), ["counts"]);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn an_attempt_without_an_end_is_found() {
     checks.conservation(&[record(Fate::Cut, 1, 1), record(Fate::Cut, 1, 1)]);
     assert_eq!(checks.violations, []);
     checks.conservation(&[record(Fate::Cut, 1, 1), record(Fate::Served, 1, 1)]);
-    assert_eq!(found(&checks), ["conservation"], "inside and ended");
+    assert_eq!(found(&checks), ["conservation"], "in flight and ended");
     checks.violations.clear();
     checks.conservation(&[record(Fate::Cut, 1, 1), record(Fate::Cut, 1, 1), record(Fate::Served, 1, 1)]);
     assert_eq!(found(&checks), ["conservation"], "recorded and never come");

@@ -12,7 +12,7 @@ use weirgate_experiment::{Experiment, Run, TrafficClass};
 use super::resources::RESOURCES;
 
 /// Classes with requests to the same machines. They compete for the same resources.
-pub(super) struct Domain {
+pub(super) struct Competitors {
     /// Indices into the policy's classes.
     pub(super) classes: Vec<usize>,
     /// Indices of its machines.
@@ -48,8 +48,8 @@ enum Turn {
 
 /// A run under a discipline that manages resources.
 pub(super) struct Backlog {
-    /// All domains. No machine belongs to two of them.
-    pub(super) domains: Vec<Domain>,
+    /// All groups of competing classes. No machine belongs to two of them.
+    pub(super) competitors: Vec<Competitors>,
     /// Charge of a request per stream, for each resource, in node-seconds. 0 for an unmanaged resource.
     pub(super) charged: Vec<[f64; RESOURCES]>,
     /// Requests per class, in order of arrival.
@@ -67,8 +67,8 @@ fn machines_of(experiment: &Experiment, pool: usize) -> BTreeSet<usize> {
     nodes.filter(|(node, _)| node.pool == pool).map(|(_, machine)| *machine).collect()
 }
 
-/// Returns the domains of a policy, or `None` if two pools share some but not all of their machines.
-fn domains(experiment: &Experiment, horizon: f64) -> Option<Vec<Domain>> {
+/// Returns the groups of competing classes, or `None` if two pools share some but not all of their machines.
+fn all_competitors(experiment: &Experiment, horizon: f64) -> Option<Vec<Competitors>> {
     let policy = &experiment.site.policy;
     let mut sets: Vec<BTreeSet<usize>> = Vec::new();
     for pool in 0..policy.pools.len() {
@@ -85,12 +85,12 @@ fn domains(experiment: &Experiment, horizon: f64) -> Option<Vec<Domain>> {
         let nodes = policy.nodes.iter().zip(&experiment.machine_of).filter(|(_, of)| **of == machine);
         nodes.map(|(node, _)| node.weight).fold(0.0, f64::max) * horizon
     };
-    let domain = |set: BTreeSet<usize>| {
+    let of_machines = |set: BTreeSet<usize>| {
         let in_flight = |class: &&usize| machines_of(experiment, policy.classes[**class].pool) == set;
         let all: Vec<usize> = (0..policy.classes.len()).collect();
         let classes: Vec<usize> = all.iter().filter(in_flight).copied().collect();
         let full: Vec<f64> = set.iter().map(|machine| weight(*machine)).collect();
-        Domain {
+        Competitors {
             weights: classes.iter().map(|class| policy.classes[*class].weight).sum(),
             classes,
             whole: full.iter().sum(),
@@ -98,7 +98,7 @@ fn domains(experiment: &Experiment, horizon: f64) -> Option<Vec<Domain>> {
             machines: set.into_iter().collect(),
         }
     };
-    Some(sets.into_iter().map(domain).collect())
+    Some(sets.into_iter().map(of_machines).collect())
 }
 
 /// Returns the charge of a request of stream `traffic` by the table in the policy file.
@@ -131,7 +131,7 @@ impl Backlog {
             asked[class].push(Asked { arrived: record.arrived, until, released, traffic });
         }
         Some(Backlog {
-            domains: domains(experiment, horizon)?,
+            competitors: all_competitors(experiment, horizon)?,
             charged: (0..experiment.traffic.len()).map(|stream| charged(experiment, stream, figures.only)).collect(),
             asked,
             horizon,
@@ -145,29 +145,29 @@ impl Backlog {
         self.charged[traffic].into_iter().fold(0.0, f64::max)
     }
 
-    /// Returns the streams of a class with a request that arrived or waited in `stretch`.
-    pub(super) fn streams(&self, class: usize, stretch: &Range<u64>) -> BTreeSet<usize> {
-        let during = self.asked[class].iter().filter(|a| a.arrived < stretch.end && a.until >= stretch.start);
+    /// Returns the streams of a class with a request that arrived or waited in `span`.
+    pub(super) fn streams(&self, class: usize, span: &Range<u64>) -> BTreeSet<usize> {
+        let during = self.asked[class].iter().filter(|a| a.arrived < span.end && a.until >= span.start);
         during.map(|asked| asked.traffic).collect()
     }
 
     /// Returns the largest request of these streams.
-    pub(super) fn largest(&self, class: usize, stretch: &Range<u64>) -> f64 {
-        self.streams(class, stretch).into_iter().map(|stream| self.dominant(stream)).fold(0.0, f64::max)
+    pub(super) fn largest(&self, class: usize, span: &Range<u64>) -> f64 {
+        self.streams(class, span).into_iter().map(|stream| self.dominant(stream)).fold(0.0, f64::max)
     }
 
-    /// Returns the charge of a class's requests released in `stretch`, per resource.
-    pub(super) fn used(&self, class: usize, stretch: &Range<u64>) -> [f64; RESOURCES] {
+    /// Returns the charge of a class's requests released in `span`, per resource.
+    pub(super) fn used(&self, class: usize, span: &Range<u64>) -> [f64; RESOURCES] {
         let mut used = [0.0; RESOURCES];
-        for asked in self.asked[class].iter().filter(|asked| asked.released && stretch.contains(&asked.until)) {
+        for asked in self.asked[class].iter().filter(|asked| asked.released && span.contains(&asked.until)) {
             used.iter_mut().zip(self.charged[asked.traffic]).for_each(|(used, charged)| *used += charged);
         }
         used
     }
 
-    /// Returns the times within `stretch` in which requests of a class wait. A release of one of its
+    /// Returns the times within `span` in which requests of a class wait. A release of one of its
     /// requests ends a time.
-    pub(super) fn waits(&self, class: usize, stretch: &Range<u64>) -> Vec<Range<u64>> {
+    pub(super) fn waits(&self, class: usize, span: &Range<u64>) -> Vec<Range<u64>> {
         // At one instant arrivals come first, then requests that leave, then releases.
         let mut turns: Vec<(u64, Turn)> = Vec::new();
         for asked in &self.asked[class] {
@@ -188,7 +188,7 @@ impl Backlog {
                 since = at;
             }
         }
-        let cut = |wait: Range<u64>| wait.start.max(stretch.start)..wait.end.min(stretch.end);
+        let cut = |wait: Range<u64>| wait.start.max(span.start)..wait.end.min(span.end);
         all.into_iter().map(cut).filter(|wait| wait.end > wait.start).collect()
     }
 
@@ -211,7 +211,7 @@ mod tests {
 
     fn backlog(asked: Vec<Asked>) -> Backlog {
         Backlog {
-            domains: Vec::new(),
+            competitors: Vec::new(),
             charged: vec![[0.2, 0.1, 0.0]],
             asked: vec![asked],
             horizon: 1.0,

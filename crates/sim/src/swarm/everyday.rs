@@ -62,8 +62,8 @@ fn cpus(sketch: &Sketch) -> f64 {
     sketch.machines.iter().map(MachineSketch::capacity).sum()
 }
 
-/// Stretches every phase so that the run lasts `total_s` seconds.
-fn stretch(sketch: &mut Sketch, total_s: f64) {
+/// Lengthens every phase so that the run lasts `total_s` seconds.
+fn lengthen(sketch: &mut Sketch, total_s: f64) {
     let end = sketch.phases[sketch.phases.len() - 1].until_s;
     sketch.phases.iter_mut().for_each(|phase| phase.until_s = (phase.until_s * total_s / end).round());
 }
@@ -93,7 +93,7 @@ fn slow_dependency(sketch: &mut Sketch, draw: &mut Draw) -> String {
 }
 
 fn long_batch(sketch: &mut Sketch, draw: &mut Draw) -> String {
-    stretch(sketch, draw.between(120.0, 200.0));
+    lengthen(sketch, draw.between(120.0, 200.0));
     sketch.classes.truncate(4);
     let events = events(sketch, draw);
     let guaranteed = draw.chance(0.4);
@@ -155,7 +155,7 @@ fn long_services(sketch: &mut Sketch, draw: &mut Draw) -> String {
     machines(sketch, count, cpus, concurrency);
     // Each phase has room for some generations of requests.
     let total_s = sketch.phases.len() as f64 * (60.0 + 10.0 * cpu_s);
-    stretch(sketch, total_s);
+    lengthen(sketch, total_s);
     sketch.classes.truncate(3);
     let declared = draw.chance(0.5);
     for class in &mut sketch.classes {
@@ -246,7 +246,7 @@ fn majority_crash(sketch: &mut Sketch, draw: &mut Draw) -> String {
 }
 
 fn slot_holders(sketch: &mut Sketch, draw: &mut Draw) -> String {
-    stretch(sketch, draw.between(90.0, 150.0));
+    lengthen(sketch, draw.between(90.0, 150.0));
     let (count, cpus) = (sketch.machines.len(), sketch.machines[0].cpus);
     let slots = match draw.whole(0, 2) {
         0 => None,

@@ -28,7 +28,7 @@ use std::ops::Range;
 
 use weirgate_experiment::{Experiment, Run, Sample};
 
-use super::backlog::{Backlog, Domain};
+use super::backlog::{Backlog, Competitors};
 use super::outcome::Lapse;
 use super::resources::RESOURCES;
 use super::starved::is_sound;
@@ -85,9 +85,9 @@ pub(super) fn broken(experiment: &Experiment, run: &Run) -> Vec<Broken> {
     let learned = experiment.site.page_table.as_ref().is_some_and(|table| table.learned);
     let mut all = Vec::new();
     for phase in (0..experiment.phases.len()).filter(|phase| is_sound(experiment, *phase)) {
-        let stretch = stretch(experiment, phase);
-        for domain in backlog.domains.iter().filter(|_| !stretch.is_empty()) {
-            let look = Look { backlog: &backlog, domain, experiment, stretch: &stretch, phase };
+        let span = span(experiment, phase);
+        for competitors in backlog.competitors.iter().filter(|_| !span.is_empty()) {
+            let look = Look { backlog: &backlog, competitors, experiment, span: &span, phase };
             let off = if learned { FAR_OFF } else { 1.0 };
             all.extend(look.turns(off));
             if backlog.is_single {
@@ -105,7 +105,7 @@ pub(super) fn broken(experiment: &Experiment, run: &Run) -> Vec<Broken> {
 }
 
 /// Returns the part of a phase that the rules check, in nanoseconds.
-fn stretch(experiment: &Experiment, phase: usize) -> Range<u64> {
+fn span(experiment: &Experiment, phase: usize) -> Range<u64> {
     let from = experiment.phase_from(phase);
     let lasting = |fault: &&weirgate_experiment::Fault| fault.until.is_some_and(|until| until <= from);
     let before = experiment.faults.iter().filter(lasting).filter_map(|fault| fault.until).max();
@@ -114,12 +114,12 @@ fn stretch(experiment: &Experiment, phase: usize) -> Range<u64> {
     (begin * 1e9) as u64..experiment.phases[phase].until.as_nanos() as u64
 }
 
-/// A domain in a phase.
+/// Competing classes in a phase.
 struct Look<'a> {
     backlog: &'a Backlog,
-    domain: &'a Domain,
+    competitors: &'a Competitors,
     experiment: &'a Experiment,
-    stretch: &'a Range<u64>,
+    span: &'a Range<u64>,
     phase: usize,
 }
 
@@ -135,13 +135,13 @@ impl Look<'_> {
     /// Returns the classes that waited longer than their turn allows.
     fn turns(&self, off: f64) -> Vec<Broken> {
         let mut all = Vec::new();
-        for class in self.domain.classes.iter().copied() {
-            let others = self.domain.classes.iter().copied().filter(|other| *other != class);
+        for class in self.competitors.classes.iter().copied() {
+            let others = self.competitors.classes.iter().copied().filter(|other| *other != class);
             let released = self.backlog.releases(others);
             let mut sums = vec![0.0];
             released.iter().for_each(|(_, work)| sums.push(sums[sums.len() - 1] + work));
             let upto = |at: u64| sums[released.partition_point(|(released, _)| *released <= at)];
-            let waits = self.backlog.waits(class, self.stretch).into_iter();
+            let waits = self.backlog.waits(class, self.span).into_iter();
             let longest = waits.map(|wait| upto(wait.end) - upto(wait.start)).fold(0.0, f64::max);
             let bound = off * SEVERAL_LINES * self.turn(class);
             if longest > bound {
@@ -154,18 +154,18 @@ impl Look<'_> {
     /// Returns the work of other classes that may be released before a class, in node-seconds of each
     /// request's dominant resource.
     fn turn(&self, class: usize) -> f64 {
-        let Domain { whole, weights, .. } = *self.domain;
+        let Competitors { whole, weights, .. } = *self.competitors;
         let part = self.weight(class) / weights;
         if self.backlog.by_virtual_time {
             return 2.0 * (2.0 * whole + 2.0 * whole / part);
         }
-        let rounds = (self.backlog.largest(class, self.stretch) / (whole * part)).ceil() + 2.0;
-        let others = self.domain.classes.iter().copied().filter(|other| *other != class);
+        let rounds = (self.backlog.largest(class, self.span) / (whole * part)).ceil() + 2.0;
+        let others = self.competitors.classes.iter().copied().filter(|other| *other != class);
         let round = others.map(|other| {
             let quantum = whole * self.weight(other) / weights;
             let lines: std::collections::BTreeSet<usize> =
-                self.backlog.streams(other, self.stretch).into_iter().map(|stream| self.tendency(stream)).collect();
-            lines.len() as f64 * (quantum + self.backlog.largest(other, self.stretch))
+                self.backlog.streams(other, self.span).into_iter().map(|stream| self.tendency(stream)).collect();
+            lines.len() as f64 * (quantum + self.backlog.largest(other, self.span))
         });
         rounds * round.sum::<f64>()
     }
@@ -181,16 +181,16 @@ impl Look<'_> {
         let longest = run.records.iter().map(longest).fold(0.0, f64::max);
         // A request on a route that the table does not have may take twice its charge.
         let bound = off * RESOURCES as f64 * (2.0 * self.backlog.horizon + longest) + 1.0;
-        let released = self.backlog.releases(self.domain.classes.iter().copied());
+        let released = self.backlog.releases(self.competitors.classes.iter().copied());
         let mut times: Vec<u64> = released.into_iter().map(|(at, _)| at).collect();
-        times.retain(|at| self.stretch.contains(at));
-        times.insert(0, self.stretch.start);
-        times.push(self.stretch.end);
+        times.retain(|at| self.span.contains(at));
+        times.insert(0, self.span.start);
+        times.push(self.span.end);
         let gaps = times.windows(2).map(|pair| pair[0]..pair[1]);
         let gaps: Vec<Range<u64>> = gaps.filter(|gap| (gap.end - gap.start) as f64 / 1e9 > bound).collect();
         let mut all = Vec::new();
-        for class in self.domain.classes.iter().copied().filter(|_| !gaps.is_empty()) {
-            let waits = self.backlog.waits(class, self.stretch);
+        for class in self.competitors.classes.iter().copied().filter(|_| !gaps.is_empty()) {
+            let waits = self.backlog.waits(class, self.span);
             let within = |gap: &Range<u64>, wait: &Range<u64>| {
                 wait.end.min(gap.end).saturating_sub(wait.start.max(gap.start)) as f64 / 1e9
             };
@@ -204,25 +204,25 @@ impl Look<'_> {
 
     /// Returns the classes that wait all the time.
     fn backlogged(&self) -> Vec<usize> {
-        let length = (self.stretch.end - self.stretch.start) as f64;
+        let length = (self.span.end - self.span.start) as f64;
         let waits = |class: &usize| {
-            let waited: u64 = self.backlog.waits(*class, self.stretch).iter().map(|wait| wait.end - wait.start).sum();
+            let waited: u64 = self.backlog.waits(*class, self.span).iter().map(|wait| wait.end - wait.start).sum();
             waited as f64 >= (1.0 - SELDOM) * length
         };
-        self.domain.classes.iter().copied().filter(waits).collect()
+        self.competitors.classes.iter().copied().filter(waits).collect()
     }
 
     /// Returns the classes that got less than others that compete with them.
     fn shares(&self) -> Vec<Broken> {
-        let Domain { whole, weights, .. } = *self.domain;
+        let Competitors { whole, weights, .. } = *self.competitors;
         let backlogged = self.backlogged();
         let short = self.short();
         // Use and length of a turn, both by weight. For the class itself, all its use counts. For other
         // classes, only the use of resources that are short counts.
         let had = |class: usize, counts: [bool; RESOURCES]| {
-            let used = self.backlog.used(class, self.stretch).into_iter().zip(counts);
+            let used = self.backlog.used(class, self.span).into_iter().zip(counts);
             let used = used.filter(|(_, counts)| *counts).map(|(used, _)| used).fold(0.0, f64::max);
-            (used / self.weight(class), self.backlog.largest(class, self.stretch) / self.weight(class))
+            (used / self.weight(class), self.backlog.largest(class, self.span) / self.weight(class))
         };
         let (turns, band) = if self.backlog.by_virtual_time { (AHEAD + MEMORY, BAND) } else { (2.0, BAND_BY_ROUNDS) };
         let mut all = Vec::new();
@@ -245,8 +245,8 @@ impl Look<'_> {
     /// Returns the resources that are short. Under rounds all of them count.
     fn short(&self) -> [bool; RESOURCES] {
         let mut all = [0.0; RESOURCES];
-        for class in self.domain.classes.iter().copied() {
-            let used = self.backlog.used(class, self.stretch);
+        for class in self.competitors.classes.iter().copied() {
+            let used = self.backlog.used(class, self.span);
             all.iter_mut().zip(used).for_each(|(all, used)| *all += used);
         }
         let max = all.into_iter().fold(0.0, f64::max);
@@ -258,27 +258,27 @@ impl Look<'_> {
         if !self.backlog.by_virtual_time {
             return true;
         }
-        let own = self.backlog.streams(class, self.stretch);
+        let own = self.backlog.streams(class, self.span);
         let takes = |resource: usize| own.iter().any(|stream| self.backlog.charged[*stream][resource] > 0.0);
         let needs: Vec<usize> = (0..RESOURCES).filter(|resource| takes(*resource)).collect();
-        let others = self.backlog.streams(other, self.stretch);
+        let others = self.backlog.streams(other, self.span);
         others.iter().all(|stream| needs.iter().all(|resource| self.backlog.charged[*stream][*resource] > 0.0))
     }
 
     /// Returns a lapse if the machines do too little while a class waits.
     fn unused(&self, samples: &[Sample]) -> Option<Broken> {
         let waits = *self.backlogged().first()?;
-        let classes = self.domain.classes.iter();
-        let largest = classes.map(|class| self.backlog.largest(*class, self.stretch)).fold(0.0, f64::max);
+        let classes = self.competitors.classes.iter();
+        let largest = classes.map(|class| self.backlog.largest(*class, self.span)).fold(0.0, f64::max);
         // This part of a machine stays free when a request does not fit, and few requests spread over all
         // resources.
-        let grain = (largest / self.domain.smallest).min(1.0);
+        let grain = (largest / self.competitors.smallest).min(1.0);
         let bound = IN_USE * (1.0 - grain) / (1.0 + 2.0 * grain);
         let at = |at: u64| samples.iter().find(|sample| sample.at >= at);
-        let (before, after) = (at(self.stretch.start)?, at(self.stretch.end)?);
+        let (before, after) = (at(self.span.start)?, at(self.span.end)?);
         let length = after.at.saturating_sub(before.at) as f64 / 1e9;
         let (mut used, mut had) = (0.0, 0.0);
-        for index in self.domain.machines.iter().copied() {
+        for index in self.competitors.machines.iter().copied() {
             let machine = &self.experiment.machines[index];
             let servers = f64::from(machine.servers);
             let cpu = (after.busy[index] - before.busy[index]) / (f64::from(machine.cpus) * machine.speed);

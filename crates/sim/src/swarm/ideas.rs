@@ -295,17 +295,17 @@ fn shared_pools(sketch: &mut Sketch, draw: &mut Draw) -> String {
     let pools = draw.whole(2, 3).min(sketch.machines.len() / 2);
     let all = sketch.machines.len();
     // Each pool has its own range of machines and reaches into the next pool's.
-    let stretch = all / pools;
-    let reach = draw.whole(1, stretch);
+    let each = all / pools;
+    let reach = draw.whole(1, each);
     let health_check = sketch.pools[0].health_check;
     let pool = |(index, name)| {
-        let machines = (index * stretch..(index + 1) * stretch + reach).map(|machine| machine % all).collect();
+        let machines = (index * each..(index + 1) * each + reach).map(|machine| machine % all).collect();
         PoolSketch { name, machines, health_check }
     };
     sketch.pools = ["web", "search", "shop"].into_iter().take(pools).enumerate().map(pool).collect();
     for (pool, shared) in sketch.pools.iter_mut().enumerate() {
         if pool + 1 == pools {
-            shared.machines.extend(pools * stretch..all);
+            shared.machines.extend(pools * each..all);
         }
         shared.machines.sort_unstable();
         shared.machines.dedup();

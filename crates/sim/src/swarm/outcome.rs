@@ -172,7 +172,7 @@ fn unkept(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Vec<Missed> {
     misses.extend(verdict.phases.iter().filter(|phase| phase.judged).filter_map(|phase| wrong_sheds(scenario, phase)));
     for starved in starved(&scenario.experiment, run) {
         let phase = &verdict.phases[starved.phase];
-        let (class, phase) = (phase.classes[starved.subject].class.clone(), phase.name.clone());
+        let (class, phase) = (phase.classes[starved.class].class.clone(), phase.name.clone());
         let (promised, got) = (1.0, starved.seconds);
         misses.push(Missed { kind: Lapse::Starved, class, phase, promised, got, by: 1.0 - promised / got });
     }

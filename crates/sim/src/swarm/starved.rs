@@ -24,31 +24,31 @@ const OWN_TIME: f64 = 4.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Starved {
     /// Index into the policy's classes and then its templates.
-    pub(super) subject: usize,
+    pub(super) class: usize,
     pub(super) phase: usize,
-    /// Length of the stretch, in seconds.
+    /// Length of the time, in seconds.
     pub(super) seconds: f64,
 }
 
-/// Returns the longest stretch at zero of every class in every phase without a failing machine, if it is
-/// longer than allowed. A stretch counts from its first request on, and from the start of the phase at the
+/// Returns the longest time at zero of every class in every phase without a failing machine, if it is
+/// longer than allowed. It counts from its first request on, and from the start of the phase at the
 /// earliest.
 pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
     let policy = &experiment.site.policy;
-    let subject_of = |record: &Record| match experiment.traffic[record.traffic as usize].class {
+    let class_of = |record: &Record| match experiment.traffic[record.traffic as usize].class {
         TrafficClass::Class(class) => class,
         TrafficClass::Template { template, .. } => policy.classes.len() + template,
     };
     let mut records: Vec<Vec<&Record>> = vec![Vec::new(); policy.classes.len() + policy.templates.len()];
-    run.records.iter().for_each(|record| records[subject_of(record)].push(record));
+    run.records.iter().for_each(|record| records[class_of(record)].push(record));
     let slowest = experiment.machines.iter().map(|machine| machine.speed).fold(f64::INFINITY, f64::min);
     let mut found = Vec::new();
     for phase in (0..experiment.phases.len()).filter(|phase| is_sound(experiment, *phase)) {
         let (from, until) =
             (experiment.phase_from(phase).as_nanos() as u64, experiment.phases[phase].until.as_nanos() as u64);
         let templates = policy.templates.iter().map(|template| &template.class);
-        for (subject, class) in policy.classes.iter().chain(templates).enumerate() {
-            let of_class = &records[subject];
+        for (index, class) in policy.classes.iter().chain(templates).enumerate() {
+            let of_class = &records[index];
             let during = &of_class
                 [of_class.partition_point(|r| r.arrived < from)..of_class.partition_point(|r| r.arrived < until)];
             let mut served: Vec<u64> = of_class.iter().filter(|r| r.fate == Fate::Served).map(|r| r.ended).collect();
@@ -63,21 +63,21 @@ pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
             };
             let max = ((max.as_secs_f64() + OWN_TIME * mean) * 1e9) as u64;
             if let Some(longest) = longest_at_zero(from, during, &served, max) {
-                found.push(Starved { subject, phase, seconds: longest as f64 / 1e9 });
+                found.push(Starved { class: index, phase, seconds: longest as f64 / 1e9 });
             }
         }
     }
     found
 }
 
-/// Returns the longest usual stretch between two owed requests: one in twenty exponential gaps is longer.
+/// Returns the longest usual time between two owed requests: one in twenty exponential gaps is longer.
 /// It matters if a class is owed a few requests a second or less.
 fn owed_gap(rate: f64, declared: Option<Duration>, mean: f64) -> Duration {
     let fewer = declared.map_or(1.0, |declared| (declared.as_secs_f64() / mean.max(1e-9)).min(1.0));
     Duration::from_secs_f64(3.0 / (rate * fewer).max(1e-3))
 }
 
-/// Returns the longest stretch without an instant of `served`, from its first arrival on, if it is longer
+/// Returns the longest time without an instant of `served`, from its first arrival on, if it is longer
 /// than `max` and at least `IN_VAIN` requests arrived more than `max` before its end.
 fn longest_at_zero(from: u64, arrivals: &[&Record], served: &[u64], max: u64) -> Option<u64> {
     let mut longest = None;

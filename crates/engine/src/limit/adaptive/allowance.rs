@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_stretched_while_all_are_slow_but_not_for_an_expensive_class() {
+    fn a_part_grows_while_all_are_slow_but_not_for_an_expensive_class() {
         assert_eq!(Slowdown::NONE.part(10.0, 1.0), 15.0);
         let all_are_slow = Slowdown::new(2.5);
         assert_eq!((all_are_slow.part(10.0, 2.5), all_are_slow.part(10.0, 4.9)), (25.0, 25.0));
