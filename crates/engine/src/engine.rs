@@ -1,5 +1,7 @@
 //! The state machine: handles a request from its arrival to its release.
 
+use core::time::Duration;
+
 use crate::admission::{Admission, AdmissionView, Offer, Step};
 use crate::classify::Classes;
 use crate::demand::{Costs, Demand};
@@ -8,11 +10,10 @@ use crate::limit::{Limit, LimitView};
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues};
 use crate::random::Random;
-use crate::request::{Action, Arrival, ClassId, NodeEvent, ShedReason, TemplateId, Ticket, Verdict};
+use crate::request::{Action, Arrival, ClassId, Decision, NodeEvent, ShedReason, TemplateId, Ticket};
 use crate::scheduler::{Scheduler, SchedulerView, Standing};
 use crate::ticket::{RequestState, State, Tickets};
 use crate::time::Time;
-use core::time::Duration;
 
 /// The engine. See the crate's documentation for the order of calls.
 #[derive(Clone, Debug)]
@@ -79,7 +80,7 @@ impl Engine {
 
     /// Takes the arrival of a request. If its class is not alive, the request counts for the policy's last
     /// class.
-    pub fn arrive(&mut self, now: Time, arrival: Arrival) -> Verdict {
+    pub fn arrive(&mut self, now: Time, arrival: Arrival) -> Decision {
         let now = self.advance(now);
         let class = match self.classes.all.get(arrival.class) {
             Some(state) if state.live => arrival.class,
@@ -87,13 +88,13 @@ impl Engine {
         };
         let (guarantee, service) = (self.classes.spec(class).guarantee, self.classes.service_time(class));
         let owed = self.classes[class].observed.offered(now, &guarantee, service);
-        let verdict = self.enter(now, class, &arrival, owed);
-        verdict.unwrap_or_else(|reason| Verdict::Shed(self.refuse(now, class, reason, owed)))
+        let decision = self.enter(now, class, &arrival, owed);
+        decision.unwrap_or_else(|reason| Decision::Shed(self.refuse(now, class, reason, owed)))
     }
 
     /// Stages *admit* and *queue*: accepts a request, or returns the reason for refusing it. `owed` says
     /// that it is within the guarantee of its class.
-    fn enter(&mut self, now: Time, class: ClassId, arrival: &Arrival, owed: bool) -> Result<Verdict, ShedReason> {
+    fn enter(&mut self, now: Time, class: ClassId, arrival: &Arrival, owed: bool) -> Result<Decision, ShedReason> {
         let spec = self.classes.spec(class);
         let (guarantee, bounds) = (spec.guarantee, spec.queue);
         let state = &mut self.classes[class];
@@ -129,7 +130,7 @@ impl Engine {
             let index = self.accept(now, class, arrival, (demand, sub_queue));
             self.tickets[index].owed = owed;
             let node = self.send(now, index);
-            return Ok(Verdict::Release { ticket: self.tickets.ticket(index), node });
+            return Ok(Decision::Release { ticket: self.tickets.ticket(index), node });
         }
         self.queues.room(class, arrival.flow, &self.classes[class].queue, bounds)?;
         self.decide(&offer, standing, Step::Queue)?;
@@ -142,7 +143,7 @@ impl Engine {
             self.scheduler.begins(&self.classes, class);
             self.rank(class);
         }
-        Ok(Verdict::Wait { ticket: self.tickets.ticket(index) })
+        Ok(Decision::Wait { ticket: self.tickets.ticket(index) })
     }
 
     /// Removes a *waiting* request because its client left or the driver gave it up. Its slot in the queue

@@ -21,7 +21,7 @@
 //! One node serves one class, two requests at a time. Three arrive at once, and each takes 10 ms.
 //! ```
 //! use core::time::Duration;
-//! use weirgate_engine::{Action, Arrival, ClassId, Engine, Outcome, Time, Verdict};
+//! use weirgate_engine::{Action, Arrival, ClassId, Decision, Engine, Outcome, Time};
 //! # use weirgate_engine::*;
 //! # fn policy() -> Policy {
 //! #     let class = Class {
@@ -48,9 +48,9 @@
 //! for token in 0..3 {
 //!     let arrival = Arrival { class: ClassId(0), flow: token, demand: None, locality_key: None, token };
 //!     match engine.arrive(now, arrival) {
-//!         Verdict::Release { ticket, .. } => in_flight.push(ticket), // forward it to the node
-//!         Verdict::Wait { .. } => {}                                 // poll will say
-//!         Verdict::Shed(shed) => println!("503: {}", shed.reason),
+//!         Decision::Release { ticket, .. } => in_flight.push(ticket), // forward it to the node
+//!         Decision::Wait { .. } => {}                                 // poll will say
+//!         Decision::Shed(shed) => println!("503: {}", shed.reason),
 //!     }
 //! }
 //! let mut answered = 0;

@@ -45,9 +45,9 @@ pub struct Arrival {
     pub token: u64,
 }
 
-/// The answer to an arrival.
+/// The engine's decision about an arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
+pub enum Decision {
     /// Forward it to `node` now.
     Release {
         /// Identifies the request in all later calls.

@@ -31,12 +31,12 @@ fn every_vector_is_met() {
                     let shares: Vec<f64> = numbers(&step["RR"]).iter().map(|share| share / 100.0).collect();
                     names.push(step["id"].as_str().expect("a name").to_owned());
                     let request = arrival(class, Demand::of_shares(&shares), names.len() as u64 - 1);
-                    let verdict = engine.arrive(Time::ZERO, request);
+                    let decision = engine.arrive(Time::ZERO, request);
                     match step["accepted"].as_bool().expect("a truth value") {
-                        true => assert!(matches!(verdict, Verdict::Wait { .. }), "{at}: {verdict:?}"),
+                        true => assert!(matches!(decision, Decision::Wait { .. }), "{at}: {decision:?}"),
                         false => assert!(
-                            matches!(verdict, Verdict::Shed(Shed { reason: ShedReason::TooLarge, .. })),
-                            "{at}: {verdict:?}"
+                            matches!(decision, Decision::Shed(Shed { reason: ShedReason::TooLarge, .. })),
+                            "{at}: {decision:?}"
                         ),
                     }
                 }
@@ -96,8 +96,8 @@ fn begin(engine: &mut Engine, initial: &Value, name: &str) {
             }
             let mut shares = [0.0; 3];
             shares[resource] = spent;
-            let verdict = engine.arrive(Time::ZERO, arrival(class as u32, Demand::of_shares(&shares), 0));
-            assert!(matches!(verdict, Verdict::Wait { .. }));
+            let decision = engine.arrive(Time::ZERO, arrival(class as u32, Demand::of_shares(&shares), 0));
+            assert!(matches!(decision, Decision::Wait { .. }));
             let Some(Action::Release { ticket, .. }) = engine.poll(Time::ZERO) else { panic!("{name}: it has credit") };
             engine.observe(Time::ZERO, ticket, Outcome::LastByte { status: 200 });
         }

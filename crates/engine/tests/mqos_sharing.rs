@@ -350,7 +350,7 @@ fn a_page_table_that_comes_or_goes_leaves_windows_as_they_were() {
         for step in 0..40_000u64 {
             now = now + Duration::from_micros(500);
             let arrival = Arrival { class: ClassId(0), flow: step, demand: None, locality_key: None, token: step };
-            if let Verdict::Release { ticket, .. } = engine.arrive(now, arrival) {
+            if let Decision::Release { ticket, .. } = engine.arrive(now, arrival) {
                 in_flight.push_back((ticket, now));
             }
             while let Some(action) = engine.poll(now) {

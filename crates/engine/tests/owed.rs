@@ -21,7 +21,7 @@ fn surplus(engine: &Engine) -> SurplusSnapshot {
     engine.snapshot(Time::ZERO).groups[0].surplus.expect("the discipline tells surplus apart")
 }
 
-fn arrive(engine: &mut Engine, class: u32, token: u64) -> Verdict {
+fn arrive(engine: &mut Engine, class: u32, token: u64) -> Decision {
     engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: token, demand: None, locality_key: None, token })
 }
 
@@ -34,7 +34,7 @@ fn what_is_owed_enters_beyond_the_window_until_contention_is_seen() {
     let reach = surplus(&engine).reach.expect("nothing was seen yet");
     assert!(window < 10 && reach == 8, "{window} {reach}");
     let released = |engine: &mut Engine, class: u32| {
-        (0..100).take_while(|token| matches!(arrive(engine, class, *token), Verdict::Release { .. })).count() as u32
+        (0..100).take_while(|token| matches!(arrive(engine, class, *token), Decision::Release { .. })).count() as u32
     };
     assert_eq!(released(&mut engine, 0), reach);
     assert_eq!(released(&mut engine, 1), 0, "best effort has nothing beyond the window");
@@ -116,7 +116,7 @@ fn failing(shares: [f64; 4], count: u64) -> Vec<u32> {
     for token in 0..count {
         let now = Time::from_millis(10 * token);
         let arrival = Arrival { class: ClassId(0), flow: token, demand: None, locality_key: None, token };
-        let Verdict::Release { ticket, node } = engine.arrive(now, arrival) else { panic!("it is idle") };
+        let Decision::Release { ticket, node } = engine.arrive(now, arrival) else { panic!("it is idle") };
         let outcome = match random.unit() < shares[node.0 as usize] {
             true => Outcome::Failed { retryable: false },
             false => Outcome::LastByte { status: 200 },

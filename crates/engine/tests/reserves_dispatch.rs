@@ -32,12 +32,12 @@ impl Cluster {
     fn send(&mut self, class: u32, locality_key: Option<u64>) -> Option<usize> {
         let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, locality_key, token: 0 };
         match self.engine.arrive(Time::ZERO, arrival) {
-            Verdict::Release { ticket, node } => {
+            Decision::Release { ticket, node } => {
                 self.in_flight.push((ticket, node));
                 Some(node.0 as usize)
             }
-            Verdict::Shed(_) => None,
-            Verdict::Wait { .. } => panic!("nothing waits without a window"),
+            Decision::Shed(_) => None,
+            Decision::Wait { .. } => panic!("nothing waits without a window"),
         }
     }
 

@@ -50,9 +50,9 @@ impl Gateway {
     fn arrives(&mut self, now: u64, class: u32, token: u64) {
         let arrival = Arrival { class: ClassId(class), flow: token, demand: None, locality_key: None, token };
         match self.engine.arrive(Time::from_millis(now), arrival) {
-            Verdict::Release { ticket, .. } => self.enters(now, ticket, token),
-            Verdict::Wait { .. } => {}
-            Verdict::Shed(_) => self.ended.push((token, Fate::Refused(now))),
+            Decision::Release { ticket, .. } => self.enters(now, ticket, token),
+            Decision::Wait { .. } => {}
+            Decision::Shed(_) => self.ended.push((token, Fate::Refused(now))),
         }
     }
 
@@ -268,11 +268,11 @@ fn a_refused_request_gets_the_fallback() {
     let mut arrive = |class, token| {
         engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, token })
     };
-    assert!(matches!(arrive(0, 0), Verdict::Release { .. }));
-    assert!(matches!(arrive(0, 1), Verdict::Wait { .. }));
-    let Verdict::Shed(shed) = arrive(0, 2) else { panic!("the queue is full") };
+    assert!(matches!(arrive(0, 0), Decision::Release { .. }));
+    assert!(matches!(arrive(0, 1), Decision::Wait { .. }));
+    let Decision::Shed(shed) = arrive(0, 2) else { panic!("the queue is full") };
     assert_eq!((shed.reason, shed.fallback), (ShedReason::Threshold, Some(ClassId(1))));
-    let Verdict::Shed(shed) = arrive(1, 2) else { panic!("the queue is full") };
+    let Decision::Shed(shed) = arrive(1, 2) else { panic!("the queue is full") };
     assert_eq!(shed.fallback, None, "a fallback has none itself");
     let Some(Action::Shed { token: 1, shed, .. }) = engine.poll(Time::from_millis(1001)) else { panic!("it is late") };
     assert_eq!((shed.reason, shed.fallback), (ShedReason::QueueTimeout, Some(ClassId(1))));

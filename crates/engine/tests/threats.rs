@@ -25,7 +25,7 @@ fn d4_a_million_keys_are_a_bounded_number_of_classes() {
     // Every live class gets a request, waiting or in flight, so that none can make room any more.
     for key in 999_000..1_000_000u32 {
         let class = engine.class(Time::ZERO, TemplateId(0), &key.to_le_bytes());
-        assert!(!matches!(engine.arrive(Time::ZERO, arrival(class, u64::from(key))), Verdict::Shed(_)));
+        assert!(!matches!(engine.arrive(Time::ZERO, arrival(class, u64::from(key))), Decision::Shed(_)));
     }
     let overflow = engine.class(Time::ZERO, TemplateId(0), b"one more");
     assert_eq!(overflow, engine.class(Time::ZERO, TemplateId(0), b"and another"));
@@ -65,7 +65,7 @@ fn d6_cancelling_costs_the_same_in_a_long_queue() {
                 let mut engine = Engine::new(Time::ZERO, policy(partitioned(1), 1, classes), 1).unwrap();
                 let mut tickets = Vec::new();
                 for n in 0..=waiting {
-                    if let Verdict::Wait { ticket } = engine.arrive(Time::ZERO, arrival(ClassId((n % 50) as u32), n)) {
+                    if let Decision::Wait { ticket } = engine.arrive(Time::ZERO, arrival(ClassId((n % 50) as u32), n)) {
                         tickets.push(ticket);
                     }
                 }
@@ -98,8 +98,8 @@ fn d7_a_hundred_thousand_departures_lose_no_slot() {
     while gone < 100_000 {
         if here.len() < 64 {
             match engine.arrive(Time::ZERO, arrival(ClassId(0), gone)) {
-                Verdict::Release { ticket, .. } | Verdict::Wait { ticket } => here.push(ticket),
-                Verdict::Shed(shed) => panic!("nothing is full: {shed:?}"),
+                Decision::Release { ticket, .. } | Decision::Wait { ticket } => here.push(ticket),
+                Decision::Shed(shed) => panic!("nothing is full: {shed:?}"),
             }
             continue;
         }
@@ -142,7 +142,7 @@ fn d10_retries_stay_within_their_budget() {
     let (mut attempts, mut retries) = (0u32, 0u32);
     for millis in 0..10_000 {
         let now = Time::from_millis(millis);
-        let Verdict::Release { ticket, .. } = engine.arrive(now, arrival(ClassId(0), millis)) else {
+        let Decision::Release { ticket, .. } = engine.arrive(now, arrival(ClassId(0), millis)) else {
             panic!("without control everything is released")
         };
         attempts += 1;

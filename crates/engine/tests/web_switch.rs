@@ -46,7 +46,7 @@ fn sizes(engine: &Engine, now: Time) -> Vec<u32> {
     engine.snapshot(now).partitions[0].sets.iter().map(|set| set.nodes).collect()
 }
 
-fn arrive(engine: &mut Engine, now: Time, class: u32) -> Verdict {
+fn arrive(engine: &mut Engine, now: Time, class: u32) -> Decision {
     engine.arrive(now, Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, token: 0 })
 }
 
@@ -64,21 +64,23 @@ fn only_normal_classes_are_refused_and_only_beyond_the_threshold() {
     // threshold.
     let mut tickets = Vec::new();
     for class in [3, 3, 2, 2, 2, 2] {
-        let Verdict::Release { ticket, .. } = arrive(&mut engine, Time::ZERO, class) else { panic!("it is idle") };
+        let Decision::Release { ticket, .. } = arrive(&mut engine, Time::ZERO, class) else { panic!("it is idle") };
         tickets.push(ticket);
     }
-    let Verdict::Release { ticket: last, .. } = arrive(&mut engine, Time::ZERO, 2) else { panic!("2 is not beyond 2") };
+    let Decision::Release { ticket: last, .. } = arrive(&mut engine, Time::ZERO, 2) else {
+        panic!("2 is not beyond 2")
+    };
     for normal in [2, 3] {
-        let Verdict::Shed(shed) = arrive(&mut engine, Time::ZERO, normal) else { panic!("beyond the threshold") };
+        let Decision::Shed(shed) = arrive(&mut engine, Time::ZERO, normal) else { panic!("beyond the threshold") };
         assert_eq!(shed.reason, ShedReason::ServerLoad);
     }
     for top in [0, 1] {
-        assert!(matches!(arrive(&mut engine, Time::ZERO, top), Verdict::Release { .. }), "top users are served");
+        assert!(matches!(arrive(&mut engine, Time::ZERO, top), Decision::Release { .. }), "top users are served");
     }
     for ticket in tickets.into_iter().chain([last]) {
         engine.observe(Time::from_millis(1), ticket, Outcome::LastByte { status: 200 });
     }
-    assert!(matches!(arrive(&mut engine, Time::from_millis(2), 3), Verdict::Release { .. }));
+    assert!(matches!(arrive(&mut engine, Time::from_millis(2), 3), Decision::Release { .. }));
 }
 
 #[test]
@@ -90,7 +92,7 @@ fn what_a_failed_node_holds_does_not_count_nor_do_its_cpus() {
     let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
     let report =
         |n, static_content, dynamic_content| NodeEvent::Load { node: NodeId(n), static_content, dynamic_content };
-    let refused = |engine: &mut Engine| matches!(arrive(engine, Time::ZERO, 2), Verdict::Shed(_));
+    let refused = |engine: &mut Engine| matches!(arrive(engine, Time::ZERO, 2), Decision::Shed(_));
     assert!(!refused(&mut engine), "a node without a report has no load");
     engine.node(Time::ZERO, report(0, 3, 1));
     assert!(
@@ -169,7 +171,7 @@ fn a_request_inside_a_node_that_moves_finishes_there() {
         Engine::new(Time::ZERO, cluster("dynamic_part", dynamic(), LoadSource::Live), 1).expect("a valid policy");
     let mut in_flight = Vec::new();
     for _ in 0..12 {
-        let Verdict::Release { ticket, node } = arrive(&mut engine, Time::ZERO, 1) else { panic!("top users") };
+        let Decision::Release { ticket, node } = arrive(&mut engine, Time::ZERO, 1) else { panic!("top users") };
         in_flight.push((ticket, node));
     }
     let set_of = |engine: &Engine, node: NodeId| engine.snapshot(Time::from_millis(9_999)).nodes[node.0 as usize].set;
@@ -203,7 +205,7 @@ fn a_failed_node_leaves_at_once_and_one_that_returns_is_given_where_it_is_needed
     let [alone] = of(&engine, ServiceSet::TopStatic)[..] else { panic!("{before:?}") };
     engine.node(now, NodeEvent::Down(alone));
     assert_eq!(of(&engine, ServiceSet::TopStatic).len(), 1);
-    assert!(matches!(arrive(&mut engine, now, 0), Verdict::Release { .. }));
+    assert!(matches!(arrive(&mut engine, now, 0), Decision::Release { .. }));
     assert_eq!(sizes(&engine, now).iter().sum::<u32>(), 5);
     engine.node(now, NodeEvent::Up(alone));
     assert_eq!(sizes(&engine, now).iter().sum::<u32>(), 6);
@@ -217,7 +219,7 @@ fn a_failed_node_leaves_at_once_and_one_that_returns_is_given_where_it_is_needed
     let mut engine = Engine::new(Time::ZERO, fixed, 1).expect("a valid policy");
     let [alone] = of(&engine, ServiceSet::TopStatic)[..] else { panic!("one node") };
     engine.node(now, NodeEvent::Down(alone));
-    let Verdict::Shed(shed) = arrive(&mut engine, now, 0) else { panic!("nobody serves it") };
+    let Decision::Shed(shed) = arrive(&mut engine, now, 0) else { panic!("nobody serves it") };
     assert_eq!(shed.reason, ShedReason::NoNode);
 }
 

@@ -156,7 +156,7 @@ fn what_a_guarantee_needs_enters_a_full_window() {
     let mut engine = Engine::new(Time::ZERO, policy(Discipline::weirgate(), 2, classes), 1).expect("a valid policy");
     let mut arrive = |class, token| {
         let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, token };
-        matches!(engine.arrive(Time::ZERO, arrival), Verdict::Release { .. })
+        matches!(engine.arrive(Time::ZERO, arrival), Decision::Release { .. })
     };
     // Both have full buckets. A needs ten slots, and takes all twenty of the window.
     let a = (0..40).filter(|token| arrive(0, *token)).count();
@@ -205,9 +205,9 @@ fn groups_have_their_own_windows() {
     let mut released = [0; 2];
     for token in 0..200 {
         let class = ClassId(u32::from(token >= 100));
-        let verdict =
+        let decision =
             engine.arrive(Time::ZERO, Arrival { class, flow: token, demand: None, locality_key: None, token });
-        released[class.0 as usize] += u32::from(matches!(verdict, Verdict::Release { .. }));
+        released[class.0 as usize] += u32::from(matches!(decision, Decision::Release { .. }));
     }
     assert!(engine.poll(Time::ZERO).is_none());
     let snapshot = engine.snapshot(Time::ZERO);

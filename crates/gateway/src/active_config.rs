@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use weirgate_config::{ClassSite, LocalityKeyOf, PoolSite, ShedReply, Site};
+use weirgate_engine::NodeId;
 
 use crate::classify::Classifier;
 use crate::record::ClassIndex;
@@ -90,6 +91,11 @@ impl ActiveConfig {
             nodes: endpoints,
             site,
         }
+    }
+
+    /// Returns the endpoint of a node.
+    pub(crate) fn endpoint(&self, node: NodeId) -> Option<Arc<Endpoint>> {
+        self.nodes.get(node.0 as usize).cloned()
     }
 
     /// Returns the settings of a class.

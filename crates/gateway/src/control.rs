@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weirgate_config::Site;
 use weirgate_engine::{
-    Action, Arrival, ClassId, ClassSnapshot, Demand, Engine, ImpossibleLimit, InvalidPolicy, NodeEvent, NodeId,
-    Outcome, Shed, Snapshot, Ticket, Time, Verdict,
+    Action, Arrival, ClassId, ClassSnapshot, Decision, Demand, Engine, ImpossibleLimit, InvalidPolicy, NodeEvent,
+    NodeId, Outcome, Shed, Snapshot, Ticket, Time,
 };
 
 use crate::active_config::{ActiveConfig, Endpoint};
@@ -89,17 +89,8 @@ pub(crate) struct Delivery {
     pub(crate) ticket: Ticket,
     /// Time of the decision.
     pub(crate) at: Time,
-    /// The decision.
-    pub(crate) decision: Decision,
-}
-
-/// A decision: release or shed.
-#[derive(Clone, Debug)]
-pub(crate) enum Decision {
-    /// Forward it to this endpoint.
-    Release(Arc<Endpoint>),
-    /// Answer it with a refusal.
-    Shed(Shed),
+    /// Forward the request to this endpoint, or answer it with a refusal.
+    pub(crate) decision: Result<Arc<Endpoint>, Shed>,
 }
 
 /// Properties of an arriving request that the engine receives in addition to its class.
@@ -111,19 +102,6 @@ pub(crate) struct Origin {
     pub(crate) locality_key: Option<u64>,
     /// Expected cost, if the page table has one.
     pub(crate) demand: Option<Demand>,
-}
-
-/// The engine's response to an arrival.
-#[derive(Debug)]
-pub(crate) enum Arrived {
-    /// Forward it to this endpoint now.
-    Release(Ticket, Arc<Endpoint>),
-    /// The request waits.
-    Wait(Ticket),
-    /// Answer it with a refusal.
-    Shed(Shed),
-    /// The configuration was replaced after the request was classified. Classify it again.
-    Stale,
 }
 
 impl Control {
@@ -209,7 +187,8 @@ impl Control {
     }
 
     /// Reports the arrival on `thread` of a request of class `class`, which was found under version
-    /// `version`.
+    /// `version`. Returns no decision if another version is in force: then the request has to be classified
+    /// again.
     pub(crate) fn arrive(
         &self,
         thread: usize,
@@ -218,28 +197,17 @@ impl Control {
         Origin { flow, locality_key, demand }: Origin,
         slot: usize,
         own: &mut Vec<Delivery>,
-    ) -> (Time, Arrived) {
+    ) -> (Time, Option<Decision>) {
         let token = (thread as u64) << 48 | slot as u64;
         self.with(Some(thread), own, |state, now| {
             if state.active_config.version != version {
-                return (now, Arrived::Stale);
+                return (now, None);
             }
             let class = match class {
                 ClassRef::Class(class) => class,
                 ClassRef::Template(template, key) => state.engine.class(now, template, key),
             };
-            let arrived = match state.engine.arrive(now, Arrival { class, flow, demand, locality_key, token }) {
-                Verdict::Release { ticket, node } => match state.endpoint(node) {
-                    Some(endpoint) => Arrived::Release(ticket, endpoint),
-                    None => {
-                        state.engine.observe(now, ticket, Outcome::Reset);
-                        Arrived::Stale
-                    }
-                },
-                Verdict::Wait { ticket } => Arrived::Wait(ticket),
-                Verdict::Shed(shed) => Arrived::Shed(shed),
-            };
-            (now, arrived)
+            (now, Some(state.engine.arrive(now, Arrival { class, flow, demand, locality_key, token })))
         })
     }
 
@@ -259,7 +227,7 @@ impl Control {
     ) -> (Time, Option<Arc<Endpoint>>) {
         self.with(Some(thread), own, |state, now| {
             let node = state.engine.observe(now, ticket, outcome);
-            let endpoint = node.and_then(|node| state.endpoint(node));
+            let endpoint = node.and_then(|node| state.active_config.endpoint(node));
             if node.is_some() && endpoint.is_none() {
                 state.engine.observe(now, ticket, Outcome::Reset);
             }
@@ -357,22 +325,18 @@ impl Control {
 }
 
 impl State {
-    fn endpoint(&self, node: NodeId) -> Option<Arc<Endpoint>> {
-        self.active_config.nodes.get(node.0 as usize).cloned()
-    }
-
     /// Carries out the engine's actions: decisions for `thread` go to `own`, the others to the outboxes.
     fn settle(&mut self, now: Time, thread: Option<usize>, own: &mut Vec<Delivery>, concerned: &mut u128) {
         while let Some(action) = self.engine.poll(now) {
             let (ticket, token, decision) = match action {
-                Action::Release { ticket, token, node, .. } => match self.endpoint(node) {
-                    Some(endpoint) => (ticket, token, Decision::Release(endpoint)),
+                Action::Release { ticket, token, node, .. } => match self.active_config.endpoint(node) {
+                    Some(endpoint) => (ticket, token, Ok(endpoint)),
                     None => {
                         self.engine.observe(now, ticket, Outcome::Reset);
                         continue;
                     }
                 },
-                Action::Shed { ticket, token, shed, .. } => (ticket, token, Decision::Shed(shed)),
+                Action::Shed { ticket, token, shed, .. } => (ticket, token, Err(shed)),
             };
             let to = (token >> 48) as usize;
             let slot = (token & 0xffff_ffff_ffff) as usize;

@@ -24,22 +24,18 @@ use weirgate_engine::{ClassId, Shed, Time};
 
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
 use crate::classify::{ClassRef, View};
-use crate::client;
 use crate::client_conn::ClientConn;
-use crate::control::Decision;
 use crate::forward::{self, Forward};
-use crate::hops;
 use crate::memory::Pressure;
 use crate::normalized_target::NormalizedTarget;
-use crate::pages::{Routed, ServiceInterval};
-use crate::permit::Permit;
 use crate::pump::ReplyBody;
 use crate::record::{AccessRecord, ClassIndex, Ending};
 use crate::refusal::Refusal;
 use crate::reply::{self, NodeError};
 use crate::trace::TraceId;
 use crate::upstream::{RequestBody, TOO_LARGE, Upload, account};
-use crate::worker::{Admitted, Worker};
+use crate::worker::Admission;
+use crate::{client, hops};
 
 /// Maximum size of a body that is received before the request is admitted, in bytes. A slow sender then holds
 /// no slot, and an idempotent request can be retried.
@@ -279,38 +275,37 @@ impl Classified {
                     Err(refusal) => return exchange.refuse(refusal),
                 }
             }
-            let version = exchange.active_config.version;
             let locality_key = |exchange: &Exchange, class| {
                 let of = exchange.active_config.locality_key_of(class)?;
                 let query = if of == LocalityKeyOf::Query { normalized.target.query() } else { None };
                 Some(worker.locality_key(normalized.host(), normalized.target.path(), query))
             };
             let from = (flow, exchange.class.and_then(|class| locality_key(&exchange, class)));
-            let (at, admitted) = worker.arrive(version, class, from, routed);
+            let (at, admission) = worker.arrive(&exchange.active_config, class, from, routed);
             exchange.arrived = at;
-            let mut settled = settle(&worker, at, admitted, routed).await;
-            if let Settled::Shed(_, refusal) = settled
+            let mut admission = admission.await;
+            if let Admission::Shed(_, refusal) = admission
                 && let Some(fallback) = refusal.fallback
             {
                 let class = exchange.class.replace(ClassIndex::Class(fallback.0));
                 let from = (flow, locality_key(&exchange, ClassIndex::Class(fallback.0)));
-                let (at, admitted) = worker.arrive(version, ClassRef::Class(fallback), from, routed);
-                settled = match settle(&worker, at, admitted, routed).await {
+                let (_, second) = worker.arrive(&exchange.active_config, ClassRef::Class(fallback), from, routed);
+                admission = match second.await {
                     // If the fallback sheds the request as well, the first refusal is sent.
-                    Settled::Shed(at, _) => {
+                    Admission::Shed(at, _) => {
                         exchange.class = class;
-                        Settled::Shed(at, refusal)
+                        Admission::Shed(at, refusal)
                     }
                     other => other,
                 };
             }
-            let (permit, endpoint) = match settled {
-                Settled::Stale => {
+            let (permit, endpoint) = match admission {
+                Admission::Stale => {
                     exchange.active_config = worker.active_config();
                     continue;
                 }
-                Settled::Shed(at, shed) => return exchange.shed(at, shed),
-                Settled::Released(at, permit, endpoint) => {
+                Admission::Shed(at, shed) => return exchange.shed(at, shed),
+                Admission::Released(at, permit, endpoint) => {
                     exchange.release(at, &endpoint);
                     (permit, endpoint)
                 }
@@ -340,36 +335,6 @@ impl Classified {
             return forward::forward(&mut forward, permit, endpoint, exchange).await;
         }
         exchange.fail(NodeError::Unavailable)
-    }
-}
-
-/// The engine's final decision about an arrival.
-enum Settled {
-    /// The request is released.
-    Released(Time, Permit, Arc<Endpoint>),
-    /// The request is shed.
-    Shed(Time, Shed),
-    /// The policy was replaced. Classify the request again.
-    Stale,
-}
-
-/// Stages *queue* and *release*: waits for the decision if the engine queued the request.
-async fn settle(worker: &Rc<Worker>, at: Time, admitted: Admitted, routed: Routed) -> Settled {
-    match admitted {
-        Admitted::Stale => Settled::Stale,
-        Admitted::Shed(shed) => Settled::Shed(at, shed),
-        Admitted::Release(permit, endpoint) => Settled::Released(at, permit, endpoint),
-        Admitted::Wait(wait_slot) => {
-            let ticket = wait_slot.ticket();
-            match wait_slot.await {
-                (at, Decision::Shed(shed)) => Settled::Shed(at, shed),
-                (at, Decision::Release(endpoint)) => Settled::Released(
-                    at,
-                    Permit::new(worker, ticket, ServiceInterval::new(routed, endpoint.id, at)),
-                    endpoint,
-                ),
-            }
-        }
     }
 }
 

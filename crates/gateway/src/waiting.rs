@@ -6,12 +6,14 @@
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
-use weirgate_engine::{Outcome, Ticket, Time};
+use weirgate_engine::{Outcome, Shed, Ticket, Time};
 
-use crate::control::{Decision, Delivery};
+use crate::active_config::Endpoint;
+use crate::control::Delivery;
 use crate::worker::Worker;
 
 /// The waiting requests of one thread.
@@ -23,7 +25,7 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 struct Waiter {
     ticket: Ticket,
-    decided: Option<(Time, Decision)>,
+    decided: Option<(Time, Result<Arc<Endpoint>, Shed>)>,
     waker: Option<Waker>,
 }
 
@@ -76,9 +78,9 @@ impl WaitSlot {
 }
 
 impl Future for WaitSlot {
-    type Output = (Time, Decision);
+    type Output = (Time, Result<Arc<Endpoint>, Shed>);
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(Time, Decision)> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let decided = {
             let mut slots = self.worker.waiting.slots.borrow_mut();
             match slots.get_mut(self.slot) {
@@ -107,9 +109,9 @@ impl Drop for WaitSlot {
         }
         let waiter = self.worker.waiting.slots.borrow_mut().try_remove(self.slot);
         match waiter.and_then(|w| w.decided) {
-            Some((_, Decision::Shed(_))) => {}
+            Some((_, Err(_))) => {}
             // Released, but the request has been dropped.
-            Some((_, Decision::Release(_))) => drop(self.worker.observe(self.ticket, Outcome::Reset)),
+            Some((_, Ok(_))) => drop(self.worker.observe(self.ticket, Outcome::Reset)),
             // Still waiting, or released to this thread, where the request no longer exists.
             None => {
                 if !self.worker.cancel(self.ticket) {

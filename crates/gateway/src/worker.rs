@@ -13,16 +13,13 @@ use slab::Slab;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, LocalSet};
-use weirgate_engine::{Outcome, Shed, Ticket, Time};
+use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
 
-use crate::active_config::{ConfigHandle, Endpoint};
+use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
 use crate::classify::ClassRef;
-use crate::client;
 use crate::client_conn::ClientConn;
-use crate::connection;
-use crate::control::{Arrived, Delivery, Origin};
+use crate::control::{Delivery, Origin};
 use crate::gateway::{Command, Shared};
-use crate::impossible;
 use crate::memory::Pressure;
 use crate::pages::{Lookup, Routed, ServiceInterval};
 use crate::permit::Permit;
@@ -31,6 +28,7 @@ use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
 use crate::upstream::Pools;
 use crate::waiting::{WaitSlot, Waiting};
+use crate::{client, connection, impossible};
 
 /// Maximum number of bytes read from a client at once.
 const SCRATCH: usize = 64 * 1024;
@@ -70,16 +68,14 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// Result of an arrival, together with the object that must be given back.
+/// Outcome of the admission of a request.
 #[derive(Debug)]
-pub(crate) enum Admitted {
-    /// Forward it to this endpoint now.
-    Release(Permit, Arc<Endpoint>),
-    /// Wait with this wait slot.
-    Wait(WaitSlot),
-    /// Answer it with a refusal.
-    Shed(Shed),
-    /// Classify it again.
+pub(crate) enum Admission {
+    /// The engine released it at this time. Forward it to this endpoint.
+    Released(Time, Permit, Arc<Endpoint>),
+    /// The engine shed it at this time.
+    Shed(Time, Shed),
+    /// The configuration was replaced after the request was classified. Classify it again.
     Stale,
 }
 
@@ -152,30 +148,52 @@ impl Worker {
         ConnectionGuard { worker: Rc::clone(self), key: self.conns.borrow_mut().insert(Rc::clone(conn)) }
     }
 
-    /// Stage *admit*: reports the arrival of a request of `routed` from the source `flow` with this locality key.
+    /// Stages *admit*, *queue* and *release*: reports the arrival of a request of `routed`, classified under
+    /// `config`, from the source `flow` with this locality key. Returns the time of the arrival. The future waits
+    /// for the decision if the engine queues the request.
     pub(crate) fn arrive(
         self: &Rc<Self>,
-        version: u64,
+        config: &ActiveConfig,
         class: ClassRef<'_>,
         (flow, locality_key): (u64, Option<u64>),
         routed: Routed,
-    ) -> (Time, Admitted) {
+    ) -> (Time, impl Future<Output = Admission> + use<>) {
         let mut own = self.spare.take();
         let slot = self.waiting.next_slot();
         let origin = Origin { flow, locality_key, demand: routed.demand };
-        let (at, arrived) = self.shared.control.arrive(self.index, version, class, origin, slot, &mut own);
+        let (at, decision) = self.shared.control.arrive(self.index, config.version, class, origin, slot, &mut own);
         self.timers.saw(at);
         // The wait slot must exist before a decision about it is delivered.
-        let admitted = match arrived {
-            Arrived::Release(ticket, endpoint) => {
-                Admitted::Release(Permit::new(self, ticket, ServiceInterval::new(routed, endpoint.id, at)), endpoint)
-            }
-            Arrived::Wait(ticket) => Admitted::Wait(WaitSlot::enter(self, ticket)),
-            Arrived::Shed(shed) => Admitted::Shed(shed),
-            Arrived::Stale => Admitted::Stale,
+        let decided = match decision {
+            None => Ok(Admission::Stale),
+            Some(Decision::Shed(shed)) => Ok(Admission::Shed(at, shed)),
+            Some(Decision::Release { ticket, node }) => Ok(match config.endpoint(node) {
+                Some(endpoint) => self.released(at, ticket, endpoint, routed),
+                None => {
+                    self.observe(ticket, Outcome::Reset);
+                    Admission::Stale
+                }
+            }),
+            Some(Decision::Wait { ticket }) => Err(WaitSlot::enter(self, ticket)),
         };
         self.deliver(own);
-        (at, admitted)
+        let worker = Rc::clone(self);
+        let admission = async move {
+            let wait_slot = match decided {
+                Ok(admission) => return admission,
+                Err(wait_slot) => wait_slot,
+            };
+            let ticket = wait_slot.ticket();
+            match wait_slot.await {
+                (at, Ok(endpoint)) => worker.released(at, ticket, endpoint, routed),
+                (at, Err(shed)) => Admission::Shed(at, shed),
+            }
+        };
+        (at, admission)
+    }
+
+    fn released(self: &Rc<Self>, at: Time, ticket: Ticket, endpoint: Arc<Endpoint>, routed: Routed) -> Admission {
+        Admission::Released(at, Permit::new(self, ticket, ServiceInterval::new(routed, endpoint.id, at)), endpoint)
     }
 
     /// Gives up a waiting request. Returns false if it has already been released.

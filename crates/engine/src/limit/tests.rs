@@ -6,7 +6,7 @@ use super::*;
 use crate::discipline::Discipline;
 use crate::engine::Engine;
 use crate::policy::{Class, Dispatch, Ejection, Node, Pool, QueueBounds, ResponseTime, RetryBudget, Statistic};
-use crate::request::{Arrival, Outcome, Verdict};
+use crate::request::{Arrival, Decision, Outcome};
 
 /// A linear window drains the list of classes with traffic at every step. Under other methods nothing may
 /// pile up either.
@@ -45,7 +45,7 @@ fn classes_that_were_seen_do_not_pile_up() {
         for second in 0..100 {
             let now = Time::from_millis(second * 1000);
             let arrival = Arrival { class: ClassId(0), flow: 0, demand: None, locality_key: None, token: second };
-            let Verdict::Release { ticket, .. } = engine.arrive(now, arrival) else { panic!("it is idle") };
+            let Decision::Release { ticket, .. } = engine.arrive(now, arrival) else { panic!("it is idle") };
             engine.observe(now + Duration::from_millis(5), ticket, Outcome::LastByte { status: 200 });
             while engine.poll(now + Duration::from_millis(5)).is_some() {}
         }

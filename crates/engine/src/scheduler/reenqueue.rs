@@ -46,7 +46,7 @@ mod tests {
     use crate::discipline::{Admit, Discipline, Handle, PriorityLevel};
     use crate::engine::Engine;
     use crate::policy::{Class, Content, Dispatch, Ejection, Guarantee, Node, Policy, Pool, QueueBounds, RetryBudget};
-    use crate::request::{Action, Arrival, ClassId, Outcome, ShedReason, Ticket, Verdict};
+    use crate::request::{Action, Arrival, ClassId, Decision, Outcome, ShedReason, Ticket};
     use crate::ticket::State;
     use crate::time::Time;
 
@@ -100,9 +100,9 @@ mod tests {
                     match engine
                         .arrive(now, Arrival { class, flow: step, demand: None, locality_key: None, token: step })
                     {
-                        Verdict::Wait { .. } => assert!(before < [6, 12][class.0 as usize], "{class:?} at {before}"),
-                        Verdict::Release { ticket, .. } => in_flight.push(ticket),
-                        Verdict::Shed(shed) => {
+                        Decision::Wait { .. } => assert!(before < [6, 12][class.0 as usize], "{class:?} at {before}"),
+                        Decision::Release { ticket, .. } => in_flight.push(ticket),
+                        Decision::Shed(shed) => {
                             assert_eq!(shed.reason, ShedReason::Threshold);
                             assert!(before >= [6, 12][class.0 as usize], "{class:?} at {before}");
                             refused += 1;
@@ -143,9 +143,9 @@ mod tests {
             (priorities[0].handle, priorities[0].reenqueued) = (handle, u32::from(handle == Handle::Never));
             let mut engine = Engine::new(Time::ZERO, policy(priorities), 1).expect("a valid policy");
             let arrival = |token| Arrival { class: ClassId(0), flow: 0, demand: None, locality_key: None, token };
-            let Verdict::Release { ticket, .. } = engine.arrive(Time::ZERO, arrival(0)) else { panic!("it is idle") };
+            let Decision::Release { ticket, .. } = engine.arrive(Time::ZERO, arrival(0)) else { panic!("it is idle") };
             for token in 1..=3 {
-                assert!(matches!(engine.arrive(Time::ZERO, arrival(token)), Verdict::Wait { .. }));
+                assert!(matches!(engine.arrive(Time::ZERO, arrival(token)), Decision::Wait { .. }));
             }
             let end = Time::ZERO + Duration::from_millis(20);
             engine.observe(end, ticket, Outcome::LastByte { status: 200 });

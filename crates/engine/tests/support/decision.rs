@@ -101,7 +101,7 @@ impl Steady {
         let turn = self.demands.len().min(1);
         self.demands.rotate_left(turn);
         let arrival = Arrival { class: ClassId(self.next), flow: 0, demand, locality_key: None, token: 0 };
-        if let Verdict::Release { ticket, .. } = self.engine.arrive(Time::from_nanos(self.now), arrival) {
+        if let Decision::Release { ticket, .. } = self.engine.arrive(Time::from_nanos(self.now), arrival) {
             self.in_flight.push_back(ticket);
         }
     }

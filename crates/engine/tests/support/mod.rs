@@ -244,9 +244,9 @@ impl Bench {
         self.requests.push((class, self.now, demand));
         let arrival = Arrival { class: ClassId(class as u32), flow: token, demand: None, locality_key: None, token };
         match self.engine.arrive(self.time(), arrival) {
-            Verdict::Release { ticket, node } => self.start(ticket, token, node),
-            Verdict::Wait { .. } => {}
-            Verdict::Shed(_) => self.tallies[class].shed += 1,
+            Decision::Release { ticket, node } => self.start(ticket, token, node),
+            Decision::Wait { .. } => {}
+            Decision::Shed(_) => self.tallies[class].shed += 1,
         }
     }
 

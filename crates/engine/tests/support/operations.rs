@@ -249,10 +249,10 @@ impl Model {
         let arrival = Arrival { class, flow, demand, locality_key, token };
         self.counted.offered += 1;
         let before = self.engine.snapshot(self.time());
-        let verdict = self.engine.arrive(self.time(), arrival);
-        self.trace.push(format!("{} {verdict:?}", self.now));
-        match verdict {
-            Verdict::Release { ticket, node } => {
+        let decision = self.engine.arrive(self.time(), arrival);
+        self.trace.push(format!("{} {decision:?}", self.now));
+        match decision {
+            Decision::Release { ticket, node } => {
                 self.may_enter(&before, ticket, class, node);
                 assert!(
                     self.requests
@@ -260,12 +260,12 @@ impl Model {
                         .is_none()
                 );
             }
-            Verdict::Wait { ticket } => {
+            Decision::Wait { ticket } => {
                 assert!(
                     self.requests.insert(ticket, Request { token, state: State::Waiting, arrived: self.now }).is_none()
                 );
             }
-            Verdict::Shed(shed) => {
+            Decision::Shed(shed) => {
                 assert!(shed.retry_after >= Duration::from_secs(1));
                 self.counted.ended += 1;
             }

@@ -98,9 +98,9 @@ impl Driver {
         let token = self.requests.len() as u64;
         self.requests.push((class, demand));
         match self.engine.arrive(self.now, arrival(class, demand, token)) {
-            Verdict::Wait { ticket } => self.waiting.push((token, ticket)),
-            Verdict::Release { .. } => panic!("credit decides at every release"),
-            Verdict::Shed(_) => return false,
+            Decision::Wait { ticket } => self.waiting.push((token, ticket)),
+            Decision::Release { .. } => panic!("credit decides at every release"),
+            Decision::Shed(_) => return false,
         }
         true
     }

@@ -1,7 +1,8 @@
 //! Each checker finds a planted fault of its kind.
 
+use weirgate_engine::{Arrival, Decision, Engine, Outcome};
+
 use super::*;
-use weirgate_engine::{Arrival, Engine, Outcome, Verdict};
 
 /// A policy of two nodes, a window of three, and classes A and B. One node is bounded to two requests.
 fn policy() -> Policy {
@@ -26,12 +27,12 @@ fn filled(count: u64) -> (Engine, Checks, Vec<(Ticket, NodeId)>) {
         checks.arrived(0);
         let class = weirgate_engine::ClassId(0);
         match engine.arrive(Time::ZERO, Arrival { class, flow: token, demand: None, locality_key: None, token }) {
-            Verdict::Release { ticket, node } => {
+            Decision::Release { ticket, node } => {
                 checks.released(0, node, None, true);
                 in_flight.push((ticket, node));
             }
-            Verdict::Wait { .. } => checks.waits(0, None),
-            Verdict::Shed(shed) => panic!("{shed:?}"),
+            Decision::Wait { .. } => checks.waits(0, None),
+            Decision::Shed(shed) => panic!("{shed:?}"),
         }
     }
     (engine, checks, in_flight)

@@ -1,7 +1,7 @@
 //! One request from its sending to its end: the calls of the engine in their order.
 
 use weirgate_emulator::computer::Work;
-use weirgate_engine::{Action, Arrival, ClassId, NodeId, Outcome, Shed, TemplateId, Ticket, Verdict};
+use weirgate_engine::{Action, Arrival, ClassId, Decision, NodeId, Outcome, Shed, TemplateId, Ticket};
 use weirgate_experiment::traffic::visits::{Then, VisitId};
 use weirgate_experiment::traffic::{Draw, Event, NO_USER};
 use weirgate_experiment::{Fate, Record, TrafficClass};
@@ -117,14 +117,14 @@ impl Driver<'_> {
         let arrival = Arrival { class, flow: request.flow, demand, locality_key, token: u64::from(slot) };
         self.checks.arrived(spec);
         match self.engine.arrive(self.time(), arrival) {
-            Verdict::Release { ticket, node } => self.release(slot, ticket, node),
-            Verdict::Wait { ticket } => {
+            Decision::Release { ticket, node } => self.release(slot, ticket, node),
+            Decision::Wait { ticket } => {
                 let request = &mut self.requests[slot];
                 request.place = Place::Waiting;
                 request.ticket = Some(ticket);
                 self.checks.waits(spec, demand);
             }
-            Verdict::Shed(shed) => self.turned_away(slot, shed),
+            Decision::Shed(shed) => self.turned_away(slot, shed),
         }
     }
 
