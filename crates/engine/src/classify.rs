@@ -10,10 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::dispatch::Sections;
+use crate::dispatch::Partitions;
 use crate::expected::{Estimation, Expected};
 use crate::forward::RetryTokens;
-use crate::index::Table;
+use crate::index::{PartitionId, Table};
 use crate::observed::Observed;
 use crate::policy::{Class as Spec, Policy};
 use crate::queue::Queue;
@@ -26,7 +26,7 @@ pub(crate) struct Class {
     /// Index into [`Classes::specs`].
     pub(crate) spec: u32,
     /// Its partition: its whole pool, or the part of the pool for its set of services.
-    pub(crate) pool: usize,
+    pub(crate) partition: PartitionId,
     /// φ in billionths of a slot; 0 is best effort.
     pub(crate) weight: u64,
     /// Its share of [`Classes::pool_slots`].
@@ -43,10 +43,10 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    fn new(now: Time, spec: usize, section: usize) -> Class {
+    fn new(now: Time, spec: usize, partition: PartitionId) -> Class {
         Class {
             spec: spec as u32,
-            pool: section,
+            partition,
             weight: 0,
             slots: 0.0,
             queue: Queue::EMPTY,
@@ -97,14 +97,14 @@ pub(crate) struct Classes {
     /// Classes of the policy, followed by its templates.
     pub(crate) specs: Vec<Spec>,
     /// Partition of each spec.
-    sections: Vec<usize>,
+    partitions: Vec<PartitionId>,
     named: usize,
     templates: Vec<Template>,
     free: Vec<ClassId>,
     /// Σφ over all live classes.
     pub(crate) total_weight: u64,
     /// Slots that the guarantees need, per partition, over classes with a known service time.
-    pub(crate) pool_slots: Vec<f64>,
+    pub(crate) partition_slots: Table<PartitionId, f64>,
     /// Sum and number of the known service times, used for classes without one.
     known: (f64, u32),
     /// Mean cost of recent requests of each class on its dominant resource, in node-seconds. `None` if costs
@@ -122,10 +122,10 @@ impl Classes {
     pub(crate) fn new(now: Time, policy: &Policy) -> Classes {
         let specs: Vec<Spec> =
             policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).cloned().collect();
-        let parts = Sections::new(policy);
-        let sections: Vec<usize> = specs.iter().map(|spec| parts.of_class(spec)).collect();
+        let all_partitions = Partitions::new(policy);
+        let partitions: Vec<_> = specs.iter().map(|spec| all_partitions.of_class(spec)).collect();
         let all: Table<ClassId, Class> =
-            (0..specs.len()).map(|index| Class::new(now, index, sections[index])).collect();
+            (0..specs.len()).map(|index| Class::new(now, index, partitions[index])).collect();
         let templates = policy
             .templates
             .iter()
@@ -137,7 +137,7 @@ impl Classes {
             })
             .collect();
         let named = policy.classes.len();
-        let pool_slots = vec![0.0; parts.len()];
+        let partition_slots = Table::filled(all_partitions.len(), 0.0);
         let free = Vec::new();
         let (total_weight, known) = (0, (0.0, 0));
         let mean_costs = Table::filled(all.len(), None);
@@ -145,12 +145,12 @@ impl Classes {
         let mut classes = Classes {
             all,
             specs,
-            sections,
+            partitions,
             named,
             templates,
             free,
             total_weight,
-            pool_slots,
+            partition_slots,
             known,
             mean_costs,
             estimation,
@@ -163,7 +163,7 @@ impl Classes {
     pub(crate) fn weigh(&mut self) {
         self.known = (0.0, 0);
         self.total_weight = 0;
-        self.pool_slots.fill(0.0);
+        self.partition_slots.fill(0.0);
         let live = |classes: &Classes, index: ClassId| classes.all[index].live;
         for index in self.all.ids() {
             if let Some(t) = self.service_time(index).filter(|_| live(self, index)) {
@@ -174,9 +174,9 @@ impl Classes {
         for index in self.all.ids() {
             self.all[index].weight = self.due_weight(index);
             if live(self, index) {
-                let (pool, slots) = (self.all[index].pool, self.slots(index));
+                let (partition, slots) = (self.all[index].partition, self.slots(index));
                 self.total_weight += self.all[index].weight;
-                self.pool_slots[pool] += slots;
+                self.partition_slots[partition] += slots;
                 self.all[index].slots = slots;
             }
         }
@@ -227,7 +227,7 @@ impl Classes {
             self.evict(oldest);
         }
         let spec = self.named + template.0 as usize;
-        let mut class = Class::new(now, spec, self.sections[spec]);
+        let mut class = Class::new(now, spec, self.partitions[spec]);
         class.made = Some(Made { template, key: key.into(), older: ClassId::NONE, newer: ClassId::NONE });
         let index = if let Some(index) = self.free.pop() {
             self.all[index] = class;
@@ -303,7 +303,7 @@ impl Classes {
         self.total_weight = self.total_weight - old + weight;
         let slots = if weight == 0 { 0.0 } else { self.slots(index) };
         let class = &mut self.all[index];
-        self.pool_slots[class.pool] = (self.pool_slots[class.pool] - class.slots + slots).max(0.0);
+        self.partition_slots[class.partition] = (self.partition_slots[class.partition] - class.slots + slots).max(0.0);
         class.slots = slots;
         old
     }

@@ -3,33 +3,33 @@
 //! The methods are in `choice`, `round_robin` and `lard`.
 //!
 //! Nodes of one machine (members of several pools, for example) share it, so the number of requests in
-//! flight on the machine counts. Machines that serve the same pools, and so the same classes, form a
-//! *group*. Load control has a window for each group, or one window for all. The nodes of a pool in one
-//! group form a [`Lane`]. A request may be sent if its pool has a lane in a group with room.
+//! flight on the machine counts. Machines that serve the same partitions, and so the same classes, form a
+//! *machine group*. Load control has a window for each group, or one window for all. The nodes of a partition
+//! in one group form an [`Overlap`]. A request may be sent if its partition overlaps a group with room.
 //!
 //! Under adaptive load control machines also get a *learned* weight: see `speed`.
 //!
 //! The nodes of a pool may be divided among sets of services. Each set then has its own partition of the
-//! nodes: see `sections`, `partition` (the division) and `resize` (its time). A field or parameter named
-//! `pool` here is the number of a partition, or of the whole pool if it is not divided.
+//! nodes: see `partitions`, `division` and `resize` (the time of a division). A pool that is not divided is
+//! one partition.
 //!
 //! A node is chosen only while it is up, not draining, not ejected (see `ejection`) and below its own bound.
 
 mod choice;
+mod division;
 mod ejection;
 mod lard;
 mod least_loaded;
 mod locality_keys;
-mod partition;
+mod partitions;
 mod resize;
-mod sections;
 mod speed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::admission::LoadSource;
 use crate::heap::Heaps;
-use crate::index::{Id, LaneId, MachineGroupId, MachineId, Table};
+use crate::index::{Id, MachineGroupId, MachineId, OverlapId, PartitionId, Table};
 use crate::limit::Window;
 use crate::policy::{Content, Dispatch, Ejection, Policy};
 use crate::request::NodeId;
@@ -39,25 +39,25 @@ use crate::time::Time;
 
 pub(crate) use choice::{Wanted, min};
 pub use lard::Lard;
+pub(crate) use partitions::Partitions;
+pub use partitions::ServiceSet;
 pub use resize::Resize;
-pub(crate) use sections::Sections;
-pub use sections::ServiceSet;
 
 use lard::Locality;
 use least_loaded::Rotation;
-use resize::{Load, Partition};
+use resize::{DividedPool, Load};
 
 /// One node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeInfo {
     /// Index into [`Policy::pools`].
-    pub(crate) home: usize,
-    /// Number of its partition: its whole pool, or the part it currently belongs to (see `sections`).
     pub(crate) pool: usize,
+    /// Its whole pool, or the partition that it currently belongs to.
+    pub(crate) partition: PartitionId,
     /// Index into [`Nodes::machines`].
     pub(crate) machine: MachineId,
-    /// Index into [`Nodes::lanes`].
-    pub(crate) lane: LaneId,
+    /// Index into [`Nodes::overlaps`].
+    pub(crate) overlap: OverlapId,
     pub(crate) weight: f64,
     pub(crate) capacity: Option<f64>,
     pub(crate) max_outstanding: u32,
@@ -129,22 +129,22 @@ impl Machine {
     }
 }
 
-/// The nodes of one pool in one group.
+/// The nodes of one partition in one group.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lane {
-    pub(crate) pool: usize,
+pub(crate) struct Overlap {
+    pub(crate) partition: PartitionId,
     pub(crate) group: MachineGroupId,
-    /// Its number among the lanes of its pool.
+    /// Its number among the overlaps of its partition.
     pub(crate) place: u32,
     /// Total weight of its usable nodes.
     weight: f64,
 }
 
-/// Machines that serve the same pools.
+/// Machines that serve the same partitions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MachineGroup {
-    pub(crate) pools: Vec<usize>,
-    lanes: Vec<LaneId>,
+    pub(crate) partitions: Vec<PartitionId>,
+    overlaps: Vec<OverlapId>,
     machines: Vec<MachineId>,
     /// Weight and number of its usable machines.
     pub(crate) weight: f64,
@@ -163,30 +163,31 @@ impl MachineGroup {
 pub(crate) struct Nodes {
     pub(crate) nodes: Table<NodeId, NodeInfo>,
     machines: Table<MachineId, Machine>,
-    pub(crate) lanes: Table<LaneId, Lane>,
-    lanes_of: Vec<Vec<LaneId>>,
+    pub(crate) overlaps: Table<OverlapId, Overlap>,
+    overlaps_of: Table<PartitionId, Vec<OverlapId>>,
     /// Machine groups, at least one.
     pub(crate) groups: Table<MachineGroupId, MachineGroup>,
-    methods: Vec<Dispatch>,
+    methods: Table<PartitionId, Dispatch>,
+    /// Indexed by pool.
     ejection: Vec<Ejection>,
-    /// Nodes that can take a request now, per lane, best first.
+    /// Nodes that can take a request now, per overlap, best first.
     ready: Heaps<(f64, u64), NodeId>,
-    /// Number of usable nodes per pool, with or without room.
-    usable: Vec<u32>,
-    /// Virtual time of the last turn per pool, for [`Dispatch::WeightedRoundRobin`].
-    round: Vec<f64>,
-    /// State of [`Dispatch::LeastLoaded`], per pool.
-    rotations: Vec<Rotation>,
-    /// State of [`Dispatch::Lard`], per pool.
-    localities: Vec<Option<Locality>>,
+    /// Number of usable nodes per partition, with or without room.
+    usable: Table<PartitionId, u32>,
+    /// Virtual time of the last turn per partition, for [`Dispatch::WeightedRoundRobin`].
+    round: Table<PartitionId, f64>,
+    /// State of [`Dispatch::LeastLoaded`], per partition.
+    rotations: Table<PartitionId, Rotation>,
+    /// State of [`Dispatch::Lard`], per partition.
+    localities: Table<PartitionId, Option<Locality>>,
     turns: u64,
     /// Time at which the next ejected node returns, or [`Time::NEVER`].
     next_return: Time,
-    pub(crate) sections: Sections,
+    pub(crate) partitions: Partitions,
     /// The pools that are divided.
-    pub(crate) partitions: Vec<Partition>,
+    pub(crate) divided_pools: Vec<DividedPool>,
     /// Load of the usable nodes, per partition.
-    loads: Vec<Load>,
+    loads: Table<PartitionId, Load>,
     /// Weight of a dynamic request in the load, and whether collectors report the counts.
     omega: f64,
     reported: bool,
@@ -194,16 +195,16 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn new(policy: &Policy) -> Nodes {
-        let sections = Sections::new(policy);
+        let partitions = Partitions::new(policy);
         let mut nodes: Table<NodeId, NodeInfo> = policy
             .nodes
             .iter()
             .enumerate()
             .map(|(index, n)| NodeInfo {
-                home: n.pool,
-                pool: sections.of_pool(n.pool).start,
+                pool: n.pool,
+                partition: partitions.first_of(n.pool),
                 machine: MachineId(0),
-                lane: LaneId(0),
+                overlap: OverlapId(0),
                 weight: n.weight,
                 capacity: n.capacity,
                 max_outstanding: policy.max_in_flight(index),
@@ -227,24 +228,24 @@ impl Nodes {
         let figures = policy.server_load();
         let mut all = Nodes {
             ready: Heaps::new(0, nodes.len()),
-            usable: vec![0; sections.len()],
-            methods: sections.pools.iter().map(|pool| resize::within(policy.pools[*pool].dispatch)).collect(),
+            usable: Table::filled(partitions.len(), 0),
+            methods: partitions.pools.iter().map(|pool| resize::within(policy.pools[*pool].dispatch)).collect(),
             ejection: policy.pools.iter().map(|p| p.ejection).collect(),
-            lanes: Table::new(),
-            lanes_of: vec![Vec::new(); sections.len()],
+            overlaps: Table::new(),
+            overlaps_of: Table::filled(partitions.len(), Vec::new()),
             groups: Table::new(),
             machines,
             nodes,
-            round: vec![0.0; sections.len()],
-            rotations: vec![Rotation::default(); sections.len()],
-            localities: sections.pools.iter().map(|pool| Locality::of(policy, *pool)).collect(),
+            round: Table::filled(partitions.len(), 0.0),
+            rotations: Table::filled(partitions.len(), Rotation::default()),
+            localities: partitions.pools.iter().map(|pool| Locality::of(policy, *pool)).collect(),
             turns: 0,
             next_return: Time::NEVER,
-            partitions: Partition::all(policy, &sections),
-            loads: vec![Load::default(); sections.len()],
+            divided_pools: DividedPool::all(policy, &partitions),
+            loads: Table::filled(partitions.len(), Load::default()),
             omega: figures.omega,
             reported: figures.source != LoadSource::Live,
-            sections,
+            partitions,
         };
         all.group(policy.discipline.load_control.divides_machines());
         all.refresh();
@@ -254,43 +255,51 @@ impl Nodes {
 
     /// Divides the machines into groups, or puts all of them into one.
     fn group(&mut self, divide: bool) {
-        let mut numbers: BTreeMap<BTreeSet<usize>, MachineGroupId> = BTreeMap::new();
+        let mut numbers: BTreeMap<BTreeSet<PartitionId>, MachineGroupId> = BTreeMap::new();
         for index in self.machines.ids() {
-            let pools: BTreeSet<usize> = match divide {
-                true => self.machines[index].nodes.iter().map(|n| self.nodes[*n].pool).collect(),
-                false => (0..self.lanes_of.len()).collect(),
+            let partitions: BTreeSet<PartitionId> = match divide {
+                true => self.machines[index].nodes.iter().map(|n| self.nodes[*n].partition).collect(),
+                false => self.partitions.ids().collect(),
             };
             let next = MachineGroupId::of(self.groups.len());
-            let group = *numbers.entry(pools.clone()).or_insert(next);
+            let group = *numbers.entry(partitions.clone()).or_insert(next);
             if group == next {
-                self.groups.push(MachineGroup { pools: pools.into_iter().collect(), ..MachineGroup::default() });
+                self.groups
+                    .push(MachineGroup { partitions: partitions.into_iter().collect(), ..MachineGroup::default() });
             }
             self.groups[group].machines.push(index);
             self.machines[index].group = group;
         }
         if self.groups.is_empty() {
-            self.groups.push(MachineGroup { pools: (0..self.lanes_of.len()).collect(), ..MachineGroup::default() });
+            self.groups.push(MachineGroup { partitions: self.partitions.ids().collect(), ..MachineGroup::default() });
         }
         for index in self.nodes.ids() {
-            let (pool, group) = (self.nodes[index].pool, self.machines[self.nodes[index].machine].group);
-            let known = self.lanes_of[pool].iter().copied().find(|lane| self.lanes[*lane].group == group);
-            let lane = known.unwrap_or_else(|| {
-                let lane = self.lanes.push(Lane { pool, group, place: self.lanes_of[pool].len() as u32, weight: 0.0 });
-                self.lanes_of[pool].push(lane);
-                self.groups[group].lanes.push(lane);
-                lane
+            let (partition, group) = (self.nodes[index].partition, self.machines[self.nodes[index].machine].group);
+            let known =
+                self.overlaps_of[partition].iter().copied().find(|overlap| self.overlaps[*overlap].group == group);
+            let overlap = known.unwrap_or_else(|| {
+                let overlap = self.overlaps.push(Overlap {
+                    partition,
+                    group,
+                    place: self.overlaps_of[partition].len() as u32,
+                    weight: 0.0,
+                });
+                self.overlaps_of[partition].push(overlap);
+                self.groups[group].overlaps.push(overlap);
+                overlap
             });
-            self.nodes[index].lane = lane;
+            self.nodes[index].overlap = overlap;
         }
         // A partition may have no node at first. Divided pools have one window, and so one group.
-        for section in 0..self.lanes_of.len() {
-            if self.sections.sets[section].is_some() && self.lanes_of[section].is_empty() {
-                let lane = self.lanes.push(Lane { pool: section, group: MachineGroupId(0), place: 0, weight: 0.0 });
-                self.lanes_of[section].push(lane);
-                self.groups[MachineGroupId(0)].lanes.push(lane);
+        for partition in self.partitions.ids() {
+            if self.partitions.sets[partition].is_some() && self.overlaps_of[partition].is_empty() {
+                let overlap =
+                    self.overlaps.push(Overlap { partition, group: MachineGroupId(0), place: 0, weight: 0.0 });
+                self.overlaps_of[partition].push(overlap);
+                self.groups[MachineGroupId(0)].overlaps.push(overlap);
             }
         }
-        self.ready = Heaps::new(self.lanes.len(), self.nodes.len());
+        self.ready = Heaps::new(self.overlaps.len(), self.nodes.len());
     }
 
     /// Takes over the state of node `from` of `old` for node `to`.
@@ -298,9 +307,10 @@ impl Nodes {
         let (node, known) = (&mut self.nodes[to], &old.nodes[from]);
         // Rounds start again for all nodes. A node that kept its turn would wait until the others have
         // caught up.
-        let NodeInfo { home, pool, machine, lane, weight, max_outstanding, turn, placed, .. } = *node;
+        let NodeInfo { pool, partition, machine, overlap, weight, max_outstanding, turn, placed, .. } = *node;
         let capacity = node.capacity.or(known.capacity);
-        let own = NodeInfo { home, pool, machine, lane, weight, max_outstanding, turn, placed, ..known.clone() };
+        let own =
+            NodeInfo { pool, partition, machine, overlap, weight, max_outstanding, turn, placed, ..known.clone() };
         *node = NodeInfo { capacity, ..own };
         let machine = &mut self.machines[machine];
         machine.in_flight += known.in_flight;
@@ -311,7 +321,7 @@ impl Nodes {
 
     /// Takes over the targets of pool `from` of `old` for pool `to`, if both map targets.
     pub(crate) fn inherit_localities(&mut self, to: usize, old: &Nodes, from: usize, node_of: &Table<NodeId, NodeId>) {
-        let (to, from) = (self.sections.of_pool(to).start, old.sections.of_pool(from).start);
+        let (to, from) = (self.partitions.first_of(to), old.partitions.first_of(from));
         if let (Some(locality), Some(known)) = (&mut self.localities[to], &old.localities[from]) {
             locality.inherit(known, node_of);
         }
@@ -319,7 +329,7 @@ impl Nodes {
 
     /// Statistics of the pools that map targets.
     pub(crate) fn localities(&self, policy: &Policy) -> Vec<LocalitySnapshot> {
-        let all = self.localities.iter().zip(&self.sections.pools);
+        let all = self.localities.iter().zip(&self.partitions.pools);
         all.filter_map(|(known, pool)| Some(known.as_ref()?.snapshot(&policy.pools[*pool].name))).collect()
     }
 
@@ -327,18 +337,18 @@ impl Nodes {
     fn refresh(&mut self) {
         self.usable.fill(0);
         self.next_return = self.nodes.iter().filter_map(|n| n.ejected_until).min().unwrap_or(Time::NEVER);
-        for lane in &mut self.lanes {
-            lane.weight = 0.0;
+        for overlap in &mut self.overlaps {
+            overlap.weight = 0.0;
         }
         for index in self.nodes.ids() {
             let node = &self.nodes[index];
             if node.usable() {
-                self.usable[node.pool] += 1;
-                self.lanes[node.lane].weight += node.weight;
+                self.usable[node.partition] += 1;
+                self.overlaps[node.overlap].weight += node.weight;
             }
             self.place(index);
         }
-        self.weigh_sections();
+        self.weigh_partitions();
         for group in &mut self.groups {
             (group.weight, group.usable) = (0.0, 0);
             for machine in group.machines.iter().map(|m| &self.machines[*m]) {
@@ -350,15 +360,15 @@ impl Nodes {
         }
     }
 
-    /// Whether the pool can take a request now. `kept` is a group in which the request already has a slot.
+    /// Whether the partition can take a request now. `kept` is a group in which the request already has a slot.
     pub(crate) fn has_room(
         &self,
-        pool: usize,
+        partition: PartitionId,
         windows: &[Window],
         standing: Standing,
         kept: Option<MachineGroupId>,
     ) -> bool {
-        self.lanes_of[pool].iter().any(|lane| self.is_open(*lane, windows, standing, kept))
+        self.overlaps_of[partition].iter().any(|overlap| self.is_open(*overlap, windows, standing, kept))
     }
 
     /// Whether this node can take a request now, ignoring windows.
@@ -366,22 +376,31 @@ impl Nodes {
         self.ready.contains(node)
     }
 
-    /// Whether the lane can take a request.
+    /// Whether the overlap can take a request.
     #[inline]
-    fn is_open(&self, lane: LaneId, windows: &[Window], standing: Standing, kept: Option<MachineGroupId>) -> bool {
-        let group = self.lanes[lane].group;
-        (kept == Some(group) || windows[group.row()].has_room(standing)) && !self.ready.items(lane.row()).is_empty()
+    fn is_open(
+        &self,
+        overlap: OverlapId,
+        windows: &[Window],
+        standing: Standing,
+        kept: Option<MachineGroupId>,
+    ) -> bool {
+        let group = self.overlaps[overlap].group;
+        (kept == Some(group) || windows[group.row()].has_room(standing)) && !self.ready.items(overlap.row()).is_empty()
     }
 
-    /// The lanes of the pool that can take a request.
+    /// The overlaps of the partition that can take a request.
     fn open<'a>(
         &'a self,
-        pool: usize,
+        partition: PartitionId,
         windows: &'a [Window],
         standing: Standing,
         kept: Option<MachineGroupId>,
-    ) -> impl Iterator<Item = LaneId> + Clone + 'a {
-        self.lanes_of[pool].iter().copied().filter(move |lane| self.is_open(*lane, windows, standing, kept))
+    ) -> impl Iterator<Item = OverlapId> + Clone + 'a {
+        self.overlaps_of[partition]
+            .iter()
+            .copied()
+            .filter(move |overlap| self.is_open(*overlap, windows, standing, kept))
     }
 
     /// The group of a node's machine.
@@ -389,44 +408,44 @@ impl Nodes {
         self.machines[self.nodes[node].machine].group
     }
 
-    /// The groups in which a pool has nodes.
-    pub(crate) fn groups_of(&self, pool: usize) -> impl Iterator<Item = MachineGroupId> + '_ {
-        self.lanes_of[pool].iter().map(|lane| self.lanes[*lane].group)
+    /// The groups in which a partition has nodes.
+    pub(crate) fn groups_of(&self, partition: PartitionId) -> impl Iterator<Item = MachineGroupId> + '_ {
+        self.overlaps_of[partition].iter().map(|overlap| self.overlaps[*overlap].group)
     }
 
-    /// The number of a group among those in which a pool has nodes.
-    pub(crate) fn place_in(&self, pool: usize, group: MachineGroupId) -> Option<u32> {
-        let lanes = self.lanes_of[pool].iter().map(|lane| &self.lanes[*lane]);
-        lanes.filter(|lane| lane.group == group).map(|lane| lane.place).next()
+    /// The number of a group among those in which a partition has nodes.
+    pub(crate) fn place_in(&self, partition: PartitionId, group: MachineGroupId) -> Option<u32> {
+        let overlaps = self.overlaps_of[partition].iter().map(|overlap| &self.overlaps[*overlap]);
+        overlaps.filter(|overlap| overlap.group == group).map(|overlap| overlap.place).next()
     }
 
-    /// Every pool of the group, with the share of the pool's weight that lies in the group.
-    pub(crate) fn shares(&self, group: MachineGroupId) -> impl Iterator<Item = (usize, f64)> + '_ {
-        self.groups[group].lanes.iter().map(|lane| {
-            let lane = &self.lanes[*lane];
-            let whole: f64 = self.lanes_of[lane.pool].iter().map(|l| self.lanes[*l].weight).sum();
-            (lane.pool, if whole > 0.0 { lane.weight / whole } else { 0.0 })
+    /// Every partition of the group, with the share of the partition's weight that lies in the group.
+    pub(crate) fn shares(&self, group: MachineGroupId) -> impl Iterator<Item = (PartitionId, f64)> + '_ {
+        self.groups[group].overlaps.iter().map(|overlap| {
+            let overlap = &self.overlaps[*overlap];
+            let whole: f64 = self.overlaps_of[overlap.partition].iter().map(|l| self.overlaps[*l].weight).sum();
+            (overlap.partition, if whole > 0.0 { overlap.weight / whole } else { 0.0 })
         })
     }
 
-    /// Nodes of the pool that are neither down nor draining nor ejected.
-    pub(crate) fn usable(&self, pool: usize) -> u32 {
-        self.usable[pool]
+    /// Nodes of the partition that are neither down nor draining nor ejected.
+    pub(crate) fn usable(&self, partition: PartitionId) -> u32 {
+        self.usable[partition]
     }
 
-    /// Nodes of the pool that can take requests now, ignoring windows, each with its load and its turn.
-    pub(crate) fn ready_keys(&self, pool: usize) -> impl Iterator<Item = &((f64, u64), NodeId)> + '_ {
-        self.lanes_of[pool].iter().flat_map(|lane| self.ready.items(lane.row()))
+    /// Nodes of the partition that can take requests now, ignoring windows, each with its load and its turn.
+    pub(crate) fn ready_keys(&self, partition: PartitionId) -> impl Iterator<Item = &((f64, u64), NodeId)> + '_ {
+        self.overlaps_of[partition].iter().flat_map(|overlap| self.ready.items(overlap.row()))
     }
 
-    /// Nodes of the pool that can take requests now, ignoring windows.
-    pub(crate) fn ready_of(&self, pool: usize) -> impl Iterator<Item = NodeId> + '_ {
-        self.ready_keys(pool).map(|(_, node)| *node)
+    /// Nodes of the partition that can take requests now, ignoring windows.
+    pub(crate) fn ready_of(&self, partition: PartitionId) -> impl Iterator<Item = NodeId> + '_ {
+        self.ready_keys(partition).map(|(_, node)| *node)
     }
 
-    /// Whether the pool has a node that can take requests now.
-    pub(crate) fn is_ready(&self, pool: usize) -> bool {
-        self.ready_of(pool).next().is_some()
+    /// Whether the partition has a node that can take requests now.
+    pub(crate) fn is_ready(&self, partition: PartitionId) -> bool {
+        self.ready_of(partition).next().is_some()
     }
 
     /// All machines.
@@ -444,9 +463,9 @@ impl Nodes {
         self.machines[machine].weight(&self.nodes)
     }
 
-    /// The number of a node's group among those in which its pool has nodes.
+    /// The number of a node's group among those in which its partition has nodes.
     pub(crate) fn place_of(&self, node: NodeId) -> usize {
-        self.lanes[self.nodes[node].lane].place as usize
+        self.overlaps[self.nodes[node].overlap].place as usize
     }
 
     /// Usable nodes of all pools together.
@@ -502,22 +521,22 @@ impl Nodes {
     fn place(&mut self, index: NodeId) {
         let load = self.load(index);
         let node = &mut self.nodes[index];
-        let (pool, lane) = (node.pool, node.lane.row());
+        let (partition, overlap) = (node.partition, node.overlap.row());
         let machine = &self.machines[node.machine];
         let full = node.in_flight >= node.max_outstanding || machine.in_flight >= machine.max;
         if !node.usable() || full {
-            self.ready.remove(lane, index);
+            self.ready.remove(overlap, index);
             return;
         }
         if !self.ready.contains(index) {
             // A node that was away does not catch up on missed turns.
-            node.turn = node.turn.max(self.round[pool]);
+            node.turn = node.turn.max(self.round[partition]);
         }
-        let key = match self.methods[pool] {
+        let key = match self.methods[partition] {
             Dispatch::WeightedRoundRobin => node.turn,
             _ => load,
         };
-        self.ready.set(lane, index, (key, self.turns));
+        self.ready.set(overlap, index, (key, self.turns));
     }
 }
 

@@ -49,7 +49,7 @@ impl Engine {
         let mut engine = Engine {
             now,
             tickets: Tickets::new(),
-            queues: Queues::new(&policy, nodes.sections.len(), live),
+            queues: Queues::new(&policy, nodes.partitions.len(), live),
             scheduler: Scheduler::new(now, &policy, &classes, &nodes, &limit),
             admission: Admission::new(now, &policy, live),
             limit,
@@ -100,17 +100,17 @@ impl Engine {
         let state = &mut self.classes[class];
         let known = self.policy.costs() != Costs::Unknown;
         state.observed.counts.unknown += u64::from(known && arrival.demand.is_none());
-        let pool = state.pool;
+        let partition = state.partition;
         self.limit.offered(now, class, guarantee);
         self.classes.roll(now, class);
         self.promote(now);
         self.demand(class);
-        if self.nodes.usable(pool) == 0 {
+        if self.nodes.usable(partition) == 0 {
             return Err(ShedReason::NoNode);
         }
         let (demand, sub_queue) = self.demanded(class, arrival.demand);
         let managed = self.policy.managed(demand);
-        if self.limit.resources().is_some_and(|resources| resources.is_too_large(pool, managed)) {
+        if self.limit.resources().is_some_and(|resources| resources.is_too_large(partition, managed)) {
             return Err(ShedReason::TooLarge);
         }
         let offer = Offer { class, sub_queue, code: self.classes.spec(class).priority, itself: None };
@@ -121,9 +121,9 @@ impl Engine {
         // A method based on credit decides at every release and therefore never takes this shortcut.
         let free = self.limit.resources().is_none() && self.classes[class].queue.sub_queues[sub_queue].len == 0 && {
             let next = self.scheduler.standing(now, &self.classes, class);
-            let place = self.limit.standing((&self.classes, &self.nodes), (pool, sub_queue), class, next);
-            self.limit.room(&self.nodes, (pool, sub_queue), place, None)
-                && self.limit.admits(&self.nodes, (pool, sub_queue), class, place)
+            let place = self.limit.standing((&self.classes, &self.nodes), (partition, sub_queue), class, next);
+            self.limit.room(&self.nodes, (partition, sub_queue), place, None)
+                && self.limit.admits(&self.nodes, (partition, sub_queue), class, place)
         };
         if free && (self.queues.waiting == 0 || self.next().is_none()) {
             self.decide(&offer, standing, Step::Release)?;
@@ -254,7 +254,7 @@ impl Engine {
             return (Demand::default(), 0);
         }
         let demand = demand.unwrap_or(self.classes.spec(class).demand);
-        let demand = self.limit.cost(self.classes[class].pool, demand);
+        let demand = self.limit.cost(self.classes[class].partition, demand);
         (demand, self.policy.sub_queue_of(demand))
     }
 
@@ -325,7 +325,7 @@ impl Engine {
 
     /// The facts about a class that the queues need.
     pub(crate) fn bounds(&self, class: ClassId) -> Bounds {
-        Bounds { pool: self.classes[class].pool, queue: self.classes.spec(class).queue }
+        Bounds { partition: self.classes[class].partition, queue: self.classes.spec(class).queue }
     }
 
     /// The time at which a waiting request is dropped, and the reason.

@@ -63,7 +63,7 @@ impl Engine {
         let left = entry.retries < budget.max_retries;
         let state = &mut self.classes[class];
         state.observed.counts.failed += 1;
-        let pool = state.pool;
+        let partition = state.partition;
         self.node_failed(now, window, node);
         if !again || !left {
             self.leave(now, index);
@@ -75,12 +75,13 @@ impl Engine {
         self.nodes.leaves(node, content);
         self.limit.lets_go(&self.nodes, node, demand);
         self.tickets[index].node = NodeId::NONE;
-        let fits = self.limit.resources().is_none_or(|resources| resources.fits(&self.nodes, pool, demand));
-        let room = fits && self.limit.room(&self.nodes, (pool, sub_queue), self.tickets[index].standing, kept);
+        let fits = self.limit.resources().is_none_or(|resources| resources.fits(&self.nodes, partition, demand));
+        let room = fits && self.limit.room(&self.nodes, (partition, sub_queue), self.tickets[index].standing, kept);
         if room && self.classes[class].retry.take(now, &budget) {
             let locality_key = self.tickets[index].locality_key;
             let standing = self.tickets[index].standing;
-            let wanted = Wanted { pool, class, sub_queue, content, locality_key, demand, avoid: node, standing, kept };
+            let wanted =
+                Wanted { partition, class, sub_queue, content, locality_key, demand, avoid: node, standing, kept };
             let next = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
             let window_now = self.limit.window_of(sub_queue, self.nodes.group_of(next));
             let slot = Slot { node: next, window: window_now, ..self.tickets[index].slot(demand) };

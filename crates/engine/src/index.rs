@@ -51,15 +51,20 @@ pub(crate) struct MachineId(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MachineGroupId(pub(crate) u32);
 
-/// The nodes of one pool in one group.
+/// A partition: a pool as a whole, or its part for one set of services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LaneId(pub(crate) u32);
+pub(crate) struct PartitionId(pub(crate) u32);
+
+/// The nodes of a partition in one machine group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OverlapId(pub(crate) u32);
 
 id!(ClassId);
 id!(NodeId);
 id!(MachineId);
 id!(MachineGroupId);
-id!(LaneId);
+id!(PartitionId);
+id!(OverlapId);
 
 impl ClassId {
     /// No class.

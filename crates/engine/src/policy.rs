@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use crate::demand::{Costs, Demand, RESOURCES};
 use crate::discipline::{Discipline, LoadControl, Precedence};
-use crate::dispatch::{Lard, Resize, Sections, ServiceSet};
+use crate::dispatch::{Lard, Partitions, Resize, ServiceSet};
 use crate::time::nanos;
 
 /// The complete input of the engine. Build it, then [`Policy::validate`] it.
@@ -364,7 +364,7 @@ impl Policy {
             Dispatch::PartitionDynamic { sizes, resize } => (sizes, Some(resize)),
             _ => return Ok(()),
         };
-        let sets = Sections::new(self).of_pool(pool).len();
+        let sets = Partitions::new(self).of_pool(pool).len();
         let nodes = self.nodes.iter().filter(|node| node.pool == pool).count();
         if nodes < sets {
             return fail(format!("{nodes} nodes cannot be divided over {sets} sets of services"));

@@ -21,6 +21,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::demand::RESOURCES;
 use crate::heap::Heaps;
+use crate::index::{Id, PartitionId};
 use crate::policy::{Policy, QueueBounds};
 use crate::request::{ClassId, ShedReason};
 use crate::ticket::{NONE, Tickets};
@@ -68,7 +69,7 @@ pub(crate) struct Queues {
     pub(crate) expiry: Heaps<Time, ClassId>,
     /// Requests that stand behind younger ones, by the instant at which they have waited too long.
     behind: Heaps<Time>,
-    /// Requests waiting per pool and SEDA priority.
+    /// Requests waiting per partition and SEDA priority.
     by_priority: Vec<u32>,
     /// Number of SEDA priorities, at least one.
     priorities: usize,
@@ -77,16 +78,16 @@ pub(crate) struct Queues {
 /// The facts about a class that the queues need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    pub(crate) pool: usize,
+    pub(crate) partition: PartitionId,
     pub(crate) queue: QueueBounds,
 }
 
 impl Queues {
-    /// Creates empty queues for `pools` pools and `classes` classes.
-    pub(crate) fn new(policy: &Policy, pools: usize, classes: usize) -> Queues {
+    /// Creates empty queues for `partitions` partitions and `classes` classes.
+    pub(crate) fn new(policy: &Policy, partitions: usize, classes: usize) -> Queues {
         let priorities = policy.discipline.priorities.len().max(1);
         let (max_waiting, sub_queues, expiry) = (policy.max_waiting, policy.sub_queues(), Heaps::new(1, classes));
-        let (flows, behind, by_priority) = (HashMap::default(), Heaps::new(1, 0), vec![0; pools * priorities]);
+        let (flows, behind, by_priority) = (HashMap::default(), Heaps::new(1, 0), vec![0; partitions * priorities]);
         Queues { waiting: 0, max_waiting, flows, sub_queues, expiry, behind, by_priority, priorities }
     }
 
@@ -95,13 +96,13 @@ impl Queues {
         self.behind.peek(0)
     }
 
-    /// Number of requests waiting in a pool, per SEDA priority.
-    pub(crate) fn by_priority(&self, pool: usize) -> &[u32] {
-        &self.by_priority[pool * self.priorities..][..self.priorities]
+    /// Number of requests waiting in a partition, per SEDA priority.
+    pub(crate) fn by_priority(&self, partition: PartitionId) -> &[u32] {
+        &self.by_priority[partition.row() * self.priorities..][..self.priorities]
     }
 
-    fn count(&mut self, pool: usize, code: u32) -> &mut u32 {
-        &mut self.by_priority[pool * self.priorities + code as usize]
+    fn count(&mut self, partition: PartitionId, code: u32) -> &mut u32 {
+        &mut self.by_priority[partition.row() * self.priorities + code as usize]
     }
 
     /// Refuses a request if its class, its source or the total of all queues is full.
@@ -140,7 +141,7 @@ impl Queues {
         queue.tail = index;
         queue.len += 1;
         self.waiting += 1;
-        *self.count(bounds.pool, tickets[index].code) += 1;
+        *self.count(bounds.partition, tickets[index].code) += 1;
         if bounded(bounds.queue) {
             *self.flows.entry((tickets[index].class, tickets[index].flow)).or_insert(0) += 1;
         }
@@ -166,7 +167,7 @@ impl Queues {
         }
         queue.len -= 1;
         self.waiting -= 1;
-        *self.count(bounds.pool, tickets[index].code) -= 1;
+        *self.count(bounds.partition, tickets[index].code) -= 1;
         if bounded(bounds.queue) {
             let key = (tickets[index].class, tickets[index].flow);
             if let Some(count) = self.flows.get_mut(&key) {

@@ -53,7 +53,7 @@ impl Engine {
                 let known = policy.costs() != Costs::Unknown;
                 entry.demand = if known { classes.spec(class).demand } else { Demand::default() };
             }
-            entry.demand = limit.cost(classes[class].pool, entry.demand);
+            entry.demand = limit.cost(classes[class].partition, entry.demand);
             if entry.node != NodeId::NONE {
                 entry.node = node_of[entry.node];
             }
@@ -144,7 +144,7 @@ impl Engine {
         let admission = Admission::new(now, &self.policy, live);
         let old = core::mem::replace(&mut self.admission, admission);
         self.admission.carry(&old, kept);
-        self.queues = Queues::new(&self.policy, self.nodes.sections.len(), live);
+        self.queues = Queues::new(&self.policy, self.nodes.partitions.len(), live);
         self.limit.clear();
         for class in &mut self.classes.all {
             class.queue = Queue::EMPTY;

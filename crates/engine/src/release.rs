@@ -22,20 +22,20 @@ impl Engine {
         Action::Release { ticket: self.tickets.ticket(index), token: entry.token, node, waited }
     }
 
-    /// Stage *release*: sends an accepted request to a node. The pool has room.
+    /// Stage *release*: sends an accepted request to a node. The partition has room.
     pub(crate) fn send(&mut self, now: Time, index: u32) -> NodeId {
         let class = self.tickets[index].class;
-        let pool = self.classes[class].pool;
+        let partition = self.classes[class].partition;
         let (content, locality_key) = (self.classes.spec(class).content, self.tickets[index].locality_key);
         let sub_queue = usize::from(self.tickets[index].sub_queue);
         let demand = self.policy.managed(self.tickets[index].demand);
         let standing = self.scheduler.standing(now, &self.classes, class);
         let avoid = NodeId::NONE;
-        let place = self.limit.standing((&self.classes, &self.nodes), (pool, sub_queue), class, standing);
+        let place = self.limit.standing((&self.classes, &self.nodes), (partition, sub_queue), class, standing);
         let wanted =
-            Wanted { pool, class, sub_queue, content, locality_key, demand, avoid, standing: place, kept: None };
+            Wanted { partition, class, sub_queue, content, locality_key, demand, avoid, standing: place, kept: None };
         let node = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
-        debug_assert_ne!(node, NodeId::NONE, "the caller made sure that the pool has room");
+        debug_assert_ne!(node, NodeId::NONE, "the caller made sure that the partition has room");
         let window = self.limit.window_of(sub_queue, self.nodes.group_of(node));
         let entry = &self.tickets[index];
         let charged = entry.fair.then_some(entry.charged);
@@ -101,8 +101,8 @@ impl Engine {
         let found = entries.position(|entry| {
             // Free entries may name a class that no longer exists.
             entry.state == State::Waiting && {
-                let pool = self.classes[entry.class].pool;
-                resources.is_too_large(pool, self.policy.managed(entry.demand))
+                let partition = self.classes[entry.class].partition;
+                resources.is_too_large(partition, self.policy.managed(entry.demand))
             }
         });
         // Later arrivals are checked on arrival.
@@ -113,7 +113,7 @@ impl Engine {
     /// Updates the position of a class in the scheduler and in the expiry heap.
     pub(crate) fn rank(&mut self, class: ClassId) {
         let state = &self.classes[class];
-        let pool = state.pool;
+        let partition = state.partition;
         let (waits, known) = (state.queue.len > 0, self.queues.expiry.contains(class));
         if !waits && !known {
             return;
@@ -121,11 +121,11 @@ impl Engine {
         for sub_queue in 0..self.queues.sub_queues {
             let head = self.classes[class].queue.sub_queues[sub_queue].head;
             if head == NONE {
-                self.scheduler.gone(class, pool, sub_queue);
+                self.scheduler.gone(class, partition, sub_queue);
                 continue;
             }
             let (scheduler, view) = self.scheduling();
-            scheduler.waits(&view, Claim { class, pool, sub_queue, head });
+            scheduler.waits(&view, Claim { class, partition, sub_queue, head });
         }
         if !waits {
             self.queues.expiry.remove(0, class);

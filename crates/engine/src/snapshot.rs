@@ -35,7 +35,7 @@ pub struct Snapshot {
     /// Every node.
     pub nodes: Vec<NodeSnapshot>,
     /// Pools that are divided among sets of services.
-    pub partitions: Vec<PartitionSnapshot>,
+    pub divided_pools: Vec<DividedPoolSnapshot>,
     /// Pools that send requests to the node of their target.
     pub localities: Vec<LocalitySnapshot>,
     /// Waiting requests by SEDA priority, in the order of the table. Empty if the discipline has none.
@@ -153,19 +153,19 @@ pub struct NodeSnapshot {
 
 /// A pool with nodes divided among sets of services.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PartitionSnapshot {
+pub struct DividedPoolSnapshot {
     /// The pool's name.
     pub pool: String,
     /// Number of node moves between sets, since the start or since the last new policy with other sets.
     pub moves: u64,
-    /// Its sets.
-    pub sets: Vec<SetSnapshot>,
+    /// Its partitions, one per set.
+    pub partitions: Vec<PartitionSnapshot>,
 }
 
-/// One set and its partition of the nodes.
+/// A partition of a pool: the nodes for one set of services.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SetSnapshot {
-    /// The set.
+pub struct PartitionSnapshot {
+    /// Its set.
     pub set: ServiceSet,
     /// Number of its usable nodes.
     pub nodes: u32,
@@ -328,7 +328,7 @@ impl Engine {
                 group: self.nodes.group_of(index).0,
                 capacity: node.capacity,
                 load: self.nodes.node_load(node),
-                set: self.nodes.sections.sets[node.pool],
+                set: self.nodes.partitions.sets[node.partition],
                 available: resources.map_or([1.0; RESOURCES], |resources| resources.left_of(&self.nodes, index)),
             })
             .collect();
@@ -352,7 +352,7 @@ impl Engine {
                     resource: self.policy.resources.get(index / self.nodes.groups.len()).filter(|_| divided).cloned(),
                     pools: {
                         let mut pools: Vec<usize> =
-                            group.pools.iter().map(|section| self.nodes.sections.pools[*section]).collect();
+                            group.partitions.iter().map(|partition| self.nodes.partitions.pools[*partition]).collect();
                         pools.dedup();
                         pools.into_iter().map(|pool| self.policy.pools[pool].name.clone()).collect()
                     },
@@ -366,7 +366,7 @@ impl Engine {
             classes: self.classes.all.iter().filter(|c| c.live).count() as u32,
             usable_capacity: machines.values().copied().sum(),
             demanded_capacity: self.classes.demanded(self.policy.is_priced()),
-            partitions: self.nodes.partitions.iter().map(|p| self.partition_snapshot(p)).collect(),
+            divided_pools: self.nodes.divided_pools.iter().map(|divided| self.divided_pool_snapshot(divided)).collect(),
             localities: self.nodes.localities(&self.policy),
             priorities: self.priority_snapshots(),
             resources: self.resource_snapshots(),
@@ -382,11 +382,11 @@ impl Engine {
     }
 
     fn rounds_snapshots(&self) -> Vec<RoundsSnapshot> {
-        let pools = self.nodes.sections.pools.iter().enumerate();
         let Some(resources) = self.limit.resources() else { return Vec::new() };
-        let pools = pools.filter(|(section, _)| resources.first_alike(*section) == *section);
-        let rounds = pools.filter_map(|(section, pool)| {
-            let (begun, turns) = self.scheduler.rounds(section)?;
+        let partitions = self.nodes.partitions.pools.pairs();
+        let first = partitions.filter(|(partition, _)| resources.first_alike(*partition) == *partition);
+        let rounds = first.filter_map(|(partition, pool)| {
+            let (begun, turns) = self.scheduler.rounds(partition)?;
             Some(RoundsSnapshot { pool: self.policy.pools[*pool].name.clone(), begun, turns })
         });
         rounds.collect()
@@ -394,7 +394,7 @@ impl Engine {
 
     fn priority_snapshots(&self) -> Vec<PrioritySnapshot> {
         let waiting =
-            |code: usize| (0..self.nodes.sections.len()).map(|section| self.queues.by_priority(section)[code]).sum();
+            |code: usize| self.nodes.partitions.ids().map(|partition| self.queues.by_priority(partition)[code]).sum();
         let priorities = self.policy.discipline.priorities.iter().enumerate();
         priorities
             .map(|(code, priority)| PrioritySnapshot { name: priority.name.clone(), waiting: waiting(code) })

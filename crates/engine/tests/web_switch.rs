@@ -43,7 +43,7 @@ fn load(rate: f64, demand_ms: f64) -> Load {
 }
 
 fn sizes(engine: &Engine, now: Time) -> Vec<u32> {
-    engine.snapshot(now).partitions[0].sets.iter().map(|set| set.nodes).collect()
+    engine.snapshot(now).divided_pools[0].partitions.iter().map(|partition| partition.nodes).collect()
 }
 
 fn arrive(engine: &mut Engine, now: Time, class: u32) -> Decision {
@@ -154,15 +154,15 @@ fn parts_follow_the_demand_and_the_busy_share() {
     bench.run(45.0);
     assert_eq!(sizes(&bench.engine, now(&bench)), [1, 3, 1, 1]);
     let snapshot = bench.engine.snapshot(now(&bench));
-    assert!((snapshot.partitions[0].sets[1].demand - 5.0).abs() < 0.6, "{:?}", snapshot.partitions[0]);
+    assert!((snapshot.divided_pools[0].partitions[1].demand - 5.0).abs() < 0.6, "{:?}", snapshot.divided_pools[0]);
     bench.set_rate(1, 10.0);
     bench.run(75.0);
     assert_eq!(sizes(&bench.engine, now(&bench)), [1, 1, 1, 3]);
-    let moves = bench.engine.snapshot(now(&bench)).partitions[0].moves;
+    let moves = bench.engine.snapshot(now(&bench)).divided_pools[0].moves;
     assert!((4..=8).contains(&moves), "{moves}: two there, two back, and the first look");
     // A constant demand moves no node.
     bench.run(175.0);
-    assert_eq!(bench.engine.snapshot(now(&bench)).partitions[0].moves, moves);
+    assert_eq!(bench.engine.snapshot(now(&bench)).divided_pools[0].moves, moves);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_request_inside_a_node_that_moves_finishes_there() {
     }
     run_to(&mut engine, Time::from_millis(20_000));
     let moved = in_flight.iter().filter(|(_, node)| set_of(&engine, *node) != Some(ServiceSet::TopDynamic)).count();
-    assert!(moved > 0, "{:?}", engine.snapshot(Time::ZERO).partitions);
+    assert!(moved > 0, "{:?}", engine.snapshot(Time::ZERO).divided_pools);
     for (ticket, node) in in_flight {
         let before = engine.snapshot(Time::ZERO).nodes[node.0 as usize].outstanding;
         engine.observe(Time::from_millis(20_001), ticket, Outcome::LastByte { status: 200 });
@@ -211,7 +211,7 @@ fn a_failed_node_leaves_at_once_and_one_that_returns_is_given_where_it_is_needed
     assert_eq!(sizes(&engine, now).iter().sum::<u32>(), 6);
     assert_eq!(
         sizes(&engine, now),
-        before.partitions[0].sets.iter().map(|set| set.nodes).collect::<Vec<_>>(),
+        before.divided_pools[0].partitions.iter().map(|partition| partition.nodes).collect::<Vec<_>>(),
         "the same demand asks for the same parts"
     );
     // A static partition keeps its sets. If all nodes of a set fail, its service is unavailable.
@@ -248,11 +248,11 @@ fn a_reload_keeps_the_parts_where_the_sets_are_the_same() {
     bench.run(15.0);
     let now = Time::from_millis(15_000);
     let sets = |engine: &Engine| engine.snapshot(now).nodes.iter().map(|n| (n.name.clone(), n.set)).collect::<Vec<_>>();
-    let before = (sets(&bench.engine), sizes(&bench.engine, now), bench.engine.snapshot(now).partitions[0].moves);
+    let before = (sets(&bench.engine), sizes(&bench.engine, now), bench.engine.snapshot(now).divided_pools[0].moves);
     let fresh = Engine::new(Time::ZERO, policy.clone(), 1).expect("a valid policy");
     assert_ne!(sizes(&fresh, Time::ZERO), before.1, "the demand has moved something");
     bench.engine.reconfigure(now, policy.clone()).expect("a valid policy");
-    let after = (sets(&bench.engine), sizes(&bench.engine, now), bench.engine.snapshot(now).partitions[0].moves);
+    let after = (sets(&bench.engine), sizes(&bench.engine, now), bench.engine.snapshot(now).divided_pools[0].moves);
     assert_eq!(after, before);
     // An additional node replaces no other. Without a set, its nodes are divided among the others.
     let mut larger = policy.clone();

@@ -43,9 +43,9 @@ pub struct Snapshot {
     pub classes: u32,
     /// Dispatch stage: all nodes.
     pub nodes: Vec<Node>,
-    /// Dispatch stage: pools with nodes partitioned over service sets.
+    /// Dispatch stage: pools with nodes divided among sets of services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub partitions: Vec<Partition>,
+    pub divided_pools: Vec<DividedPool>,
     /// Dispatch stage: pools that send requests to the node with their document (`lard`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub localities: Vec<Locality>,
@@ -75,15 +75,15 @@ pub struct Priority {
     pub waiting: u32,
 }
 
-/// A pool with nodes partitioned over service sets.
+/// A pool with nodes divided among sets of services.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Partition {
+pub struct DividedPool {
     /// The pool's name.
     pub pool: String,
     /// Number of times that a node changed its set since the start, or since a new policy changed the sets.
     pub moves: u64,
-    /// Its sets.
-    pub sets: Vec<Set>,
+    /// Its partitions, one per set of services.
+    pub partitions: Vec<Partition>,
 }
 
 /// A pool that sends requests to the node with their document. Counts are since the start, and a retry counts
@@ -104,11 +104,11 @@ pub struct Locality {
     pub new: u64,
 }
 
-/// A service set and its part of the nodes.
+/// A partition of a pool: the nodes for one set of services.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Set {
-    /// `top_static`, `top_dynamic`, `normal_static` or `normal_dynamic`.
-    pub name: String,
+pub struct Partition {
+    /// Its set: `top_static`, `top_dynamic`, `normal_static` or `normal_dynamic`.
+    pub set: String,
     /// Number of its usable nodes.
     pub nodes: u32,
     /// CPUs of these nodes.

@@ -77,8 +77,8 @@ impl Predict {
         let Offer { class, sub_queue, .. } = *offer;
         let waiting = view.classes[class].queue.sub_queues[sub_queue].len;
         // If the nodes have room, an owed request waits for a moment only, and there is nothing to predict.
-        let (pool, open) = (view.classes[class].pool, standing == Standing::Owed);
-        if waiting == 0 || (open && view.limit.is_open(view.nodes, pool, sub_queue)) {
+        let (partition, open) = (view.classes[class].partition, standing == Standing::Owed);
+        if waiting == 0 || (open && view.limit.is_open(view.nodes, partition, sub_queue)) {
             return None;
         }
         let spec = view.classes.spec(class);

@@ -97,8 +97,8 @@ impl ServerLoad {
 
     /// Returns the reason if a request of the class is refused because of the load of its nodes.
     pub(super) fn decide(&self, view: &AdmissionView<'_>, class: ClassId) -> Option<ShedReason> {
-        let pool = view.classes[class].pool;
-        let refused = !view.classes.spec(class).is_top() && view.nodes.section_load(pool) > self.threshold;
+        let partition = view.classes[class].partition;
+        let refused = !view.classes.spec(class).is_top() && view.nodes.partition_load(partition) > self.threshold;
         refused.then_some(ShedReason::ServerLoad)
     }
 

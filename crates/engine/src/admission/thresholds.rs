@@ -28,7 +28,7 @@ impl Thresholds {
     /// Returns the reason if the thresholds of its pool refuse a request. A request that already waits there
     /// does not count itself.
     pub(super) fn decide(&self, view: &AdmissionView<'_>, offer: &Offer, random: &mut Random) -> Option<ShedReason> {
-        let counts = view.queues.by_priority(view.classes[offer.class].pool);
+        let counts = view.queues.by_priority(view.classes[offer.class].partition);
         let own = offer.itself.map(|index| view.tickets[index].code);
         let waiting = Waiting {
             all: counts.iter().sum::<u32>() - u32::from(own.is_some()),

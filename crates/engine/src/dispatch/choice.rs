@@ -10,7 +10,7 @@ use super::Nodes;
 use super::lard::Sent;
 use super::least_loaded::after;
 use crate::demand::Demand;
-use crate::index::{Id, LaneId, MachineGroupId};
+use crate::index::{Id, MachineGroupId, OverlapId, PartitionId};
 use crate::limit::{Limit, Window};
 use crate::policy::{Content, Dispatch};
 use crate::random::Random;
@@ -24,7 +24,7 @@ const MAX_DRAWS: u32 = 64;
 /// A request that needs a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    pub(crate) pool: usize,
+    pub(crate) partition: PartitionId,
     pub(crate) class: ClassId,
     pub(crate) sub_queue: usize,
     pub(crate) content: Content,
@@ -39,20 +39,20 @@ pub(crate) struct Wanted {
 }
 
 impl Nodes {
-    /// Chooses a node of the pool and counts the request on it.
+    /// Chooses a node of the partition and counts the request on it.
     pub(crate) fn dispatch(&mut self, wanted: &Wanted, limit: &Limit, random: &mut Random) -> Option<NodeId> {
         let windows = limit.windows_of(wanted.sub_queue);
         let by_resources = limit.resources().map(|resources| resources.roomiest(self, wanted));
-        let chosen = match self.methods[wanted.pool] {
+        let chosen = match self.methods[wanted.partition] {
             _ if by_resources.is_some() => by_resources.flatten(),
             Dispatch::PowerOfTwo => self.less_loaded_of_two(wanted, windows, random),
             Dispatch::LeastLoaded { avoid_last } => self.next_min(wanted, windows, avoid_last),
             Dispatch::Lard(figures) => self.cheapest(wanted, windows, figures),
             _ => self.first_ready(wanted, windows),
         }?;
-        if self.methods[wanted.pool] == Dispatch::WeightedRoundRobin {
+        if self.methods[wanted.partition] == Dispatch::WeightedRoundRobin {
             let node = &mut self.nodes[chosen];
-            self.round[wanted.pool] = self.round[wanted.pool].max(node.turn);
+            self.round[wanted.partition] = self.round[wanted.partition].max(node.turn);
             node.turn += 1.0 / node.weight;
         }
         self.turns += 1;
@@ -62,27 +62,28 @@ impl Nodes {
 
     /// The nodes that can take the request, in no particular order.
     fn candidates<'a>(&'a self, wanted: &Wanted, windows: &'a [Window]) -> impl Iterator<Item = NodeId> + Clone + 'a {
-        let lanes = self.open(wanted.pool, windows, wanted.standing, wanted.kept);
-        lanes.flat_map(|lane| self.ready.items(lane.row())).map(|(_, node)| *node)
+        let overlaps = self.open(wanted.partition, windows, wanted.standing, wanted.kept);
+        overlaps.flat_map(|overlap| self.ready.items(overlap.row())).map(|(_, node)| *node)
     }
 
     /// The first node in the order of the heap.
     fn first_ready(&self, wanted: &Wanted, windows: &[Window]) -> Option<NodeId> {
         let order =
             |a: &((f64, u64), NodeId), b: &((f64, u64), NodeId)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
-        let best = self.best(wanted.pool, windows, wanted.standing, wanted.kept)?;
+        let best = self.best(wanted.partition, windows, wanted.standing, wanted.kept)?;
         if best != wanted.avoid {
             return Some(best);
         }
         // Only after a failure: compare all nodes.
-        let all =
-            self.open(wanted.pool, windows, wanted.standing, wanted.kept).flat_map(|lane| self.ready.items(lane.row()));
+        let all = self
+            .open(wanted.partition, windows, wanted.standing, wanted.kept)
+            .flat_map(|overlap| self.ready.items(overlap.row()));
         all.filter(|(_, n)| *n != wanted.avoid).copied().min_by(order).map_or(Some(best), |(_, n)| Some(n))
     }
 
     fn less_loaded_of_two(&self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<NodeId> {
-        self.best(wanted.pool, windows, wanted.standing, wanted.kept)?;
-        let open = self.open(wanted.pool, windows, wanted.standing, wanted.kept);
+        self.best(wanted.partition, windows, wanted.standing, wanted.kept)?;
+        let open = self.open(wanted.partition, windows, wanted.standing, wanted.kept);
         let a = self.draw(open.clone(), wanted.avoid, random);
         let b = self.draw(open, wanted.avoid, random);
         Some(if self.load(b) < self.load(a) { b } else { a })
@@ -90,7 +91,7 @@ impl Nodes {
 
     /// App. A.1: the least loaded node, and the next in turn among equals.
     fn next_min(&mut self, wanted: &Wanted, windows: &[Window], avoid_last: bool) -> Option<NodeId> {
-        let rotation = &self.rotations[wanted.pool];
+        let rotation = &self.rotations[wanted.partition];
         let shunned = if avoid_last { rotation.last_of(wanted.class) } else { NodeId::NONE };
         let last = rotation.last;
         let rank = |node: &NodeId| {
@@ -98,13 +99,13 @@ impl Nodes {
             (again, self.load(*node), after(*node, last))
         };
         let chosen = min(self.candidates(wanted, windows).map(|node| (rank(&node), node)))?;
-        self.rotations[wanted.pool].chose(wanted.class, chosen, avoid_last);
+        self.rotations[wanted.partition].chose(wanted.class, chosen, avoid_last);
         Some(chosen)
     }
 
     /// App. A.2: the node with the lowest cost.
     fn cheapest(&mut self, wanted: &Wanted, windows: &[Window], figures: super::Lard) -> Option<NodeId> {
-        let locality = self.localities[wanted.pool].as_ref()?;
+        let locality = self.localities[wanted.partition].as_ref()?;
         let mapped =
             wanted.locality_key.and_then(|locality_key| locality.node_of(locality_key)).unwrap_or(NodeId::NONE);
         // An unusable node serves nothing from memory.
@@ -123,25 +124,25 @@ impl Nodes {
             home if home == chosen => Sent::Home,
             _ => Sent::Moved,
         };
-        if let Some(locality) = &mut self.localities[wanted.pool] {
+        if let Some(locality) = &mut self.localities[wanted.partition] {
             locality.sent(wanted.locality_key, chosen, sent);
         }
         Some(chosen)
     }
 
-    /// The best node of the pool. Between lanes the emptier group wins: the load of a node is compared with
+    /// The best node of the partition. Between overlaps the emptier group wins: the load of a node is compared with
     /// its share of its group's window, because requests that wait for a database load a node less than
     /// their number suggests.
     fn best(
         &self,
-        pool: usize,
+        partition: PartitionId,
         windows: &[Window],
         standing: Standing,
         kept: Option<MachineGroupId>,
     ) -> Option<NodeId> {
-        let tops = self.open(pool, windows, standing, kept).filter_map(|lane| {
-            let ((key, turn), node) = self.ready.peek(lane.row())?;
-            let group = self.lanes[lane].group;
+        let tops = self.open(partition, windows, standing, kept).filter_map(|overlap| {
+            let ((key, turn), node) = self.ready.peek(overlap.row())?;
+            let group = self.overlaps[overlap].group;
             Some((key * self.groups[group].weight / f64::from(windows[group.row()].size), turn, node))
         });
         let order =
@@ -149,9 +150,9 @@ impl Nodes {
         tops.min_by(order).map(|(_, _, node)| node)
     }
 
-    /// A ready node of these lanes, drawn in proportion to weight.
-    fn draw(&self, lanes: impl Iterator<Item = LaneId> + Clone, avoid: NodeId, random: &mut Random) -> NodeId {
-        let ready = lanes.flat_map(|lane| self.ready.items(lane.row())).map(|(_, n)| *n);
+    /// A ready node of these overlaps, drawn in proportion to weight.
+    fn draw(&self, overlaps: impl Iterator<Item = OverlapId> + Clone, avoid: NodeId, random: &mut Random) -> NodeId {
+        let ready = overlaps.flat_map(|overlap| self.ready.items(overlap.row())).map(|(_, n)| *n);
         let count = ready.clone().count();
         let heaviest = ready.clone().map(|n| self.nodes[n].weight).fold(0.0, f64::max);
         let mut last = ready.clone().next().unwrap_or(NodeId::NONE);

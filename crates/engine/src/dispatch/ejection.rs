@@ -15,8 +15,7 @@
 use core::time::Duration;
 
 use super::Nodes;
-use crate::request::NodeEvent;
-use crate::request::NodeId;
+use crate::request::{NodeEvent, NodeId};
 use crate::time::Time;
 
 /// Longest ejection: base × 2⁴. A recovered node is missed for at most that long.
@@ -62,7 +61,7 @@ impl Nodes {
         node.failures += 1;
         node.errors += ERROR_WEIGHT * (1.0 - node.errors);
         node.successes = 0;
-        let (pool, section) = (node.home, node.pool);
+        let (pool, partition) = (node.pool, node.partition);
         let rule = self.ejection[pool];
         let (errors, failures, usable) = (node.errors, node.failures, node.usable());
         if rule.consecutive_failures == 0 || !usable {
@@ -71,13 +70,13 @@ impl Nodes {
         if failures < rule.consecutive_failures && !self.is_outlier(index, pool, errors) {
             return false;
         }
-        let members = self.nodes.iter().filter(|n| n.home == pool).count();
-        let ejected = self.nodes.iter().filter(|n| n.home == pool && n.ejected_until.is_some()).count();
+        let members = self.nodes.iter().filter(|n| n.pool == pool).count();
+        let ejected = self.nodes.iter().filter(|n| n.pool == pool && n.ejected_until.is_some()).count();
         let allowed = ((members as f64 * rule.max_share) as usize).max(usize::from(members >= 2));
         // A pool with dynamic partitions replaces an ejected node.
         let usable: u32 = match self.resizes(pool) {
-            true => self.sections.of_pool(pool).map(|section| self.usable[section]).sum(),
-            false => self.usable[section],
+            true => self.partitions.of_pool(pool).map(|partition| self.usable[partition]).sum(),
+            false => self.usable[partition],
         };
         if ejected >= allowed || usable <= 1 {
             return false;
@@ -98,7 +97,7 @@ impl Nodes {
         if errors <= OUTLIER {
             return false;
         }
-        let others = self.nodes.pairs().filter(|(other, node)| *other != index && node.home == pool && node.usable());
+        let others = self.nodes.pairs().filter(|(other, node)| *other != index && node.pool == pool && node.usable());
         // The median of the others is below a quarter of its errors if most of them are.
         let below = others.map(|(_, node)| if TIMES_OTHERS * node.errors < errors { 1 } else { -1 });
         below.sum::<i64>() > 0
@@ -134,7 +133,7 @@ impl Nodes {
         if changed {
             self.refresh();
         } else {
-            self.weigh_sections();
+            self.weigh_partitions();
         }
         changed
     }

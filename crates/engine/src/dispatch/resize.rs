@@ -12,17 +12,16 @@
 //! Requests in flight on a node that moves finish there. The cost is O(nodes × sets) and a few allocations,
 //! every ten seconds and when a node changes its state.
 
-use core::ops::Range;
 use core::time::Duration;
 
-use super::partition::{Wants, divide, millionths, redivide};
-use super::{NodeInfo, Nodes, Sections, ServiceSet};
+use super::division::{Wants, divide, millionths, redivide};
+use super::{NodeInfo, Nodes, Partitions, ServiceSet};
 use crate::classify::Classes;
 use crate::engine::{ASSUMED_COMPUTE, Engine};
-use crate::index::{Id, Table};
+use crate::index::{Id, PartitionId, Table};
 use crate::policy::{Content, Dispatch, Policy, Sizes};
 use crate::request::{ClassId, NodeId};
-use crate::snapshot::{PartitionSnapshot, SetSnapshot};
+use crate::snapshot::{DividedPoolSnapshot, PartitionSnapshot};
 use crate::ticket::{State, Tickets};
 use crate::time::Time;
 
@@ -50,10 +49,10 @@ impl Default for Resize {
 
 /// A pool that is divided.
 #[derive(Clone, Debug)]
-pub(crate) struct Partition {
+pub(crate) struct DividedPool {
     pool: usize,
-    /// Numbers of its partitions, one per set.
-    sections: Range<usize>,
+    /// The first of its partitions, one per set.
+    first: PartitionId,
     resize: Option<Resize>,
     /// Demand per set: as declared, or as measured in the last period.
     wants: Vec<Wants>,
@@ -80,39 +79,48 @@ pub(super) fn within(dispatch: Dispatch) -> Dispatch {
     }
 }
 
-impl Partition {
+impl DividedPool {
     /// The divided pools of a policy, before the first measurement.
-    pub(super) fn all(policy: &Policy, sections: &Sections) -> Vec<Partition> {
+    pub(super) fn all(policy: &Policy, partitions: &Partitions) -> Vec<DividedPool> {
         let divided = policy.pools.iter().enumerate().filter_map(|(pool, spec)| match spec.dispatch {
             Dispatch::PartitionStatic { sizes } => Some((pool, sizes, None)),
             Dispatch::PartitionDynamic { sizes, resize } => Some((pool, sizes, Some(resize))),
             _ => None,
         });
-        let divided = divided.filter(|(pool, ..)| sections.sets[sections.of_pool(*pool).start].is_some());
+        let divided = divided.filter(|(pool, ..)| partitions.sets_of(*pool).next().is_some());
         let made = divided.map(|(pool, sizes, resize)| {
-            let range = sections.of_pool(pool);
-            let wants = declared(policy, sections, range.clone(), sizes, resize.unwrap_or_default().busy);
-            let offered = vec![0.0; range.len()];
+            let first = partitions.first_of(pool);
+            let wants = declared(policy, partitions, pool, sizes, resize.unwrap_or_default().busy);
+            let offered = vec![0.0; wants.len()];
             let (since, next) = (Time::ZERO, Time::NEVER);
-            Partition { pool, sections: range, resize, wants, offered, since, next, moves: 0 }
+            DividedPool { pool, first, resize, wants, offered, since, next, moves: 0 }
         });
         made.collect()
     }
 
     /// Whether two divided pools have the same sets.
-    fn same_sets(&self, mine: &Sections, other: &Partition, its: &Sections) -> bool {
-        mine.sets[self.sections.clone()] == its.sets[other.sections.clone()]
+    fn same_sets(&self, mine: &Partitions, other: &DividedPool, its: &Partitions) -> bool {
+        mine.sets_of(self.pool).eq(its.sets_of(other.pool))
     }
+
+    /// The set of a partition as an index into the sets of this pool, or `None` if it belongs to another pool.
+    fn set_of(&self, partition: PartitionId) -> Option<usize> {
+        partition.row().checked_sub(self.first.row()).filter(|set| *set < self.wants.len())
+    }
+}
+
+/// The partition of a set, given by its index, in a pool with this first partition.
+fn partition_of(first: PartitionId, set: usize) -> PartitionId {
+    PartitionId::of(first.row() + set)
 }
 
 /// Demand of the sets of a pool before it is measured: their configured sizes, or the guaranteed throughput
 /// × service time of top classes. Normal sets then share the rest in the same mix of content (in equal parts
 /// if the mix is not known for both). A top set with unknown demand gets an equal share of the CPUs.
-fn declared(policy: &Policy, sections: &Sections, range: Range<usize>, sizes: Sizes, busy: f64) -> Vec<Wants> {
-    let pool = sections.pools[range.start];
+fn declared(policy: &Policy, partitions: &Partitions, pool: usize, sizes: Sizes, busy: f64) -> Vec<Wants> {
     let nodes = policy.nodes.iter().filter(|node| node.pool == pool);
     let cpus: f64 = nodes.map(|node| node.capacity.unwrap_or(node.weight)).sum();
-    let sets: Vec<_> = sections.sets[range].iter().copied().flatten().collect();
+    let sets: Vec<_> = partitions.sets_of(pool).collect();
     if let Some(sizes) = sizes {
         let whole: f64 = sets.iter().map(|set| sizes[set.index()]).sum();
         // All sets count as top ones, because configured sizes have no precedence.
@@ -143,45 +151,45 @@ fn declared(policy: &Policy, sections: &Sections, range: Range<usize>, sizes: Si
 impl Nodes {
     /// Starts the first period of every dynamic partition.
     pub(crate) fn begin(&mut self, now: Time) {
-        for partition in &mut self.partitions {
-            partition.since = now;
-            partition.next = partition.resize.map_or(Time::NEVER, |resize| now + resize.every);
+        for divided in &mut self.divided_pools {
+            divided.since = now;
+            divided.next = divided.resize.map_or(Time::NEVER, |resize| now + resize.every);
         }
     }
 
     /// Time of the next check of a partition, or [`Time::NEVER`].
     pub(crate) fn next_resize(&self) -> Time {
-        self.partitions.iter().map(|partition| partition.next).min().unwrap_or(Time::NEVER)
+        self.divided_pools.iter().map(|divided| divided.next).min().unwrap_or(Time::NEVER)
     }
 
     /// Whether the pool is divided again when its nodes change.
     pub(super) fn resizes(&self, pool: usize) -> bool {
-        self.partitions.iter().any(|partition| partition.pool == pool && partition.resize.is_some())
+        self.divided_pools.iter().any(|divided| divided.pool == pool && divided.resize.is_some())
     }
 
     /// Checks the demand of the partitions that are due.
     pub(crate) fn resize(&mut self, now: Time) {
-        for index in 0..self.partitions.len() {
-            let partition = &mut self.partitions[index];
-            let Some(resize) = partition.resize.filter(|_| partition.next <= now) else { continue };
-            let seconds = now.since(partition.since).as_secs_f64();
-            for (set, offered) in partition.offered.iter_mut().enumerate() {
-                let top = self.sections.sets[partition.sections.start + set].is_some_and(ServiceSet::is_top);
+        for index in 0..self.divided_pools.len() {
+            let divided = &mut self.divided_pools[index];
+            let Some(resize) = divided.resize.filter(|_| divided.next <= now) else { continue };
+            let seconds = now.since(divided.since).as_secs_f64();
+            for (set, offered) in divided.offered.iter_mut().enumerate() {
+                let top = self.partitions.sets[partition_of(divided.first, set)].is_some_and(ServiceSet::is_top);
                 let busy = if top { resize.busy } else { 1.0 };
-                partition.wants[set] = Wants { top, demand: core::mem::take(offered) / seconds, busy };
+                divided.wants[set] = Wants { top, demand: core::mem::take(offered) / seconds, busy };
             }
-            partition.since = now;
-            partition.next = now + resize.every;
+            divided.since = now;
+            divided.next = now + resize.every;
             self.divide(index);
         }
     }
 
     /// Divides dynamic partitions again after nodes came or went. Static ones are divided once.
     pub(crate) fn rebalance(&mut self) {
-        for index in 0..self.partitions.len() {
-            let home = self.partitions[index].pool;
-            let fresh = self.nodes.iter().all(|node| node.home != home || !node.placed);
-            if fresh || self.partitions[index].resize.is_some() {
+        for index in 0..self.divided_pools.len() {
+            let pool = self.divided_pools[index].pool;
+            let fresh = self.nodes.iter().all(|node| node.pool != pool || !node.placed);
+            if fresh || self.divided_pools[index].resize.is_some() {
                 self.divide(index);
             }
         }
@@ -189,28 +197,28 @@ impl Nodes {
 
     /// Divides the usable nodes of a pool.
     fn divide(&mut self, index: usize) {
-        let partition = &self.partitions[index];
-        let (home, first, dynamic) = (partition.pool, partition.sections.start, partition.resize.is_some());
+        let divided = &self.divided_pools[index];
+        let (pool, first, dynamic) = (divided.pool, divided.first, divided.resize.is_some());
         let (mut members, mut cpus, mut current) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, node) in self.nodes.pairs_mut().filter(|(_, node)| node.home == home) {
+        for (number, node) in self.nodes.pairs_mut().filter(|(_, node)| node.pool == pool) {
             if dynamic && !node.usable() {
                 node.placed = false;
                 continue;
             }
             members.push(number);
             cpus.push(millionths(node.cpus()).max(1));
-            current.push(node.placed.then_some(node.pool - first));
+            current.push(node.placed.then(|| node.partition.row() - first.row()));
         }
         if members.is_empty() {
             return;
         }
         let decide = if dynamic { redivide } else { divide };
-        let division = decide(&cpus, &partition.wants, &current);
+        let division = decide(&cpus, &divided.wants, &current);
         let mut changed = false;
         for ((number, set), was) in members.into_iter().zip(division).zip(current) {
-            self.partitions[index].moves += u64::from(was.is_some_and(|was| was != set));
+            self.divided_pools[index].moves += u64::from(was.is_some_and(|was| was != set));
             self.nodes[number].placed = true;
-            changed |= self.put(number, first + set);
+            changed |= self.put(number, partition_of(first, set));
         }
         if changed {
             self.refresh();
@@ -218,15 +226,15 @@ impl Nodes {
     }
 
     /// Moves a node into a partition. Returns true if it was in another one.
-    fn put(&mut self, number: NodeId, section: usize) -> bool {
-        let (round, lane) = (self.round[section], self.lanes_of[section][0]);
+    fn put(&mut self, number: NodeId, partition: PartitionId) -> bool {
+        let (round, overlap) = (self.round[partition], self.overlaps_of[partition][0]);
         let node = &mut self.nodes[number];
-        if node.pool == section {
+        if node.partition == partition {
             return false;
         }
-        self.ready.remove(node.lane.row(), number);
-        node.pool = section;
-        node.lane = lane;
+        self.ready.remove(node.overlap.row(), number);
+        node.partition = partition;
+        node.overlap = overlap;
         // It neither catches up nor waits for the turns of its old partition.
         node.turn = round + 1.0 / node.weight;
         true
@@ -238,19 +246,19 @@ impl Nodes {
         let in_flight_by_content = &mut node.in_flight_by_content[content as usize];
         *in_flight_by_content = if enters { *in_flight_by_content + 1 } else { *in_flight_by_content - 1 };
         if node.usable() && !self.reported {
-            let count = &mut self.loads[node.pool].counts[content as usize];
+            let count = &mut self.loads[node.partition].counts[content as usize];
             *count = if enters { *count + 1 } else { *count - 1 };
         }
     }
 
     /// Recomputes the load of all partitions.
-    pub(super) fn weigh_sections(&mut self) {
+    pub(super) fn weigh_partitions(&mut self) {
         self.loads.fill(Load::default());
         for index in self.nodes.ids() {
             let node = &self.nodes[index];
             if node.usable() {
                 let counts = self.counted(node);
-                let load = &mut self.loads[node.pool];
+                let load = &mut self.loads[node.partition];
                 load.counts = [load.counts[0] + u64::from(counts[0]), load.counts[1] + u64::from(counts[1])];
                 load.cpus += node.cpus();
             }
@@ -267,7 +275,7 @@ impl Nodes {
             let content = classes.spec(entry.class).content;
             self.nodes[entry.node].in_flight_by_content[content as usize] += 1;
         }
-        self.weigh_sections();
+        self.weigh_partitions();
     }
 
     /// Static and dynamic requests of a node that count for its load.
@@ -282,8 +290,8 @@ impl Nodes {
     }
 
     /// Load of the usable nodes of a partition per CPU; 0 without nodes.
-    pub(crate) fn section_load(&self, section: usize) -> f64 {
-        let Load { counts: [cheap, expensive], cpus } = self.loads[section];
+    pub(crate) fn partition_load(&self, partition: PartitionId) -> f64 {
+        let Load { counts: [cheap, expensive], cpus } = self.loads[partition];
         if cpus > 0.0 { (cheap as f64 + self.omega * expensive as f64) / cpus } else { 0.0 }
     }
 }
@@ -291,41 +299,43 @@ impl Nodes {
 impl Engine {
     /// Adds the service time of an arrival of the class to the demand of its set.
     pub(crate) fn demand(&mut self, class: ClassId) {
-        if self.nodes.partitions.is_empty() {
+        if self.nodes.divided_pools.is_empty() {
             return;
         }
-        let section = self.classes[class].pool;
+        let partition = self.classes[class].partition;
         let seconds = self.classes.service_time(class).unwrap_or(ASSUMED_COMPUTE);
-        let divided = self.nodes.partitions.iter_mut().find(|partition| partition.sections.contains(&section));
-        if let Some(partition) = divided {
-            partition.offered[section - partition.sections.start] += seconds;
+        for divided in &mut self.nodes.divided_pools {
+            if let Some(set) = divided.set_of(partition) {
+                divided.offered[set] += seconds;
+            }
         }
     }
 
     /// Carries partitions over to a new policy. A dynamic partition stays as it is if its pool has the same
     /// sets, as far as its nodes stay.
     pub(crate) fn carry_partitions(&self, nodes: &mut Nodes, policy: &Policy, node_of: &Table<NodeId, NodeId>) {
-        for index in 0..nodes.partitions.len() {
-            let name = &policy.pools[nodes.partitions[index].pool].name;
-            let known = self.nodes.partitions.iter().find(|old| {
-                let same = nodes.partitions[index].same_sets(&nodes.sections, old, &self.nodes.sections);
+        for index in 0..nodes.divided_pools.len() {
+            let name = &policy.pools[nodes.divided_pools[index].pool].name;
+            let known = self.nodes.divided_pools.iter().find(|old| {
+                let same = nodes.divided_pools[index].same_sets(&nodes.partitions, old, &self.nodes.partitions);
                 same && self.policy.pools[old.pool].name == *name
             });
-            let Some(old) = known.filter(|_| nodes.partitions[index].resize.is_some()) else { continue };
-            let partition = &mut nodes.partitions[index];
-            let (home, first) = (partition.pool, partition.sections.start);
+            let Some(old) = known.filter(|_| nodes.divided_pools[index].resize.is_some()) else { continue };
+            let divided = &mut nodes.divided_pools[index];
+            let (pool, first) = (divided.pool, divided.first);
             if old.resize.is_some() {
-                partition.wants.clone_from(&old.wants);
-                partition.offered.clone_from(&old.offered);
-                partition.since = old.since;
-                partition.moves = old.moves;
+                divided.wants.clone_from(&old.wants);
+                divided.offered.clone_from(&old.offered);
+                divided.since = old.since;
+                divided.moves = old.moves;
             }
-            for node in nodes.nodes.iter_mut().filter(|node| node.home == home) {
+            for node in nodes.nodes.iter_mut().filter(|node| node.pool == pool) {
                 node.placed = false;
             }
             for (old_node, new) in self.nodes.nodes.iter().zip(node_of).filter(|(_, new)| **new != NodeId::NONE) {
-                if old.sections.contains(&old_node.pool) && nodes.nodes[*new].home == home {
-                    nodes.put(*new, first + old_node.pool - old.sections.start);
+                let set = old.set_of(old_node.partition).filter(|_| nodes.nodes[*new].pool == pool);
+                if let Some(set) = set {
+                    nodes.put(*new, partition_of(first, set));
                     nodes.nodes[*new].placed = old_node.placed;
                 }
             }
@@ -333,20 +343,21 @@ impl Engine {
         }
     }
 
-    pub(crate) fn partition_snapshot(&self, partition: &Partition) -> PartitionSnapshot {
-        let sets = partition.sections.clone().zip(&partition.wants).filter_map(|(section, wants)| {
-            Some(SetSnapshot {
-                set: self.nodes.sections.sets[section]?,
-                nodes: self.nodes.usable(section),
-                cpus: self.nodes.loads[section].cpus,
-                load: self.nodes.section_load(section),
+    pub(crate) fn divided_pool_snapshot(&self, divided: &DividedPool) -> DividedPoolSnapshot {
+        let partitions = self.nodes.partitions.of_pool(divided.pool).zip(&divided.wants);
+        let partitions = partitions.filter_map(|(partition, wants)| {
+            Some(PartitionSnapshot {
+                set: self.nodes.partitions.sets[partition]?,
+                nodes: self.nodes.usable(partition),
+                cpus: self.nodes.loads[partition].cpus,
+                load: self.nodes.partition_load(partition),
                 demand: wants.demand,
             })
         });
-        PartitionSnapshot {
-            pool: self.policy.pools[partition.pool].name.clone(),
-            moves: partition.moves,
-            sets: sets.collect(),
+        DividedPoolSnapshot {
+            pool: self.policy.pools[divided.pool].name.clone(),
+            moves: divided.moves,
+            partitions: partitions.collect(),
         }
     }
 }

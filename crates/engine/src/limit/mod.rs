@@ -22,22 +22,22 @@ pub(crate) use window::Window;
 
 use std::collections::BTreeSet;
 
-use crate::classify::Classes;
-use crate::demand::Demand;
-use crate::discipline::{Availability, LoadControl};
-use crate::dispatch::Nodes;
-use crate::index::{Id, MachineGroupId};
-use crate::policy::{Guarantee, Policy};
-use crate::request::{ClassId, Contention, NodeId, Why};
-use crate::scheduler::{Scheduler, Standing};
-use crate::snapshot::SurplusSnapshot;
-use crate::time::Time;
-
 use adaptive::Adaptive;
 use aimd::Aimd;
 use fixed::Fixed;
 use gradient::Gradient;
 use linear::Linear;
+
+use crate::classify::Classes;
+use crate::demand::Demand;
+use crate::discipline::{Availability, LoadControl};
+use crate::dispatch::Nodes;
+use crate::index::{Id, MachineGroupId, PartitionId};
+use crate::policy::{Guarantee, Policy};
+use crate::request::{ClassId, Contention, NodeId, Why};
+use crate::scheduler::{Scheduler, Standing};
+use crate::snapshot::SurplusSnapshot;
+use crate::time::Time;
 
 /// A successful answer.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ enum Method {
 }
 
 impl LoadControl {
-    /// Returns whether machines that serve the same pools have a window of their own.
+    /// Returns whether machines that serve the same partitions have a window of their own.
     pub(crate) fn divides_machines(&self) -> bool {
         matches!(self, LoadControl::WindowAdaptive(_))
     }
@@ -182,10 +182,10 @@ impl Limit {
         (before, were): (&Policy, &Nodes),
         (policy, nodes): (&Policy, &Nodes),
     ) {
-        let names = |policy: &Policy, nodes: &Nodes, pools: &[usize]| -> BTreeSet<String> {
-            pools.iter().map(|pool| policy.pools[nodes.sections.pools[*pool]].name.clone()).collect()
+        let names = |policy: &Policy, nodes: &Nodes, partitions: &[PartitionId]| -> BTreeSet<String> {
+            partitions.iter().map(|partition| policy.pools[nodes.partitions.pools[*partition]].name.clone()).collect()
         };
-        let known: Vec<BTreeSet<String>> = were.groups.iter().map(|g| names(before, were, &g.pools)).collect();
+        let known: Vec<BTreeSet<String>> = were.groups.iter().map(|g| names(before, were, &g.partitions)).collect();
         let one = known.len() == 1 && nodes.groups.len() == 1;
         let (had, have) = (windows_of_group(before), windows_of_group(policy));
         for index in 0..self.windows.len() {
@@ -194,7 +194,7 @@ impl Limit {
                 (1, _) | (_, 1) => Some(0),
                 _ => before.resources.iter().position(|old| Some(old) == policy.resources.get(sub_queue)),
             };
-            let pools = names(policy, nodes, &nodes.groups[group].pools);
+            let pools = names(policy, nodes, &nodes.groups[group].partitions);
             let at = known.iter().position(|old| one || *old == pools);
             let from = from.zip(at).map(|(sub_queue, group)| sub_queue * known.len() + group);
             let from = from.filter(|from| *from < old.windows.len());
@@ -308,16 +308,17 @@ impl Limit {
         self.place_of(window as usize).1
     }
 
-    /// Returns whether there is room for a request of this pool and sub-queue. `kept` is a group where it has a slot.
+    /// Returns whether there is room for a request of this partition and sub-queue. `kept` is a group where it has a
+    /// slot.
     #[inline]
     pub(crate) fn room(
         &self,
         nodes: &Nodes,
-        (pool, sub_queue): (usize, usize),
+        (partition, sub_queue): (PartitionId, usize),
         standing: Standing,
         kept: Option<MachineGroupId>,
     ) -> bool {
-        nodes.has_room(pool, self.windows_of(sub_queue), standing, kept)
+        nodes.has_room(partition, self.windows_of(sub_queue), standing, kept)
     }
 
     /// Returns whether a request of this class may be released with this standing if there is room. Methods that hold
@@ -326,12 +327,12 @@ impl Limit {
     pub(crate) fn admits(
         &self,
         nodes: &Nodes,
-        (pool, sub_queue): (usize, usize),
+        (partition, sub_queue): (PartitionId, usize),
         class: ClassId,
         standing: Standing,
     ) -> bool {
         let Method::Adaptive(method) = &self.method else { return true };
-        nodes.groups_of(pool).any(|group| {
+        nodes.groups_of(partition).any(|group| {
             let window = self.window_of(sub_queue, group) as usize;
             self.windows[window].has_room(standing) && method.admits(class, standing, window)
         })
@@ -342,13 +343,13 @@ impl Limit {
     pub(crate) fn standing(
         &self,
         (classes, nodes): (&Classes, &Nodes),
-        (pool, sub_queue): (usize, usize),
+        (partition, sub_queue): (PartitionId, usize),
         class: ClassId,
         standing: Standing,
     ) -> Standing {
         let beyond = standing == Standing::Owed
             && self.needs(classes, nodes, class)
-            && !self.room(nodes, (pool, sub_queue), standing, None);
+            && !self.room(nodes, (partition, sub_queue), standing, None);
         if beyond { Standing::Needed } else { standing }
     }
 
@@ -360,12 +361,12 @@ impl Limit {
         let Method::Adaptive(method) = &self.method else { return false };
         self.windows.len() == self.groups
             && (classes[class].lacks_need()
-                || nodes.groups_of(classes[class].pool).any(|group| method.allows(class, group.row())))
+                || nodes.groups_of(classes[class].partition).any(|group| method.allows(class, group.row())))
     }
 
     /// Returns whether all owed requests are released at once, as long as nodes have room.
-    pub(crate) fn is_open(&self, nodes: &Nodes, pool: usize, sub_queue: usize) -> bool {
-        nodes.groups_of(pool).any(|group| self.windows[self.window_of(sub_queue, group) as usize].reach > 0)
+    pub(crate) fn is_open(&self, nodes: &Nodes, partition: PartitionId, sub_queue: usize) -> bool {
+        nodes.groups_of(partition).any(|group| self.windows[self.window_of(sub_queue, group) as usize].reach > 0)
     }
 
     /// Returns the counters of the nodes' resources, if they bound the number in flight.
@@ -384,10 +385,10 @@ impl Limit {
         }
     }
 
-    /// Returns the cost with which a request of a pool counts.
+    /// Returns the cost with which a request of a partition counts.
     #[inline]
-    pub(crate) fn cost(&self, pool: usize, demand: Demand) -> Demand {
-        self.resources().map_or(demand, |resources| resources.estimated(pool, demand))
+    pub(crate) fn cost(&self, partition: PartitionId, demand: Demand) -> Demand {
+        self.resources().map_or(demand, |resources| resources.estimated(partition, demand))
     }
 
     /// Records an arrival of a class.
@@ -506,7 +507,8 @@ impl Limit {
         while window < self.windows.len() {
             for members in groups {
                 let full = waiting && !self.windows[window].has_room(Standing::Surplus);
-                self.hold(now, window, full && members.pools.iter().any(|pool| scheduler.any(*pool, sub_queue)));
+                let held = full && members.partitions.iter().any(|partition| scheduler.any(*partition, sub_queue));
+                self.hold(now, window, held);
                 window += 1;
             }
             sub_queue += 1;
@@ -520,7 +522,7 @@ impl Limit {
                 if self.windows[window].has_room(Standing::Surplus) || self.holds(window) {
                     continue;
                 }
-                let mut beside = members.pools.iter().flat_map(|pool| nodes.groups_of(*pool));
+                let mut beside = members.partitions.iter().flat_map(|partition| nodes.groups_of(*partition));
                 if beside.any(|other| self.holds(first + other.row())) {
                     self.hold(now, window, true);
                 }
@@ -582,10 +584,10 @@ impl Limit {
         }
     }
 
-    /// Returns the factor by which requests of a pool take longer in flight than alone, from 1 to a million.
-    pub(crate) fn slowdown(&self, nodes: &Nodes, pool: usize) -> f64 {
+    /// Returns the factor by which requests of a partition take longer in flight than alone, from 1 to a million.
+    pub(crate) fn slowdown(&self, nodes: &Nodes, partition: PartitionId) -> f64 {
         match &self.method {
-            Method::Adaptive(method) => method.slowdown(nodes, pool),
+            Method::Adaptive(method) => method.slowdown(nodes, partition),
             // Unknown: any extra time of a class may be contention.
             _ => 1e6,
         }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use crate::demand::{Demand, RESOURCES};
 use crate::discipline::Availability;
 use crate::dispatch::{Nodes, Wanted, min};
-use crate::index::{MachineId, Table};
+use crate::index::{MachineId, PartitionId, Table};
 use crate::policy::{Policy, full};
 use crate::request::NodeId;
 
@@ -71,55 +71,57 @@ impl Counter {
 #[derive(Clone, Debug)]
 pub(crate) struct Resources {
     machines: Table<MachineId, Counter>,
-    /// Per pool, the first of the pools with the same machines: their classes compete for the same resources.
-    /// Pools that share only some machines stay separate. Otherwise one would wait, although it has an idle
+    /// Per partition, the first of the partitions with the same machines: their classes compete for the same resources.
+    /// Partitions that share only some machines stay separate. Otherwise one would wait, although it has an idle
     /// machine, for resources that only the other's machines can provide.
-    alike: Vec<usize>,
-    /// Per pool, its largest usable machine.
-    largest: Vec<Option<u64>>,
-    /// Per pool, the maximum cost that a request counts as, if costs are estimated.
-    max: Vec<u64>,
-    /// For the first of the pools with the same machines, the resources kept for a waiting request.
-    kept: Vec<Option<Kept>>,
+    alike: Table<PartitionId, PartitionId>,
+    /// Per partition, its largest usable machine.
+    largest: Table<PartitionId, Option<u64>>,
+    /// Per partition, the maximum cost that a request counts as, if costs are estimated.
+    max: Table<PartitionId, u64>,
+    /// For the first of the partitions with the same machines, the resources kept for a waiting request.
+    kept: Table<PartitionId, Option<Kept>>,
     /// The first ticket not yet compared with its largest node since the usable nodes changed.
     pub(crate) unseen: Option<usize>,
 }
 
 impl Resources {
     pub(super) fn new(policy: &Policy, figures: Availability, nodes: &Nodes) -> Resources {
-        let pools = nodes.sections.len();
+        let partitions = nodes.partitions.len();
         let counter = |machine: MachineId| Counter {
             full: full(figures.horizon, nodes.machine_weight(machine)),
             taken: [0; RESOURCES],
             kept: None,
         };
-        let machines_of = |pool: usize| -> BTreeSet<MachineId> {
-            nodes.nodes.iter().filter(|node| node.pool == pool).map(|node| node.machine).collect()
+        let machines_of = |partition: PartitionId| -> BTreeSet<MachineId> {
+            nodes.nodes.iter().filter(|node| node.partition == partition).map(|node| node.machine).collect()
         };
-        let sets: Vec<BTreeSet<MachineId>> = (0..pools).map(machines_of).collect();
-        let alike = sets.iter().enumerate();
-        let max = nodes.sections.pools.iter().map(|pool| policy.largest(*pool).unwrap_or(u64::MAX));
+        let sets: Table<PartitionId, BTreeSet<MachineId>> = nodes.partitions.ids().map(machines_of).collect();
+        let first_alike = |set: &BTreeSet<MachineId>| sets.pairs().find(|(_, other)| *other == set);
+        let alike =
+            sets.pairs().map(|(partition, set)| first_alike(set).map_or(partition, |(first, _)| first)).collect();
+        let max = nodes.partitions.pools.iter().map(|pool| policy.largest(*pool).unwrap_or(u64::MAX));
         Resources {
             machines: nodes.machine_ids().map(counter).collect(),
-            alike: alike.map(|(pool, set)| sets.iter().position(|other| other == set).unwrap_or(pool)).collect(),
-            largest: vec![None; pools],
-            max: if policy.estimated { max.collect() } else { Vec::new() },
-            kept: vec![None; pools],
+            alike,
+            largest: Table::filled(partitions, None),
+            max: if policy.estimated { max.collect() } else { Table::new() },
+            kept: Table::filled(partitions, None),
             unseen: None,
         }
     }
 
-    /// Returns the first of the pools with the same machines as this one.
-    pub(crate) fn first_alike(&self, pool: usize) -> usize {
-        self.alike[pool]
+    /// Returns the first of the partitions with the same machines as this one.
+    pub(crate) fn first_alike(&self, partition: PartitionId) -> PartitionId {
+        self.alike[partition]
     }
 
-    /// Finds the largest usable machine of every pool, in billionths, after the usable nodes changed. Kept
+    /// Finds the largest usable machine of every partition, in billionths, after the usable nodes changed. Kept
     /// resources are given up.
     pub(super) fn measure(&mut self, nodes: &Nodes) {
         self.largest.fill(None);
         for node in nodes.nodes.iter().filter(|node| node.usable()) {
-            let largest = &mut self.largest[node.pool];
+            let largest = &mut self.largest[node.partition];
             *largest = (*largest).max(Some(self.machines[node.machine].full));
         }
         self.unseen = Some(0);
@@ -140,26 +142,26 @@ impl Resources {
         &self.machines[nodes.nodes[node].machine]
     }
 
-    /// Returns whether a node of the pool has enough left of everything.
-    pub(crate) fn fits(&self, nodes: &Nodes, pool: usize, demand: Demand) -> bool {
-        nodes.ready_of(pool).any(|node| self.counter(nodes, node).holds(demand))
+    /// Returns whether a node of the partition has enough left of everything.
+    pub(crate) fn fits(&self, nodes: &Nodes, partition: PartitionId, demand: Demand) -> bool {
+        nodes.ready_of(partition).any(|node| self.counter(nodes, node).holds(demand))
     }
 
-    /// Keeps resources for a request of a pool on the machine with the smallest shortage for it. They stay
+    /// Keeps resources for a request of a partition on the machine with the smallest shortage for it. They stay
     /// kept until the next call. Returns true if a node has enough, and keeps nothing in that case.
-    pub(crate) fn keep(&mut self, nodes: &Nodes, first: usize, wanted: Option<(usize, Demand)>) -> bool {
+    pub(crate) fn keep(&mut self, nodes: &Nodes, first: PartitionId, wanted: Option<(PartitionId, Demand)>) -> bool {
         let kept = self.kept[first].take();
         if let Some(kept) = kept {
             self.machines[kept.machine].kept = None;
         }
-        let Some((pool, demand)) = wanted else { return false };
-        if self.fits(nodes, pool, demand) {
+        let Some((partition, demand)) = wanted else { return false };
+        if self.fits(nodes, partition, demand) {
             return true;
         }
         // An earlier reservation for the same cost stays on its machine.
         let begun = kept.filter(|kept| kept.demand == demand).map(|kept| kept.machine);
         let machine = begun.or_else(|| {
-            let machines = nodes.ready_of(pool).map(|node| (self.counter(nodes, node), nodes.nodes[node].machine));
+            let machines = nodes.ready_of(partition).map(|node| (self.counter(nodes, node), nodes.nodes[node].machine));
             let large = machines.filter(|(it, _)| it.kept.is_none() && u64::from(demand.dominant()) <= it.full);
             min(large.map(|(it, machine)| (it.shortage(demand), machine)))
         });
@@ -170,34 +172,34 @@ impl Resources {
         false
     }
 
-    /// Returns the cost that a request counts as. Estimated costs are capped at the amount of the pool's
+    /// Returns the cost that a request counts as. Estimated costs are capped at the amount of the partition's
     /// largest node.
-    pub(crate) fn estimated(&self, pool: usize, demand: Demand) -> Demand {
-        self.max.get(pool).map_or(demand, |max| demand.at_most(*max))
+    pub(crate) fn estimated(&self, partition: PartitionId, demand: Demand) -> Demand {
+        self.max.get(partition).map_or(demand, |max| demand.at_most(*max))
     }
 
-    /// Returns whether a request is too large for every usable node of the pool, even for an idle one.
+    /// Returns whether a request is too large for every usable node of the partition, even for an idle one.
     /// Without any usable node nothing is too large.
-    pub(crate) fn is_too_large(&self, pool: usize, demand: Demand) -> bool {
-        self.largest[pool].is_some_and(|largest| u64::from(demand.dominant()) > largest)
+    pub(crate) fn is_too_large(&self, partition: PartitionId, demand: Demand) -> bool {
+        self.largest[partition].is_some_and(|largest| u64::from(demand.dominant()) > largest)
     }
 
-    /// Returns the resources that are short on the pool's nodes.
-    pub(crate) fn lacking(&self, nodes: &Nodes, pool: usize, demand: Demand) -> [bool; RESOURCES] {
+    /// Returns the resources that are short on the partition's nodes.
+    pub(crate) fn lacking(&self, nodes: &Nodes, partition: PartitionId, demand: Demand) -> [bool; RESOURCES] {
         let mut lacking = [false; RESOURCES];
-        for node in nodes.ready_of(pool) {
+        for node in nodes.ready_of(partition) {
             let lacks = self.counter(nodes, node).lacks(demand);
             lacking.iter_mut().zip(lacks).for_each(|(all, one)| *all |= one);
         }
         lacking
     }
 
-    /// Returns the remaining share of each resource in the usable machines of pools with the same ones, or of
+    /// Returns the remaining share of each resource in the usable machines of partitions with the same ones, or of
     /// all machines. A node that has become smaller than the amount taken has nothing left.
-    pub(crate) fn left(&self, nodes: &Nodes, first: Option<usize>) -> [f64; RESOURCES] {
+    pub(crate) fn left(&self, nodes: &Nodes, first: Option<PartitionId>) -> [f64; RESOURCES] {
         let (mut left, mut full) = ([0u64; RESOURCES], 0);
         for (id, machine) in self.machines.pairs() {
-            let of = |node: &&NodeId| first.is_none_or(|first| self.alike[nodes.nodes[**node].pool] == first);
+            let of = |node: &&NodeId| first.is_none_or(|first| self.alike[nodes.nodes[**node].partition] == first);
             if !nodes.nodes_of(id).iter().filter(of).any(|node| nodes.nodes[*node].usable()) {
                 continue;
             }
@@ -218,10 +220,10 @@ impl Resources {
         })
     }
 
-    /// Returns the node-seconds of a resource on all usable machines of pools with the same ones, or on all
+    /// Returns the node-seconds of a resource on all usable machines of partitions with the same ones, or on all
     /// of these machines if none is usable.
-    pub(crate) fn whole(&self, nodes: &Nodes, first: usize) -> f64 {
-        let of = |node: &&NodeId| self.alike[nodes.nodes[**node].pool] == first;
+    pub(crate) fn whole(&self, nodes: &Nodes, first: PartitionId) -> f64 {
+        let of = |node: &&NodeId| self.alike[nodes.nodes[**node].partition] == first;
         let whole = |usable: bool| {
             let counts = |node: &NodeId| !usable || nodes.nodes[*node].usable();
             let members = self.machines.pairs().filter(|(id, _)| nodes.nodes_of(*id).iter().filter(of).any(counts));
@@ -234,7 +236,8 @@ impl Resources {
     /// Returns the node with the least scarce scarcest resource after the release, among nodes that have
     /// enough. Ties go to the node with the fewest requests in flight, then to the one with the next turn.
     pub(crate) fn roomiest(&self, nodes: &Nodes, wanted: &Wanted) -> Option<NodeId> {
-        let fitting = nodes.ready_keys(wanted.pool).filter(|(_, node)| self.counter(nodes, *node).holds(wanted.demand));
+        let fitting =
+            nodes.ready_keys(wanted.partition).filter(|(_, node)| self.counter(nodes, *node).holds(wanted.demand));
         min(fitting.map(|((load, turn), node)| {
             let machine = self.counter(nodes, *node);
             let after = machine.taken.iter().zip(wanted.demand.0).map(|(taken, more)| taken + u64::from(more));

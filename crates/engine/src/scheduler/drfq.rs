@@ -39,10 +39,10 @@ use super::share::Share;
 use super::{SchedulerView, in_turn};
 use crate::demand::{Demand, RESOURCES};
 use crate::heap::Heaps;
-use crate::index::Table;
+use crate::index::{Id, PartitionId, Table};
 use crate::request::ClassId;
 
-/// Maximum distance of one class ahead of another, in units of the work that all nodes of the pool do in one
+/// Maximum distance of one class ahead of another, in units of the work that all nodes of the partition do in one
 /// horizon. This much is released while a class waits for one resource, and no resource is idle meanwhile.
 const AHEAD: f64 = 0.25;
 
@@ -74,10 +74,10 @@ type Times = [f64; RESOURCES];
 #[derive(Clone, Debug)]
 pub(crate) struct Drfq {
     sub_queues: usize,
-    clocks: Vec<Clock>,
+    clocks: Table<PartitionId, Clock>,
     /// Accounts per class.
     accounts: Table<ClassId, Account>,
-    /// Classes with a waiting head, per pool and sub-queue, by their dominant virtual time. The stored time
+    /// Classes with a waiting head, per partition and sub-queue, by their dominant virtual time. The stored time
     /// may be too large, because leads grow. It is updated for every candidate.
     waiting: Heaps<f64>,
     /// The candidates of a choice, by dominant virtual time. Empty between choices.
@@ -95,19 +95,20 @@ struct Candidate {
     stored: f64,
 }
 
+/// A partition served by a clock.
 #[derive(Clone, Copy, Debug)]
-struct Pool {
-    pool: usize,
+struct Served {
+    partition: PartitionId,
     /// Whether it could take requests at the latest choice.
     ready: bool,
     /// Virtual time of the others when it last became ready. Its classes are at least there.
     floor: f64,
 }
 
-/// The virtual time of pools with the same machines, indexed by the first of these pools.
+/// The virtual time of partitions with the same machines, indexed by the first of these partitions.
 #[derive(Clone, Debug, Default)]
 struct Clock {
-    pools: Vec<Pool>,
+    served: Vec<Served>,
     /// The smallest dominant virtual time at the latest choice.
     now: f64,
     /// Lead per resource: the distance by which all classes that want it are ahead.
@@ -153,8 +154,8 @@ impl Clock {
 
 #[derive(Clone, Debug)]
 struct Account {
-    clock: usize,
-    pool: usize,
+    clock: PartitionId,
+    partition: PartitionId,
     weight: f64,
     /// Its share of the weights of its clock's classes.
     part: f64,
@@ -190,13 +191,13 @@ fn spares(marked: &[bool; RESOURCES], demand: Demand) -> bool {
 }
 
 impl Drfq {
-    /// For `pools` pools and `sub_queues` resources. Classes are added by [`Drfq::open`].
-    pub(super) fn new(pools: usize, sub_queues: usize) -> Drfq {
+    /// For `partitions` partitions and `sub_queues` resources. Classes are added by [`Drfq::open`].
+    pub(super) fn new(partitions: usize, sub_queues: usize) -> Drfq {
         Drfq {
             sub_queues,
-            clocks: vec![Clock::default(); pools],
+            clocks: Table::filled(partitions, Clock::default()),
             accounts: Table::new(),
-            waiting: Heaps::new(pools * sub_queues, 0),
+            waiting: Heaps::new(partitions * sub_queues, 0),
             candidates: Vec::new(),
             turn: 0,
         }
@@ -204,14 +205,14 @@ impl Drfq {
 
     /// Adds a class with its share of its clock.
     pub(super) fn open(&mut self, class: ClassId, share: Share) {
-        let Share { first: clock, pool, weight, weights, .. } = share;
+        let Share { first: clock, partition, weight, weights, .. } = share;
         let own = &mut self.clocks[clock];
-        if own.pools.iter().all(|known| known.pool != pool) {
-            own.pools.push(Pool { pool, ready: true, floor: 0.0 });
+        if own.served.iter().all(|known| known.partition != partition) {
+            own.served.push(Served { partition, ready: true, floor: 0.0 });
         }
         own.resize(share);
         let (heads, passed) = ([None; RESOURCES], [None; RESOURCES]);
-        let fresh = Account { clock, pool, weight, part: weight / weights, times: own.at(own.now), heads, passed };
+        let fresh = Account { clock, partition, weight, part: weight / weights, times: own.at(own.now), heads, passed };
         self.accounts.put(class, fresh);
         self.waiting.grow(self.accounts.len() * self.sub_queues);
     }
@@ -223,7 +224,10 @@ impl Drfq {
 
     /// The heap of a sub-queue, and the item of a class in it.
     fn place(&self, class: ClassId, sub_queue: usize) -> (usize, u32) {
-        (self.accounts[class].pool * self.sub_queues + sub_queue, class.0 * self.sub_queues as u32 + sub_queue as u32)
+        (
+            self.accounts[class].partition.row() * self.sub_queues + sub_queue,
+            class.0 * self.sub_queues as u32 + sub_queue as u32,
+        )
     }
 
     /// Sets the head of a class for a resource, given by the sequence number of the request. Called again
@@ -294,7 +298,7 @@ impl Drfq {
         found
     }
 
-    fn next_in(&mut self, clock: usize, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
+    fn next_in(&mut self, clock: PartitionId, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
         if let Some(first) = self.reserve(clock, view) {
             return Some(first);
         }
@@ -314,10 +318,10 @@ impl Drfq {
     }
 
     /// Updates the reservation. Returns its class and sub-queue if the head fits now.
-    fn reserve(&mut self, clock: usize, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
+    fn reserve(&mut self, clock: PartitionId, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
         let reserved = self.clocks[clock].reserved;
         let head = reserved.and_then(|(class, sub_queue)| {
-            let ready = view.ready(self.accounts[class].pool);
+            let ready = view.ready(self.accounts[class].partition);
             ready.then(|| view.head(class, sub_queue)).flatten().map(|head| (class, head))
         });
         if head.is_none() {
@@ -328,17 +332,17 @@ impl Drfq {
     }
 
     /// Finds the classes with the smallest virtual times, in order, and updates the leads.
-    fn look(&mut self, clock: usize, view: &SchedulerView<'_>, candidates: &mut Vec<Candidate>) {
+    fn look(&mut self, clock: PartitionId, view: &SchedulerView<'_>, candidates: &mut Vec<Candidate>) {
         let sub_queues = self.sub_queues;
-        let Clock { pools, now, .. } = &mut self.clocks[clock];
-        for Pool { pool, ready, floor } in pools {
-            let was = core::mem::replace(ready, view.ready(*pool));
+        let Clock { served, now, .. } = &mut self.clocks[clock];
+        for Served { partition, ready, floor } in served {
+            let was = core::mem::replace(ready, view.ready(*partition));
             if *ready && !was {
                 *floor = *now;
             }
             if *ready {
-                let first =
-                    (0..sub_queues).flat_map(|sub_queue| self.waiting.first::<LOOK>(*pool * sub_queues + sub_queue));
+                let first = (0..sub_queues)
+                    .flat_map(|sub_queue| self.waiting.first::<LOOK>(partition.row() * sub_queues + sub_queue));
                 candidates.extend(first.map(|(stored, item)| Candidate {
                     time: stored,
                     class: ClassId(item / sub_queues as u32),
@@ -360,7 +364,7 @@ impl Drfq {
 
     /// Finds for every resource the class with the smallest virtual time that wants it. The lead grows if
     /// the class is ahead because of that resource. Returns true if a lead has grown.
-    fn find_leads(&mut self, clock: usize, view: &SchedulerView<'_>, candidates: &[Candidate]) -> bool {
+    fn find_leads(&mut self, clock: PartitionId, view: &SchedulerView<'_>, candidates: &[Candidate]) -> bool {
         let Some(first) = candidates.first() else { return false };
         let own = &mut self.clocks[clock];
         let mut wanted = [false; RESOURCES];
@@ -393,12 +397,13 @@ impl Drfq {
     }
 
     /// Orders classes by their dominant virtual times under the current leads.
-    fn order(&mut self, clock: usize, candidates: &mut [Candidate]) {
+    fn order(&mut self, clock: PartitionId, candidates: &mut [Candidate]) {
         let own = &self.clocks[clock];
         for one in candidates.iter_mut() {
             let account = &mut self.accounts[one.class];
             one.time = own.dominant(account);
-            let floor = own.pools.iter().find(|pool| pool.pool == account.pool).map_or(0.0, |pool| pool.floor);
+            let floor =
+                own.served.iter().find(|known| known.partition == account.partition).map_or(0.0, |known| known.floor);
             if one.time < floor {
                 account.raise(own.at(floor));
                 one.time = floor;
@@ -420,7 +425,7 @@ impl Drfq {
     /// returns the head that holds the others up, if there is one.
     fn choose(
         &mut self,
-        clock: usize,
+        clock: PartitionId,
         view: &SchedulerView<'_>,
         candidates: &[Candidate],
     ) -> Result<(ClassId, usize), Option<(ClassId, usize)>> {

@@ -16,9 +16,9 @@ impl Fifo {
     }
 
     pub(super) fn waits(&mut self, view: &SchedulerView<'_>, claim: Claim) {
-        let Claim { class, pool, sub_queue, head } = claim;
+        let Claim { class, partition, sub_queue, head } = claim;
         let sequence = view.tickets[head].sequence;
-        self.waiting.set(pool, class, sub_queue, (sequence as f64, sequence));
+        self.waiting.set(partition, class, sub_queue, (sequence as f64, sequence));
     }
 
     pub(super) fn next(&self, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {

@@ -37,7 +37,7 @@
 use super::share::Share;
 use super::{SchedulerView, in_turn};
 use crate::demand::{Demand, RESOURCES};
-use crate::index::Table;
+use crate::index::{PartitionId, Table};
 use crate::request::ClassId;
 
 /// Remaining credit of a class for each resource in this round, in billionths of a node-second.
@@ -47,14 +47,14 @@ pub(crate) type Credit = [i64; RESOURCES];
 #[derive(Clone, Debug)]
 pub(crate) struct Mdrr {
     sub_queues: usize,
-    rings: Vec<Ring>,
+    rings: Table<PartitionId, Ring>,
     /// Accounts per class.
     accounts: Table<ClassId, Account>,
     /// The ring after the one that released last.
     turn: usize,
 }
 
-/// Pools with the same machines, indexed by the first of these pools.
+/// Partitions with the same machines, indexed by the first of these partitions.
 #[derive(Clone, Debug)]
 struct Ring {
     /// The class at the pointer, per sub-queue.
@@ -74,8 +74,8 @@ impl Ring {
 
 #[derive(Clone, Copy, Debug)]
 struct Account {
-    ring: usize,
-    pool: usize,
+    ring: PartitionId,
+    partition: PartitionId,
     quantum: i64,
     credit: Credit,
     /// The round in which the credit was dealt.
@@ -83,16 +83,16 @@ struct Account {
 }
 
 impl Mdrr {
-    /// For `pools` pools and `sub_queues` resources. Classes are added by [`Mdrr::open`].
-    pub(super) fn new(pools: usize, sub_queues: usize) -> Mdrr {
-        Mdrr { sub_queues, rings: vec![Ring::new(); pools], accounts: Table::new(), turn: 0 }
+    /// For `partitions` partitions and `sub_queues` resources. Classes are added by [`Mdrr::open`].
+    pub(super) fn new(partitions: usize, sub_queues: usize) -> Mdrr {
+        Mdrr { sub_queues, rings: Table::filled(partitions, Ring::new()), accounts: Table::new(), turn: 0 }
     }
 
     /// Opens the account of a class with its first quantum.
     pub(super) fn open(&mut self, class: ClassId, share: Share) {
-        let Share { first, pool, .. } = share;
+        let Share { first, partition, .. } = share;
         let (quantum, round) = (share.quantum(), self.rings[first].rounds);
-        let fresh = Account { ring: first, pool, quantum, credit: [quantum; RESOURCES], round };
+        let fresh = Account { ring: first, partition, quantum, credit: [quantum; RESOURCES], round };
         self.accounts.put(class, fresh);
     }
 
@@ -137,7 +137,7 @@ impl Mdrr {
     }
 
     /// Number of rounds begun in a ring, and the positions of its pointers.
-    pub(super) fn state(&self, ring: usize) -> (u64, Vec<ClassId>) {
+    pub(super) fn state(&self, ring: PartitionId) -> (u64, Vec<ClassId>) {
         (self.rings[ring].rounds, self.rings[ring].pointers[..self.sub_queues].to_vec())
     }
 
@@ -149,7 +149,7 @@ impl Mdrr {
         found
     }
 
-    fn next_in(&mut self, ring: usize, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
+    fn next_in(&mut self, ring: PartitionId, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
         if self.rings[ring].waiting.iter().all(Vec::is_empty) {
             return None;
         }
@@ -161,7 +161,7 @@ impl Mdrr {
     }
 
     /// Visits the sub-schedulers, the most available resource first.
-    fn scan(&mut self, ring: usize, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
+    fn scan(&mut self, ring: PartitionId, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
         let mut order: [usize; RESOURCES] = core::array::from_fn(|sub_queue| sub_queue);
         let left = view.left(ring);
         // The sort is stable: ties go to the lowest number.
@@ -196,17 +196,21 @@ impl Mdrr {
     }
 
     /// Every head of a ring that waits for nodes which can take requests, with its class.
-    fn heads<'a>(&'a self, ring: usize, view: &'a SchedulerView<'a>) -> impl Iterator<Item = (ClassId, Demand)> + 'a {
+    fn heads<'a>(
+        &'a self,
+        ring: PartitionId,
+        view: &'a SchedulerView<'a>,
+    ) -> impl Iterator<Item = (ClassId, Demand)> + 'a {
         let sub_queues = self.rings[ring].waiting[..self.sub_queues].iter().enumerate();
         sub_queues.flat_map(move |(sub_queue, waiting)| {
-            let ready = waiting.iter().filter(|class| view.ready(self.accounts[**class].pool));
+            let ready = waiting.iter().filter(|class| view.ready(self.accounts[**class].partition));
             ready.filter_map(move |class| Some((*class, view.head(*class, sub_queue)?)))
         })
     }
 
     /// Begins new rounds if they are due, as many as some head needs for its credit. Returns false if none
     /// is due.
-    fn deal(&mut self, ring: usize, view: &SchedulerView<'_>) -> bool {
+    fn deal(&mut self, ring: PartitionId, view: &SchedulerView<'_>) -> bool {
         let (mut rounds, mut fits) = (i64::MAX, false);
         for (class, head) in self.heads(ring, view) {
             rounds = rounds.min(self.rounds_until(class, head));

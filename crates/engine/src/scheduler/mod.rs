@@ -21,16 +21,6 @@ mod weighted_fair;
 pub(crate) use bucket::Bucket;
 pub(crate) use view::{SchedulerView, Standing};
 
-use crate::classify::Classes;
-use crate::demand::{Demand, RESOURCES};
-use crate::discipline::Precedence;
-use crate::dispatch::Nodes;
-use crate::limit::Limit;
-use crate::policy::Policy;
-use crate::random::Random;
-use crate::request::ClassId;
-use crate::time::Time;
-
 use drfq::Drfq;
 use fifo::Fifo;
 use mdrr::Mdrr;
@@ -40,11 +30,22 @@ use tokens::TokenBuckets;
 use waiting::Waiting;
 use weighted_fair::WeightedFair;
 
+use crate::classify::Classes;
+use crate::demand::{Demand, RESOURCES};
+use crate::discipline::Precedence;
+use crate::dispatch::Nodes;
+use crate::index::{Id, PartitionId};
+use crate::limit::Limit;
+use crate::policy::Policy;
+use crate::random::Random;
+use crate::request::ClassId;
+use crate::time::Time;
+
 /// A waiting sub-queue of a class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub(crate) class: ClassId,
-    pub(crate) pool: usize,
+    pub(crate) partition: PartitionId,
     pub(crate) sub_queue: usize,
     /// Its first request.
     pub(crate) head: u32,
@@ -74,19 +75,19 @@ pub(crate) enum Scheduler {
 impl Scheduler {
     /// For the nodes and classes of a policy. No class waits yet.
     pub(crate) fn new(now: Time, policy: &Policy, classes: &Classes, nodes: &Nodes, limit: &Limit) -> Scheduler {
-        let (pools, count, subs) = (nodes.sections.len(), classes.all.len(), policy.sub_queues());
-        let waiting = || Waiting::new(pools, count, subs);
+        let (partitions, count, subs) = (nodes.partitions.len(), classes.all.len(), policy.sub_queues());
+        let waiting = || Waiting::new(partitions, count, subs);
         let mut scheduler = match policy.discipline.precedence {
             Precedence::Fifo => Scheduler::Fifo(Fifo::new(waiting())),
             Precedence::Priority => Scheduler::Priority(Priority::new(waiting())),
             Precedence::Reenqueue => Scheduler::Reenqueue(Fifo::new(waiting())),
             Precedence::WeightedFair => Scheduler::WeightedFair(WeightedFair::new(count, waiting())),
             Precedence::Tokens(figures) => {
-                let owed = Waiting::new(pools, count, subs);
+                let owed = Waiting::new(partitions, count, subs);
                 Scheduler::Tokens(Box::new(TokenBuckets::new(now, figures, count, owed, waiting(), subs)))
             }
-            Precedence::Mdrr => Scheduler::Mdrr(Mdrr::new(pools, subs)),
-            Precedence::Drfq => Scheduler::Drfq(Drfq::new(pools, subs)),
+            Precedence::Mdrr => Scheduler::Mdrr(Mdrr::new(partitions, subs)),
+            Precedence::Drfq => Scheduler::Drfq(Drfq::new(partitions, subs)),
         };
         scheduler.open(now, classes, nodes, limit, classes.all.ids());
         scheduler
@@ -210,28 +211,28 @@ impl Scheduler {
 
     /// Removes a sub-queue that no longer waits.
     #[inline]
-    pub(crate) fn gone(&mut self, class: ClassId, pool: usize, sub_queue: usize) {
+    pub(crate) fn gone(&mut self, class: ClassId, partition: PartitionId, sub_queue: usize) {
         match self {
             Scheduler::Fifo(Fifo { waiting })
             | Scheduler::Reenqueue(Fifo { waiting })
-            | Scheduler::Priority(Priority { waiting }) => waiting.remove(pool, class, sub_queue),
-            Scheduler::WeightedFair(method) => method.gone(class, pool, sub_queue),
-            Scheduler::Tokens(method) => method.gone(class, pool, sub_queue),
+            | Scheduler::Priority(Priority { waiting }) => waiting.remove(partition, class, sub_queue),
+            Scheduler::WeightedFair(method) => method.gone(class, partition, sub_queue),
+            Scheduler::Tokens(method) => method.gone(class, partition, sub_queue),
             Scheduler::Mdrr(method) => method.gone(class, sub_queue),
             Scheduler::Drfq(method) => method.gone(class, sub_queue),
         }
     }
 
-    /// Whether a class of the pool waits in this sub-queue. Always false for methods by resources, because
+    /// Whether a class of the partition waits in this sub-queue. Always false for methods by resources, because
     /// no window could hold it back.
     #[inline]
-    pub(crate) fn any(&self, pool: usize, sub_queue: usize) -> bool {
+    pub(crate) fn any(&self, partition: PartitionId, sub_queue: usize) -> bool {
         match self {
             Scheduler::Fifo(Fifo { waiting })
             | Scheduler::Reenqueue(Fifo { waiting })
-            | Scheduler::Priority(Priority { waiting }) => waiting.any(pool, sub_queue),
-            Scheduler::WeightedFair(method) => method.any(pool, sub_queue),
-            Scheduler::Tokens(method) => method.any(pool, sub_queue),
+            | Scheduler::Priority(Priority { waiting }) => waiting.any(partition, sub_queue),
+            Scheduler::WeightedFair(method) => method.any(partition, sub_queue),
+            Scheduler::Tokens(method) => method.any(partition, sub_queue),
             Scheduler::Mdrr(_) | Scheduler::Drfq(_) => false,
         }
     }
@@ -327,10 +328,10 @@ impl Scheduler {
     }
 
     /// For methods with rounds: the number of rounds begun, and the class that has the turn in each
-    /// sub-queue. `pool` is the first of the pools with the same machines.
-    pub(crate) fn rounds(&self, pool: usize) -> Option<(u64, Vec<ClassId>)> {
+    /// sub-queue. `partition` is the first of the partitions with the same machines.
+    pub(crate) fn rounds(&self, partition: PartitionId) -> Option<(u64, Vec<ClassId>)> {
         match self {
-            Scheduler::Mdrr(method) => Some(method.state(pool)),
+            Scheduler::Mdrr(method) => Some(method.state(partition)),
             _ => None,
         }
     }
@@ -344,14 +345,14 @@ impl Scheduler {
     }
 }
 
-/// Visits groups of pools with the same machines, given by the first pool of each, starting after the last
+/// Visits groups of partitions with the same machines, given by the first partition of each, starting after the last
 /// one that released. Releases in one group do not depend on another, unless they share some of their
 /// machines.
-fn in_turn<T>(turn: &mut usize, pools: usize, mut next: impl FnMut(usize) -> Option<T>) -> Option<T> {
-    for step in 0..pools {
-        let pool = (*turn + step) % pools;
-        if let Some(found) = next(pool) {
-            *turn = pool + 1;
+fn in_turn<T>(turn: &mut usize, partitions: usize, mut next: impl FnMut(PartitionId) -> Option<T>) -> Option<T> {
+    for step in 0..partitions {
+        let row = (*turn + step) % partitions;
+        if let Some(found) = next(PartitionId::of(row)) {
+            *turn = row + 1;
             return Some(found);
         }
     }

@@ -18,10 +18,10 @@ impl Priority {
     }
 
     pub(super) fn waits(&mut self, view: &SchedulerView<'_>, claim: Claim) {
-        let Claim { class, pool, sub_queue, head } = claim;
+        let Claim { class, partition, sub_queue, head } = claim;
         let head = &view.tickets[head];
         let rank = f64::from(view.policy.discipline.rank(head.code));
-        self.waiting.set(pool, class, sub_queue, (-rank, head.sequence));
+        self.waiting.set(partition, class, sub_queue, (-rank, head.sequence));
     }
 
     pub(super) fn next(&self, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {

@@ -29,8 +29,8 @@ pub(super) fn puts_back(view: &SchedulerView<'_>, head: u32, random: &mut Random
         Handle::Always => false,
         Handle::Never => true,
         Handle::Highest => {
-            let pool = view.classes[entry.class].pool;
-            let waiting = view.queues.by_priority(pool).iter().zip(priorities);
+            let partition = view.classes[entry.class].partition;
+            let waiting = view.queues.by_priority(partition).iter().zip(priorities);
             waiting.filter(|(count, _)| **count > 0).any(|(_, other)| other.rank > priority.rank)
         }
         Handle::Chance(chance) => random.unit() >= chance,
@@ -45,6 +45,7 @@ mod tests {
 
     use crate::discipline::{Admit, Discipline, Handle, PriorityLevel};
     use crate::engine::Engine;
+    use crate::index::PartitionId;
     use crate::policy::{Class, Content, Dispatch, Ejection, Guarantee, Node, Policy, Pool, QueueBounds, RetryBudget};
     use crate::request::{Action, Arrival, ClassId, Decision, Outcome, ShedReason, Ticket};
     use crate::ticket::State;
@@ -128,7 +129,7 @@ mod tests {
                     assert!(code == entry.code || (code, entry.code) == (0, 1), "{code} became {}", entry.code);
                     moved += u32::from(code != entry.code);
                 }
-                assert_eq!(engine.queues.by_priority(0), counts);
+                assert_eq!(engine.queues.by_priority(PartitionId(0)), counts);
             }
             assert!(moved > 100 && refused > 1000, "{handle:?}: {moved} moved, {refused} refused");
         }

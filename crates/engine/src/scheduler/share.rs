@@ -2,17 +2,18 @@
 
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
+use crate::index::{PartitionId, Table};
 use crate::limit::Resources;
 use crate::request::ClassId;
 
-/// A class's share of its pool's resources.
+/// A class's share of its partition's resources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
-    pub(crate) pool: usize,
-    /// The first of the pools with the same machines.
-    pub(crate) first: usize,
+    pub(crate) partition: PartitionId,
+    /// The first of the partitions with the same machines.
+    pub(crate) first: PartitionId,
     pub(crate) weight: f64,
-    /// Sum of the weights of all classes of these pools.
+    /// Sum of the weights of all classes of these partitions.
     pub(crate) weights: f64,
     /// Node-seconds that all their nodes provide in a horizon.
     pub(crate) whole: f64,
@@ -26,26 +27,26 @@ impl Share {
     }
 }
 
-/// Sums of class weights and sizes of nodes, indexed by the first of the pools with the same machines.
+/// Sums of class weights and sizes of nodes, indexed by the first of the partitions with the same machines.
 pub(super) struct Shares<'a> {
-    whole: Vec<(f64, f64)>,
+    whole: Table<PartitionId, (f64, f64)>,
     resources: &'a Resources,
 }
 
 impl<'a> Shares<'a> {
     pub(super) fn new(resources: &'a Resources, nodes: &Nodes, classes: &Classes) -> Shares<'a> {
-        let mut whole: Vec<(f64, f64)> =
-            (0..nodes.sections.len()).map(|pool| (0.0, resources.whole(nodes, pool))).collect();
+        let mut whole: Table<PartitionId, (f64, f64)> =
+            nodes.partitions.ids().map(|partition| (0.0, resources.whole(nodes, partition))).collect();
         for spec in &classes.specs {
-            whole[resources.first_alike(nodes.sections.of_class(spec))].0 += spec.weight;
+            whole[resources.first_alike(nodes.partitions.of_class(spec))].0 += spec.weight;
         }
         Shares { whole, resources }
     }
 
     pub(super) fn of(&self, classes: &Classes, class: ClassId) -> Share {
-        let pool = classes[class].pool;
-        let first = self.resources.first_alike(pool);
+        let partition = classes[class].partition;
+        let first = self.resources.first_alike(partition);
         let ((weights, whole), weight) = (self.whole[first], classes.spec(class).weight);
-        Share { pool, first, weight, weights, whole }
+        Share { partition, first, weight, weights, whole }
     }
 }

@@ -21,7 +21,7 @@ use crate::discipline::{Infeasible, Tokens};
 use crate::dispatch::Nodes;
 use crate::engine::ASSUMED_COMPUTE;
 use crate::heap::Heaps;
-use crate::index::Table;
+use crate::index::{PartitionId, Table};
 use crate::limit::Limit;
 use crate::request::ClassId;
 use crate::time::Time;
@@ -117,12 +117,12 @@ impl TokenBuckets {
         };
         let ratio = mean / declared;
         // The correction can only reduce the ratio.
-        let ratio = if ratio >= min { ratio / limit.slowdown(nodes, state.pool) } else { 1.0 };
+        let ratio = if ratio >= min { ratio / limit.slowdown(nodes, state.partition) } else { 1.0 };
         if ratio >= min { ratio } else { 1.0 }
     }
 
     pub(super) fn waits(&mut self, view: &SchedulerView<'_>, claim: Claim) {
-        let Claim { class, pool, sub_queue, head } = claim;
+        let Claim { class, partition, sub_queue, head } = claim;
         let (classes, tie) = (view.classes, view.tickets[head].sequence);
         let item = class.0 * self.sub_queues + sub_queue as u32;
         let rate = self.rate(classes, class);
@@ -134,28 +134,28 @@ impl TokenBuckets {
                 Infeasible::Strict => -utility,
                 Infeasible::Utility => -utility / classes.service_time(class).unwrap_or(ASSUMED_COMPUTE),
             };
-            self.surplus.remove(pool, class, sub_queue);
+            self.surplus.remove(partition, class, sub_queue);
             self.promotions.remove(0, item);
             // Classes that lack slots for their guarantees go first. A class without a guarantee needs none.
             let behind = if classes[class].weight == 0 { 1.0 } else { 0.0 };
             let part = behind + f64::from(classes[class].in_flight) / slots(self.weight(classes, class));
-            self.owed.set(pool, class, sub_queue, (rank, part, tie));
+            self.owed.set(partition, class, sub_queue, (rank, part, tie));
         } else {
-            self.owed.remove(pool, class, sub_queue);
+            self.owed.remove(partition, class, sub_queue);
             self.promotions.set(0, item, Bucket::whole_at(view.now, level, rate));
-            self.surplus.set(pool, class, sub_queue, (self.fair.start_of(class), tie));
+            self.surplus.set(partition, class, sub_queue, (self.fair.start_of(class), tie));
         }
     }
 
-    pub(super) fn gone(&mut self, class: ClassId, pool: usize, sub_queue: usize) {
-        self.owed.remove(pool, class, sub_queue);
-        self.surplus.remove(pool, class, sub_queue);
+    pub(super) fn gone(&mut self, class: ClassId, partition: PartitionId, sub_queue: usize) {
+        self.owed.remove(partition, class, sub_queue);
+        self.surplus.remove(partition, class, sub_queue);
         self.promotions.remove(0, class.0 * self.sub_queues + sub_queue as u32);
     }
 
     #[inline]
-    pub(super) fn any(&self, pool: usize, sub_queue: usize) -> bool {
-        self.owed.any(pool, sub_queue) || self.surplus.any(pool, sub_queue)
+    pub(super) fn any(&self, partition: PartitionId, sub_queue: usize) -> bool {
+        self.owed.any(partition, sub_queue) || self.surplus.any(partition, sub_queue)
     }
 
     /// A class with a token that has become whole by `now`.

@@ -3,6 +3,7 @@
 use crate::classify::Classes;
 use crate::demand::{Demand, RESOURCES};
 use crate::dispatch::Nodes;
+use crate::index::PartitionId;
 use crate::limit::Limit;
 use crate::policy::Policy;
 use crate::queue::Queues;
@@ -34,15 +35,15 @@ pub(crate) struct SchedulerView<'a> {
 }
 
 impl SchedulerView<'_> {
-    /// Whether load control and a node of the pool have room for a request of this sub-queue.
-    pub(crate) fn room(&self, pool: usize, sub_queue: usize, standing: Standing) -> bool {
-        self.limit.room(self.nodes, (pool, sub_queue), standing, None)
+    /// Whether load control and a node of the partition have room for a request of this sub-queue.
+    pub(crate) fn room(&self, partition: PartitionId, sub_queue: usize, standing: Standing) -> bool {
+        self.limit.room(self.nodes, (partition, sub_queue), standing, None)
     }
 
-    /// Whether the class needs its next request for its guarantee, and a node of the pool has room for it.
+    /// Whether the class needs its next request for its guarantee, and a node of the partition has room for it.
     pub(crate) fn needs(&self, class: ClassId, sub_queue: usize) -> bool {
         self.limit.needs(self.classes, self.nodes, class)
-            && self.room(self.classes[class].pool, sub_queue, Standing::Needed)
+            && self.room(self.classes[class].partition, sub_queue, Standing::Needed)
     }
 
     /// Whether the class has a guaranteed throughput.
@@ -52,7 +53,7 @@ impl SchedulerView<'_> {
 
     /// Whether load control admits a request of this class in this standing, if there is room.
     pub(crate) fn admits(&self, class: ClassId, sub_queue: usize, standing: Standing) -> bool {
-        self.limit.admits(self.nodes, (self.classes[class].pool, sub_queue), class, standing)
+        self.limit.admits(self.nodes, (self.classes[class].partition, sub_queue), class, standing)
     }
 
     /// Size of the first window. Methods that partition a window have only one.
@@ -66,33 +67,34 @@ impl SchedulerView<'_> {
         (head != NONE).then(|| self.policy.managed(self.tickets[head].demand))
     }
 
-    /// Whether the pool has a node that can take requests now, if they are small enough.
-    pub(crate) fn ready(&self, pool: usize) -> bool {
-        self.nodes.is_ready(pool)
+    /// Whether the partition has a node that can take requests now, if they are small enough.
+    pub(crate) fn ready(&self, partition: PartitionId) -> bool {
+        self.nodes.is_ready(partition)
     }
 
     /// Whether a node that may serve the class has enough for the request that is not reserved for others.
     pub(crate) fn fits(&self, class: ClassId, demand: Demand) -> bool {
         let resources = self.limit.resources();
-        resources.is_none_or(|resources| resources.fits(self.nodes, self.classes[class].pool, demand))
+        resources.is_none_or(|resources| resources.fits(self.nodes, self.classes[class].partition, demand))
     }
 
-    /// Remaining share of each resource in the pools that have the same machines as this one.
-    pub(crate) fn left(&self, pool: usize) -> [f64; RESOURCES] {
-        self.limit.resources().map_or([1.0; RESOURCES], |resources| resources.left(self.nodes, Some(pool)))
+    /// Remaining share of each resource in the partitions that have the same machines as this one.
+    pub(crate) fn left(&self, partition: PartitionId) -> [f64; RESOURCES] {
+        self.limit.resources().map_or([1.0; RESOURCES], |resources| resources.left(self.nodes, Some(partition)))
     }
 
     /// The resources that are missing for the request on the nodes that may serve the class.
     pub(crate) fn lacking(&self, class: ClassId, demand: Demand) -> [bool; RESOURCES] {
         let resources = self.limit.resources();
-        resources
-            .map_or([false; RESOURCES], |resources| resources.lacking(self.nodes, self.classes[class].pool, demand))
+        resources.map_or([false; RESOURCES], |resources| {
+            resources.lacking(self.nodes, self.classes[class].partition, demand)
+        })
     }
 
-    /// Reserves resources on the machines of `pool` for the head of a class, or for none. Returns true if
+    /// Reserves resources on the machines of `partition` for the head of a class, or for none. Returns true if
     /// the head fits now: then nothing is reserved any more.
-    pub(crate) fn keep(&mut self, pool: usize, head: Option<(ClassId, Demand)>) -> bool {
-        let head = head.map(|(class, demand)| (self.classes[class].pool, demand));
-        self.limit.resources_mut().is_none_or(|resources| resources.keep(self.nodes, pool, head))
+    pub(crate) fn keep(&mut self, partition: PartitionId, head: Option<(ClassId, Demand)>) -> bool {
+        let head = head.map(|(class, demand)| (self.classes[class].partition, demand));
+        self.limit.resources_mut().is_none_or(|resources| resources.keep(self.nodes, partition, head))
     }
 }

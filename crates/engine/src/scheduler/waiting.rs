@@ -1,11 +1,12 @@
-//! Waiting classes in order: one heap for each sub-queue of each pool.
+//! Waiting classes in order: one heap for each sub-queue of each partition.
 //!
-//! A pool without room for a sub-queue is skipped without touching its classes. A class that may not be
-//! released is skipped without touching those behind it. So a choice costs O(pools + log classes) and one
+//! A partition without room for a sub-queue is skipped without touching its classes. A class that may not be
+//! released is skipped without touching those behind it. So a choice costs O(partitions + log classes) and one
 //! more step for each class that is skipped.
 
 use super::{SchedulerView, Standing};
 use crate::heap::Heaps;
+use crate::index::{Id, PartitionId};
 use crate::request::ClassId;
 
 /// Waiting sub-queues, each with a key. The smallest key is next.
@@ -16,8 +17,8 @@ pub(super) struct Waiting<K> {
 }
 
 impl<K: Copy + PartialOrd> Waiting<K> {
-    pub(super) fn new(pools: usize, classes: usize, sub_queues: usize) -> Waiting<K> {
-        Waiting { heaps: Heaps::new(pools * sub_queues, classes * sub_queues), sub_queues }
+    pub(super) fn new(partitions: usize, classes: usize, sub_queues: usize) -> Waiting<K> {
+        Waiting { heaps: Heaps::new(partitions * sub_queues, classes * sub_queues), sub_queues }
     }
 
     /// Makes room for classes below `classes`.
@@ -31,20 +32,20 @@ impl<K: Copy + PartialOrd> Waiting<K> {
     }
 
     #[inline]
-    fn heap(&self, pool: usize, sub_queue: usize) -> usize {
-        pool * self.sub_queues + sub_queue
+    fn heap(&self, partition: PartitionId, sub_queue: usize) -> usize {
+        partition.row() * self.sub_queues + sub_queue
     }
 
     /// Adds a waiting sub-queue or changes its key.
     #[inline]
-    pub(super) fn set(&mut self, pool: usize, class: ClassId, sub_queue: usize, key: K) {
-        self.heaps.set(self.heap(pool, sub_queue), self.item(class, sub_queue), key);
+    pub(super) fn set(&mut self, partition: PartitionId, class: ClassId, sub_queue: usize, key: K) {
+        self.heaps.set(self.heap(partition, sub_queue), self.item(class, sub_queue), key);
     }
 
     /// Removes a sub-queue that no longer waits.
     #[inline]
-    pub(super) fn remove(&mut self, pool: usize, class: ClassId, sub_queue: usize) {
-        self.heaps.remove(self.heap(pool, sub_queue), self.item(class, sub_queue));
+    pub(super) fn remove(&mut self, partition: PartitionId, class: ClassId, sub_queue: usize) {
+        self.heaps.remove(self.heap(partition, sub_queue), self.item(class, sub_queue));
     }
 
     #[inline]
@@ -52,10 +53,10 @@ impl<K: Copy + PartialOrd> Waiting<K> {
         self.heaps.contains(self.item(class, sub_queue))
     }
 
-    /// Whether a class of the pool waits in this sub-queue.
+    /// Whether a class of the partition waits in this sub-queue.
     #[inline]
-    pub(super) fn any(&self, pool: usize, sub_queue: usize) -> bool {
-        self.heaps.peek(self.heap(pool, sub_queue)).is_some()
+    pub(super) fn any(&self, partition: PartitionId, sub_queue: usize) -> bool {
+        self.heaps.peek(self.heap(partition, sub_queue)).is_some()
     }
 
     /// The first sub-queue that may be released in this standing, with its key.
@@ -65,7 +66,7 @@ impl<K: Copy + PartialOrd> Waiting<K> {
             if best.is_some_and(|best| best <= top) {
                 continue;
             }
-            if !view.room(heap / self.sub_queues, heap % self.sub_queues, standing) {
+            if !view.room(PartitionId::of(heap / self.sub_queues), heap % self.sub_queues, standing) {
                 if standing == Standing::Owed {
                     // The first class with a guarantee has the smallest share of its need. No other class
                     // with a guarantee overtakes it.

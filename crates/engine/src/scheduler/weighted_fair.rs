@@ -19,6 +19,7 @@
 use super::fair::Fair;
 use super::waiting::Waiting;
 use super::{Claim, SchedulerView, Standing};
+use crate::index::PartitionId;
 use crate::request::ClassId;
 
 /// Tolerance: θ and (in flight + 1)/φ may differ in the last bits by rounding, and a share that is reached
@@ -29,7 +30,7 @@ const EXACT: f64 = 1.0 + 1e-9;
 #[derive(Clone, Debug)]
 pub(crate) struct WeightedFair {
     /// Waiting classes with φ > 0 by (in flight + 1)/φ.
-    partition: Waiting<(f64, u64)>,
+    entitled: Waiting<(f64, u64)>,
     /// The same classes by virtual start.
     surplus: Waiting<(f64, u64)>,
     /// Waiting classes with φ = 0 by virtual start.
@@ -42,7 +43,7 @@ pub(crate) struct WeightedFair {
 impl WeightedFair {
     pub(super) fn new(classes: usize, waiting: Waiting<(f64, u64)>) -> WeightedFair {
         WeightedFair {
-            partition: waiting.clone(),
+            entitled: waiting.clone(),
             surplus: waiting.clone(),
             best_effort: waiting,
             fair: Fair::new(classes),
@@ -51,36 +52,36 @@ impl WeightedFair {
     }
 
     pub(super) fn grow(&mut self, classes: usize) {
-        self.partition.grow(classes);
+        self.entitled.grow(classes);
         self.surplus.grow(classes);
         self.best_effort.grow(classes);
     }
 
     pub(super) fn waits(&mut self, view: &SchedulerView<'_>, claim: Claim) {
-        let Claim { class, pool, sub_queue, head } = claim;
+        let Claim { class, partition, sub_queue, head } = claim;
         let (state, tie) = (&view.classes[class], view.tickets[head].sequence);
         let start = self.fair.start_of(class);
         if state.weight == 0 {
-            self.best_effort.set(pool, class, sub_queue, (start, tie));
+            self.best_effort.set(partition, class, sub_queue, (start, tie));
             return;
         }
         let next = f64::from(state.in_flight + 1) / state.weight as f64;
-        self.partition.set(pool, class, sub_queue, (next, tie));
-        self.surplus.set(pool, class, sub_queue, (start, tie));
+        self.entitled.set(partition, class, sub_queue, (next, tie));
+        self.surplus.set(partition, class, sub_queue, (start, tie));
     }
 
-    pub(super) fn gone(&mut self, class: ClassId, pool: usize, sub_queue: usize) {
-        self.partition.remove(pool, class, sub_queue);
-        self.surplus.remove(pool, class, sub_queue);
-        self.best_effort.remove(pool, class, sub_queue);
+    pub(super) fn gone(&mut self, class: ClassId, partition: PartitionId, sub_queue: usize) {
+        self.entitled.remove(partition, class, sub_queue);
+        self.surplus.remove(partition, class, sub_queue);
+        self.best_effort.remove(partition, class, sub_queue);
     }
 
-    pub(super) fn any(&self, pool: usize, sub_queue: usize) -> bool {
-        [&self.partition, &self.surplus, &self.best_effort].iter().any(|waiting| waiting.any(pool, sub_queue))
+    pub(super) fn any(&self, partition: PartitionId, sub_queue: usize) -> bool {
+        [&self.entitled, &self.surplus, &self.best_effort].iter().any(|waiting| waiting.any(partition, sub_queue))
     }
 
     pub(super) fn next(&self, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
-        let found = match self.partition.first(view, Standing::Owed) {
+        let found = match self.entitled.first(view, Standing::Owed) {
             // A partitioned window is the only window.
             Some(((key, _), found)) if key * self.claimed as f64 <= f64::from(view.window()) * EXACT => Some(found),
             Some(_) => self.surplus.first(view, Standing::Surplus).map(|(_, found)| found),

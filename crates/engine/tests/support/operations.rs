@@ -459,20 +459,23 @@ impl Model {
         assert!((share - 1.0).abs() < 1e-9 || share == 0.0, "shares sum to {share}");
     }
 
-    /// Checks that every usable node is in one set, and that no set of a dynamic partition is empty.
+    /// Checks that every usable node is in one partition, and that no dynamic partition is empty.
     fn check_partitions(&self, snapshot: &Snapshot) {
-        for partition in &snapshot.partitions {
-            let pool = self.engine.policy().pools.iter().find(|pool| pool.name == partition.pool);
+        for divided in &snapshot.divided_pools {
+            let pool = self.engine.policy().pools.iter().find(|pool| pool.name == divided.pool);
             let dynamic = matches!(pool.expect("a pool").dispatch, Dispatch::PartitionDynamic { .. });
-            let usable = snapshot.nodes.iter().filter(|n| n.pool == partition.pool && n.state == NodeState::Up);
-            assert_eq!(usable.clone().count() as u32, partition.sets.iter().map(|set| set.nodes).sum::<u32>());
-            for set in &partition.sets {
-                let members: Vec<_> = usable.clone().filter(|n| n.set == Some(set.set)).collect();
-                assert_eq!(members.len() as u32, set.nodes);
+            let usable = snapshot.nodes.iter().filter(|n| n.pool == divided.pool && n.state == NodeState::Up);
+            assert_eq!(
+                usable.clone().count() as u32,
+                divided.partitions.iter().map(|partition| partition.nodes).sum::<u32>()
+            );
+            for partition in &divided.partitions {
+                let members: Vec<_> = usable.clone().filter(|n| n.set == Some(partition.set)).collect();
+                assert_eq!(members.len() as u32, partition.nodes);
                 let load: f64 = members.iter().map(|n| n.load * n.capacity.unwrap_or(self.weight(n.node))).sum();
-                assert!((load - set.load * set.cpus).abs() < 1e-6, "{set:?}: {load}");
-                let enough = usable.clone().count() >= partition.sets.len();
-                assert!(set.nodes > 0 || !enough || !dynamic, "{partition:?}");
+                assert!((load - partition.load * partition.cpus).abs() < 1e-6, "{partition:?}: {load}");
+                let enough = usable.clone().count() >= divided.partitions.len();
+                assert!(partition.nodes > 0 || !enough || !dynamic, "{divided:?}");
             }
         }
     }

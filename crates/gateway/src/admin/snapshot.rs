@@ -11,8 +11,8 @@ use weirgate_engine as engine;
 use weirgate_spanned_yaml::unit::span_text;
 use weirgate_wire::RESOURCE_NAMES;
 use weirgate_wire::admin::{
-    Achieved, Class, Contention, ContentionState, Guarantee, Locality, MachineGroup, Moved, Node, NodeState, Partition,
-    Priority, Resource, Rounds, Set, Snapshot, Statistic, Surplus, by_name, key_text,
+    Achieved, Class, Contention, ContentionState, DividedPool, Guarantee, Locality, MachineGroup, Moved, Node,
+    NodeState, Partition, Priority, Resource, Rounds, Snapshot, Statistic, Surplus, by_name, key_text,
 };
 
 fn seconds(span: Option<Duration>) -> Option<f64> {
@@ -31,7 +31,7 @@ pub(crate) fn whole(snapshot: &engine::Snapshot, class_name: impl Fn(engine::Cla
         machine_groups: snapshot.groups.iter().map(|known| group(known, &class_name)).collect(),
         classes: snapshot.classes,
         nodes: snapshot.nodes.iter().map(node).collect(),
-        partitions: snapshot.partitions.iter().map(partition).collect(),
+        divided_pools: snapshot.divided_pools.iter().map(divided_pool).collect(),
         localities: snapshot.localities.iter().map(locality).collect(),
         resources: snapshot.resources.iter().map(resource).collect(),
         rounds: snapshot.rounds.iter().map(|known| rounds(known, &class_name)).collect(),
@@ -69,15 +69,15 @@ pub(crate) fn node(node: &engine::NodeSnapshot) -> Node {
     }
 }
 
-fn partition(partition: &engine::PartitionSnapshot) -> Partition {
-    let sets = partition.sets.iter().map(|set| Set {
-        name: set.set.as_str().to_owned(),
-        nodes: set.nodes,
-        cpus: set.cpus,
-        load: set.load,
-        demand: set.demand,
+fn divided_pool(divided: &engine::DividedPoolSnapshot) -> DividedPool {
+    let partitions = divided.partitions.iter().map(|partition| Partition {
+        set: partition.set.as_str().to_owned(),
+        nodes: partition.nodes,
+        cpus: partition.cpus,
+        load: partition.load,
+        demand: partition.demand,
     });
-    Partition { pool: partition.pool.clone(), moves: partition.moves, sets: sets.collect() }
+    DividedPool { pool: divided.pool.clone(), moves: divided.moves, partitions: partitions.collect() }
 }
 
 fn locality(known: &engine::LocalitySnapshot) -> Locality {

@@ -103,10 +103,10 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             set: Some(engine::ServiceSet::TopStatic),
             available: [0.25, 1.0, 0.5, 1.0],
         }],
-        partitions: vec![engine::PartitionSnapshot {
+        divided_pools: vec![engine::DividedPoolSnapshot {
             pool: "web".into(),
             moves: 4,
-            sets: vec![engine::SetSnapshot {
+            partitions: vec![engine::PartitionSnapshot {
                 set: engine::ServiceSet::TopStatic,
                 nodes: 1,
                 cpus: 2.0,
@@ -147,9 +147,9 @@ fn a_snapshot_has_base_units_and_no_nulls() {
                 "outstanding": 3, "served": 100, "failed": 2, "load": 1.5, "set": "top_static",
                 "available": { "cpu": 0.25, "disk": 1.0, "bandwidth": 0.5 },
             }],
-            "partitions": [{
+            "divided_pools": [{
                 "pool": "web", "moves": 4,
-                "sets": [{ "name": "top_static", "nodes": 1, "cpus": 2.0, "load": 1.5, "demand": 0.25 }],
+                "partitions": [{ "set": "top_static", "nodes": 1, "cpus": 2.0, "load": 1.5, "demand": 0.25 }],
             }],
             "localities": [{ "pool": "web", "keys": 7, "max": 10, "hits": 90, "moves": 2, "new": 8 }],
             "priorities": [{ "name": "premium", "waiting": 1 }],

@@ -409,7 +409,7 @@ impl Scrape {
             None,
             nodes().map(|(labels, n)| (labels, n.load)),
         )?;
-        self.partitions(page)?;
+        self.divided_pools(page)?;
         self.localities(page)
     }
 
@@ -433,18 +433,18 @@ impl Scrape {
         )
     }
 
-    /// Writes the state of pools that are partitioned among sets of services (at most four sets each), and
+    /// Writes the state of pools that are divided among sets of services (at most four sets each), and
     /// priorities.
-    fn partitions(&self, page: &mut Page<'_>) -> fmt::Result {
-        let partitions = || self.engine.partitions.iter().map(|p| (vec![("pool", p.pool.as_str())], p));
+    fn divided_pools(&self, page: &mut Page<'_>) -> fmt::Result {
+        let divided = || self.engine.divided_pools.iter().map(|p| (vec![("pool", p.pool.as_str())], p));
         page.gauges(
             "partition_nodes",
             "Usable nodes of each set of services of a divided pool",
             None,
-            partitions().flat_map(|(labels, partition)| {
-                partition.sets.iter().map(move |set| {
-                    let labels = labels.iter().copied().chain([("set", set.set.as_str())]).collect();
-                    (labels, u64::from(set.nodes))
+            divided().flat_map(|(labels, pool)| {
+                pool.partitions.iter().map(move |partition| {
+                    let labels = labels.iter().copied().chain([("set", partition.set.as_str())]).collect();
+                    (labels, u64::from(partition.nodes))
                 })
             }),
         )?;
@@ -461,7 +461,7 @@ impl Scrape {
             "partition_moves",
             "Changes of nodes of a divided pool between sets",
             None,
-            partitions().map(|(labels, partition)| (labels, partition.moves)),
+            divided().map(|(labels, pool)| (labels, pool.moves)),
         )
     }
 

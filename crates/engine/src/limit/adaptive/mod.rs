@@ -11,19 +11,19 @@ mod reach;
 
 use core::time::Duration;
 
-use super::{Completion, LimitView, Slot, Window};
-use crate::classify::Classes;
-use crate::discipline::Adaptive as Figures;
-use crate::dispatch::Nodes;
-use crate::index::{Id, MachineGroupId, Table};
-use crate::request::{ClassId, Contention, Moved, NodeId, Why};
-use crate::scheduler::Standing;
-use crate::time::Time;
-
 use occupancy::{Occupancy, Room};
 use probe::{HalfCycle, Halves, LimitAtRisk, Probe, Work};
 use profile::{Evidence, Profile};
 use reach::Reach;
+
+use super::{Completion, LimitView, Slot, Window};
+use crate::classify::Classes;
+use crate::discipline::Adaptive as Figures;
+use crate::dispatch::Nodes;
+use crate::index::{Id, MachineGroupId, PartitionId, Table};
+use crate::request::{ClassId, Contention, Moved, NodeId, Why};
+use crate::scheduler::Standing;
+use crate::time::Time;
 
 /// Number of standard errors by which the elasticity of cycles must be below `found` to open a window. There
 /// are thousands of cycles, and a window opened by chance makes all requests wait.
@@ -52,7 +52,7 @@ pub(super) struct Adaptive {
     /// Indexed by window.
     probes: Vec<Probe>,
     reaches: Vec<Reach>,
-    /// Indexed by the groups that contain nodes of the class's pool, and by sub-queue.
+    /// Indexed by the groups that contain nodes of the class's partition, and by sub-queue.
     shown: Table<ClassId, Vec<Shown>>,
     occupancy: Occupancy,
     sub_queues: usize,
@@ -74,7 +74,7 @@ impl Adaptive {
             probes: vec![Probe::new(now, figures); windows],
             reaches: vec![Reach::new(now); windows],
             shown: Table::filled(classes, Vec::new()),
-            occupancy: Occupancy::new(now, windows, classes, nodes.sections.len()),
+            occupancy: Occupancy::new(now, windows, classes, nodes.partitions.len()),
             sub_queues,
             next: Time::NEVER,
         }
@@ -216,7 +216,7 @@ impl Adaptive {
                     // service times of this class, so their times would seem to follow the number.
                     let group = view.nodes.group_of(node);
                     for other in self.occupancy.active() {
-                        let place = view.nodes.place_in(view.classes[*other].pool, group);
+                        let place = view.nodes.place_in(view.classes[*other].partition, group);
                         let at = place.map(|place| place as usize * self.sub_queues + sub_queue);
                         if let Some(shown) = at.and_then(|at| self.shown[*other].get_mut(at)) {
                             shown.profile.forget();
@@ -367,7 +367,7 @@ impl Adaptive {
     /// Returns a class's sums in a window.
     fn halves(&self, view: &LimitView<'_>, class: ClassId, window: usize) -> Option<&Halves> {
         let (sub_queue, group) = place_of(view.nodes, window);
-        let at = view.nodes.place_in(view.classes[class].pool, group)?;
+        let at = view.nodes.place_in(view.classes[class].partition, group)?;
         self.shown[class].get(at as usize * self.sub_queues + sub_queue).map(|shown| &shown.halves)
     }
 
@@ -407,10 +407,11 @@ impl Adaptive {
         (at_risk, (compared > 1).then_some(slowdown.max(1.0)))
     }
 
-    /// Returns the factor by which requests of a pool take longer in flight than alone, at least 1.
-    pub(super) fn slowdown(&self, nodes: &Nodes, pool: usize) -> f64 {
-        let probes =
-            nodes.groups_of(pool).flat_map(|group| self.probes.iter().skip(group.row()).step_by(nodes.groups.len()));
+    /// Returns the factor by which requests of a partition take longer in flight than alone, at least 1.
+    pub(super) fn slowdown(&self, nodes: &Nodes, partition: PartitionId) -> f64 {
+        let probes = nodes
+            .groups_of(partition)
+            .flat_map(|group| self.probes.iter().skip(group.row()).step_by(nodes.groups.len()));
         probes.map(|probe| probe.slowdown).fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
@@ -475,7 +476,7 @@ fn place_of(nodes: &Nodes, window: usize) -> (usize, MachineGroupId) {
 
 /// Returns the slots of a group that the guarantees need, as far as service times are known.
 fn guaranteed(nodes: &Nodes, classes: &Classes, group: MachineGroupId) -> f64 {
-    nodes.shares(group).map(|(pool, share)| classes.pool_slots[pool] * share).sum()
+    nodes.shares(group).map(|(partition, share)| classes.partition_slots[partition] * share).sum()
 }
 
 /// Returns the slots of a group and sub-queue that the guarantees need, as far as service times are known.

@@ -29,7 +29,7 @@
 use super::allowance::{Pace, Slowdown, allowance};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
-use crate::index::Table;
+use crate::index::{PartitionId, Table};
 use crate::request::ClassId;
 use crate::scheduler::Standing;
 use crate::time::{Time, nanos};
@@ -168,9 +168,9 @@ pub(super) struct Occupancy {
     active: Vec<ClassId>,
     /// Indexed by window.
     needs: Vec<Need>,
-    /// Sums by pool while they are computed: L, V, the blocked slots, and the maximum number of owed
+    /// Sums by partition while they are computed: L, V, the blocked slots, and the maximum number of owed
     /// requests.
-    sums: Vec<[f64; 4]>,
+    sums: Table<PartitionId, [f64; 4]>,
     /// A class that misses a limit that could be kept.
     missed: Option<ClassId>,
     common_slowdown: Slowdown,
@@ -190,12 +190,12 @@ pub(super) struct Room {
 }
 
 impl Occupancy {
-    pub(super) fn new(now: Time, windows: usize, classes: usize, pools: usize) -> Occupancy {
+    pub(super) fn new(now: Time, windows: usize, classes: usize, partitions: usize) -> Occupancy {
         Occupancy {
             holdings: Table::filled(classes, UNKNOWN),
             active: Vec::new(),
             needs: vec![Need::default(); windows],
-            sums: vec![[0.0; 4]; pools],
+            sums: Table::filled(partitions, [0.0; 4]),
             missed: None,
             common_slowdown: Slowdown::NONE,
             at: now,
@@ -398,7 +398,7 @@ impl Occupancy {
             // Until the first request has ended, its class's requests may stay for ever.
             let unknown = holding.count == 0.0 && holding.in_flight > 0 && !holding.claims;
             holding.blocking = if unknown { 1.0 } else { (holding.stay / holding.slack).min(1.0) };
-            self.sums[classes[*class].pool][2] += holding.blocking * f64::from(holding.in_flight);
+            self.sums[classes[*class].partition][2] += holding.blocking * f64::from(holding.in_flight);
         }
         self.divide(nodes, seconds, bounds);
         let holdings = &mut self.holdings;
@@ -411,14 +411,14 @@ impl Occupancy {
         self.next = if self.active.is_empty() { Time::NEVER } else { Time::from_nanos(now.as_nanos() + wait) };
     }
 
-    /// Divides the pools' sums among their groups of machines.
+    /// Divides the partitions' sums among their groups of machines.
     fn divide(&mut self, nodes: &Nodes, seconds: f64, bounds: impl Fn(usize) -> Room) {
         let groups = nodes.groups.len();
         for window in 0..self.needs.len() {
             let group = nodes.groups.ids().nth(window % groups);
             let mut sum = [0.0; 4];
-            for (pool, share) in group.into_iter().flat_map(|group| nodes.shares(group)) {
-                sum.iter_mut().zip(self.sums[pool]).for_each(|(sum, of_pool)| *sum += of_pool * share);
+            for (partition, share) in group.into_iter().flat_map(|group| nodes.shares(group)) {
+                sum.iter_mut().zip(self.sums[partition]).for_each(|(sum, of_partition)| *sum += of_partition * share);
             }
             let max = REST * bounds(window).bound;
             let need = &mut self.needs[window];
@@ -435,7 +435,7 @@ fn claim(
     class: ClassId,
     holding: &mut Holding,
     (contended, common_slowdown): (bool, Slowdown),
-    sums: &mut [[f64; 4]],
+    sums: &mut Table<PartitionId, [f64; 4]>,
     tightest: &mut Tightest,
 ) -> bool {
     classes.roll(now, class);
@@ -458,7 +458,7 @@ fn claim(
     let slots = if contended { slots.min(holding.part) } else { slots };
     // A class does not claim the slots that it blocks itself.
     let slots = (slots - holding.blocking * f64::from(holding.in_flight)).max(0.0);
-    let sum = &mut sums[classes[class].pool];
+    let sum = &mut sums[classes[class].partition];
     sum[0] += slots;
     sum[1] += slots * time;
     sum[3] += rate * limit.map_or(NO_LIMIT, |limit| IN_FLIGHT * limit);

@@ -7,8 +7,8 @@
 //! divided is one partition.
 
 use core::fmt;
-use core::ops::Range;
 
+use crate::index::{PartitionId, Table};
 use crate::policy::{Class, Content, Dispatch, Policy};
 
 /// A set of services: a class of users and a kind of content.
@@ -72,48 +72,62 @@ impl fmt::Display for ServiceSet {
 
 /// The partitions of a policy.
 #[derive(Clone, Debug)]
-pub(crate) struct Sections {
+pub(crate) struct Partitions {
     /// Set of each partition. `None` is a pool as a whole.
-    pub(crate) sets: Vec<Option<ServiceSet>>,
+    pub(crate) sets: Table<PartitionId, Option<ServiceSet>>,
     /// Pool of each partition.
-    pub(crate) pools: Vec<usize>,
+    pub(crate) pools: Table<PartitionId, usize>,
     /// First partition of each pool, followed by the number of all partitions.
-    first: Vec<usize>,
+    first: Vec<u32>,
 }
 
-impl Sections {
-    pub(crate) fn new(policy: &Policy) -> Sections {
-        let mut sections = Sections { sets: Vec::new(), pools: Vec::new(), first: Vec::new() };
+impl Partitions {
+    pub(crate) fn new(policy: &Policy) -> Partitions {
+        let mut partitions = Partitions { sets: Table::new(), pools: Table::new(), first: vec![0] };
         let services = policy.services();
-        for (index, pool) in policy.pools.iter().enumerate() {
-            sections.first.push(sections.sets.len());
-            let divided = matches!(pool.dispatch, Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. });
-            let has = |set: &&ServiceSet| services.iter().any(|c| c.pool == index && ServiceSet::of(c) == **set);
-            if divided {
-                sections.sets.extend(ServiceSet::ALL.iter().filter(has).copied().map(Some));
+        for (pool, spec) in policy.pools.iter().enumerate() {
+            let divided = matches!(spec.dispatch, Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. });
+            let has = |set: &ServiceSet| services.iter().any(|c| c.pool == pool && ServiceSet::of(c) == *set);
+            let mut sets: Vec<_> = ServiceSet::ALL.into_iter().filter(|set| divided && has(set)).map(Some).collect();
+            if sets.is_empty() {
+                sets.push(None);
             }
-            if sections.first[index] == sections.sets.len() {
-                sections.sets.push(None);
+            for set in sets {
+                partitions.sets.push(set);
+                partitions.pools.push(pool);
             }
-            sections.pools.resize(sections.sets.len(), index);
+            partitions.first.push(partitions.sets.len() as u32);
         }
-        sections.first.push(sections.sets.len());
-        sections
+        partitions
     }
 
     pub(crate) fn len(&self) -> usize {
         self.sets.len()
     }
 
+    pub(crate) fn ids(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        self.sets.ids()
+    }
+
     /// The partitions of a pool, at least one.
-    pub(crate) fn of_pool(&self, pool: usize) -> Range<usize> {
-        self.first[pool]..self.first[pool + 1]
+    pub(crate) fn of_pool(&self, pool: usize) -> impl ExactSizeIterator<Item = PartitionId> + use<> {
+        (self.first[pool]..self.first[pool + 1]).map(PartitionId)
+    }
+
+    /// The first partition of a pool.
+    pub(crate) fn first_of(&self, pool: usize) -> PartitionId {
+        PartitionId(self.first[pool])
+    }
+
+    /// The sets of a pool. None if it is not divided.
+    pub(crate) fn sets_of(&self, pool: usize) -> impl Iterator<Item = ServiceSet> + '_ {
+        self.of_pool(pool).filter_map(|partition| self.sets[partition])
     }
 
     /// The partition that serves a class.
-    pub(crate) fn of_class(&self, class: &Class) -> usize {
+    pub(crate) fn of_class(&self, class: &Class) -> PartitionId {
+        let set = Some(ServiceSet::of(class));
         let mut all = self.of_pool(class.pool);
-        let whole = all.start;
-        all.find(|section| self.sets[*section] == Some(ServiceSet::of(class))).unwrap_or(whole)
+        all.find(|partition| self.sets[*partition] == set).unwrap_or(self.first_of(class.pool))
     }
 }

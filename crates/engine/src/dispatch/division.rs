@@ -189,5 +189,5 @@ pub(crate) fn redivide(cpus: &[u64], wants: &[Wants], current: &[Option<usize>])
 }
 
 #[cfg(test)]
-#[path = "partition_tests.rs"]
+#[path = "division_tests.rs"]
 mod tests;
