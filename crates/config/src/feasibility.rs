@@ -250,7 +250,7 @@ impl fmt::Display for RouteBounds {
         let (guaranteed, always, max) = (self.guaranteed, self.always, self.max);
         write!(f, "guarantees are {}/s; ", number_text(guaranteed))?;
         if max.is_infinite() {
-            return write!(f, "what requests take is not known yet");
+            return write!(f, "the costs of requests are not known yet");
         }
         write!(
             f,

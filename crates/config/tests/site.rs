@@ -130,7 +130,7 @@ fn warnings_have_places() {
     );
     let lines = loaded(&text).warning_lines("p.yaml");
     let expected = [
-        "p.yaml:3:18: trusted_proxies: warning: everybody is trusted",
+        "p.yaml:3:18: trusted_proxies: warning: every peer is trusted",
         "p.yaml:8:16: classes[0].guarantee: warning: a class without `throughput` has no share of its own",
         "p.yaml:8:33: classes[0].guarantee.response_time: warning: 12 ms is less than twice the service time of 8 ms",
         "p.yaml:9:21: classes[0].retry.ratio: warning: up to 50 % more requests when nodes fail",

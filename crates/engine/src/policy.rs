@@ -343,7 +343,7 @@ impl Policy {
             return fail("load control by resource availability needs mdrr or drfq");
         }
         if self.resources.is_empty() || figures.only.is_some_and(|only| only >= self.resources.len()) {
-            return fail("load control by resource availability manages resources that nobody knows");
+            return fail("load control by resource availability needs resources with known costs");
         }
         if self
             .pools

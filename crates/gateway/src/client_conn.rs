@@ -19,8 +19,8 @@ use crate::timer::Alarm;
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;
 
-/// Time for which a new connection without a byte is not closed in favour of another one. A client that is connected can
-/// send its request at once, without another round trip, so the time is for a client that is busy.
+/// Time for which a new connection without a byte is not closed in favour of another one. A client that is connected
+/// can send its request at once, without another round trip, so the time is for a client that is busy.
 const FIRST_BYTE: Duration = Duration::from_millis(250);
 
 /// A client connection.

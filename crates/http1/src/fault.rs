@@ -77,7 +77,7 @@ faults! {
     /// `Transfer-Encoding` twice.
     TwoTransferEncodings = 400, "there are two Transfer-Encoding headers", "RFC 9112 Sec. 6.1";
     /// A transfer coding other than `chunked`.
-    TransferEncoding = 400, "the only Transfer-Encoding taken is chunked", "RFC 9112 Sec. 6.1";
+    TransferEncoding = 400, "Transfer-Encoding is not chunked", "RFC 9112 Sec. 6.1";
     /// Both `Content-Length` and `Transfer-Encoding`.
     TwoLengths = 400, "Content-Length and Transfer-Encoding exclude each other", "RFC 9112 Sec. 6.1";
     /// A transfer coding in HTTP/1.0.
@@ -93,11 +93,11 @@ faults! {
     /// The chunk extensions of one body exceed their limit.
     ChunkExtensions = 400, "the chunk extensions are too long", "RFC 9112 Sec. 7.1.1";
     /// A carriage return without a line feed.
-    BareReturn = 400, "a carriage return stands alone", "RFC 9112 Sec. 2.2";
+    BareReturn = 400, "a carriage return has no line feed", "RFC 9112 Sec. 2.2";
     /// A trailer field breaks the grammar.
     Trailer = 400, "a trailer field is not valid", "RFC 9112 Sec. 7.1.2";
     /// A field in a trailer section that changes the meaning of the message.
-    TrailerName = 400, "a trailer field belongs into the head", "RFC 9110 Sec. 6.5.1";
+    TrailerName = 400, "a trailer field belongs in the head", "RFC 9110 Sec. 6.5.1";
     /// The trailer section exceeds the limits of a head.
     TrailersTooLarge = 431, "the trailer section is too large", "RFC 6585 Sec. 5";
 }

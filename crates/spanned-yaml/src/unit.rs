@@ -130,7 +130,7 @@ impl FromText for Moment {
                 return Err(Complaint::new(format!("{} may mean two things", quoted(text)), hint));
             }
             _ => {
-                let what = format!("{} is no unit of time", quoted(unit));
+                let what = format!("{} is not a unit of time", quoted(unit));
                 return Err(Complaint::new(what, "write `us`, `ms`, `s`, `min` or `h`"));
             }
         };
@@ -169,7 +169,7 @@ impl FromText for Frequency {
                 return Err(Complaint::new(format!("{} has no unit", quoted(text)), hint));
             }
             _ => {
-                let what = format!("{} is no unit of a rate", quoted(unit));
+                let what = format!("{} is not a unit of a rate", quoted(unit));
                 return Err(Complaint::new(what, "write `/s`, `/min` or `/h`"));
             }
         };
@@ -206,7 +206,7 @@ impl FromText for Share {
             } else {
                 "write at most `100%`".to_owned()
             };
-            return Err(Complaint::new(format!("{} is more than all", quoted(text)), hint));
+            return Err(Complaint::new(format!("{} is more than 100 %", quoted(text)), hint));
         }
         Ok(Share(share))
     }
@@ -311,7 +311,7 @@ impl FromText for Name {
         }
         if !first || !rest {
             let hint = "use letters, digits, `-`, `_` and `.`, a letter or digit first";
-            return Err(Complaint::new(format!("{} does not serve as a name", quoted(text)), hint));
+            return Err(Complaint::new(format!("{} is not a valid name", quoted(text)), hint));
         }
         Ok(Name(text.to_owned()))
     }
@@ -441,7 +441,7 @@ mod tests {
     fn shares_and_sizes() {
         assert_eq!(Share::from_text("34%").unwrap().0, 0.34);
         assert_eq!(Share::from_text("1").unwrap().0, 1.0);
-        assert_eq!(wrong::<Share>("34"), "`34` is more than all; write a share from 0 to 1, or `34%`");
+        assert_eq!(wrong::<Share>("34"), "`34` is more than 100 %; write a share from 0 to 1, or `34%`");
         wrong::<Share>("101%");
         assert_eq!(Bytes::from_text("64KiB").unwrap().0, 65_536);
         assert_eq!(Bytes::from_text("1.5MiB").unwrap().0, 1_572_864);

@@ -35,8 +35,8 @@ fn experiment() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/quorum-fig9.yaml").display().to_string()
 }
 
-/// A tenth of the figure's rates with requests ten times as long, and a twentieth of its length. The cluster is as busy,
-/// and gateway, nodes and load generator are not, so a machine with other work can play it.
+/// A tenth of the figure's rates with requests ten times as long, and a twentieth of its length. The cluster is as
+/// busy, and gateway, nodes and load generator are not, so a machine with other work can play it.
 const SHORT: [&str; 20] = [
     "--compress",
     "20",

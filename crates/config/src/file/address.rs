@@ -94,7 +94,7 @@ impl FromText for Net {
             return Err(Complaint::new(what, "write one such as `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`"));
         };
         if net.trunc() != net {
-            let what = format!("{} has bits set behind its prefix", quoted(text));
+            let what = format!("{} has bits set after its prefix", quoted(text));
             let (network, address) = (net.trunc(), net.addr());
             return Err(Complaint::new(
                 what,

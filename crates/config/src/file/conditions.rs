@@ -301,7 +301,7 @@ impl FromText for MethodText {
         let standard = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
         let upper = text.to_ascii_uppercase();
         if upper != text && standard.contains(&&*upper) {
-            let what = format!("{} never comes: methods are compared as sent", quoted(text));
+            let what = format!("{} never matches: methods are compared as they are sent", quoted(text));
             return Err(Complaint::new(what, format!("write `{upper}`")));
         }
         match http::Method::from_bytes(text.as_bytes()) {

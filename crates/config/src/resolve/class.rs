@@ -342,7 +342,7 @@ fn fallback(class: &Class, pools: &Pools, cx: &mut Context) -> Option<usize> {
     let file = class.fallback.get()?;
     if !file.upstream.given && !file.body.given {
         let hint = "give it `upstream:` or `body:`, or remove it";
-        cx.fail(class.fallback.mark, Complaint::new("this fallback is nothing", hint));
+        cx.fail(class.fallback.mark, Complaint::new("this fallback is empty", hint));
     }
     let Name(upstream) = file.upstream.get()?;
     let pool = pools.index.get(upstream).copied();

@@ -213,7 +213,7 @@ fn linear(
 fn in_order((first, min, max): (Figure<'_>, Figure<'_>, Figure<'_>), mark: Mark, cx: &mut Context) -> (u32, u32, u32) {
     let [first, min, max] = [first, min, max].map(|f| f.get().0);
     if min > first || first > max {
-        let what = format!("the windows are not in order: least {min}, first {first}, most {max}");
+        let what = format!("the windows are not in order: min {min}, first {first}, max {max}");
         cx.fail(mark, Complaint::new(what, "make `min_window` ≤ `first_window` ≤ `max_window`"));
     }
     (first, min, max)

@@ -49,7 +49,7 @@ pub(super) fn trusted_proxies(file: &PolicyFile, cx: &mut Context) -> Vec<IpNet>
     let mut nets = Vec::new();
     for net in file.trusted_proxies.get().map_or(&[][..], |n| &n.0) {
         if net.value.0.prefix_len() == 0 {
-            let what = "everybody is trusted: any client can choose its address and its class by a header";
+            let what = "every peer is trusted: any client can choose its address and its class by a header";
             cx.warn(net.mark, Complaint::new(what, "list the proxies in front of this gateway"));
         }
         nets.push(net.value.0);

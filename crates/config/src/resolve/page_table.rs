@@ -41,7 +41,8 @@ pub(super) fn check_dispatch(file: &PolicyFile, discipline: &engine::Discipline,
     }
     for upstream in file.upstreams.get().map_or(&[][..], |all| &all.items).iter().filter_map(|item| item.value.get()) {
         if upstream.dispatch.given {
-            let what = format!("`{}` sends a request to the node that has most left of what it takes", discipline.name);
+            let what =
+                format!("`{}` itself chooses the node with the most free capacity for a request", discipline.name);
             cx.fail(upstream.dispatch.mark, Complaint::new(what, "remove `dispatch:`"));
         }
     }
@@ -51,7 +52,7 @@ pub(super) fn check_dispatch(file: &PolicyFile, discipline: &engine::Discipline,
 pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx: &mut Context) -> Option<PageTable> {
     let Some(form) = file.page_table.get() else {
         if matches!(discipline.load_control, engine::LoadControl::ResourceAvailability(_)) && !file.page_table.bad {
-            let what = format!("`{}` needs to know what requests take", discipline.name);
+            let what = format!("`{}` needs the costs of requests", discipline.name);
             let hint = "add `page_table:` with a file of `weirgate probe`, `routes:`, or `learned`";
             cx.fail(file.discipline.mark, Complaint::new(what, hint));
         }

@@ -158,7 +158,7 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
         if let Some(node) = full {
             Amount(weight) = *node.weight.get();
             if !(weight > 0.0 && weight <= MAX_WEIGHT) {
-                let what = format!("a weight of {} gives a node nothing to do or everything", number_text(weight));
+                let what = format!("a weight of {} is out of range", number_text(weight));
                 cx.fail(node.weight.mark, Complaint::new(what, "write more than 0 and at most 1000000"));
             }
             if let Some(name) = node.machine.get() {

@@ -43,7 +43,7 @@ pub(super) fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
         if size > 0.0 && size <= 1e6 {
             return size;
         }
-        let what = "a set of this size gets nothing or everything";
+        let what = "this size is out of range";
         cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 1000000: its nodes, say"));
         1.0
     });

@@ -54,7 +54,7 @@ impl NumbersForm {
             let (&Amount(shape), &Count(min)) = (form.shape.get()?, form.min.get()?);
             let &Count(max) = form.max.get()?;
             if shape <= 0.0 {
-                cx.fail(form.shape.mark, Complaint::new("there is no such tail", "write more than 0"));
+                cx.fail(form.shape.mark, Complaint::new("this is not the shape of a tail", "write more than 0"));
             }
             if max < min {
                 let what = format!("at most {max} are less than at least {min}");

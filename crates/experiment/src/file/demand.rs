@@ -215,7 +215,7 @@ impl LogNormalForm {
         }
         if sigma > MAX_SIGMA {
             let hint = format!("write at most {MAX_SIGMA}; SURGE has 1.318");
-            cx.fail(self.sigma.mark, Complaint::new("no times are so unlike", hint));
+            cx.fail(self.sigma.mark, Complaint::new("these times are too different from one another", hint));
         }
         (sigma > 0.0 && sigma <= MAX_SIGMA).then_some(Distribution::LogNormal { median, sigma, tail, max })
     }
@@ -227,7 +227,7 @@ const MAX_SIGMA: f64 = 10.0;
 /// Whether `shape` is a valid α of a Pareto distribution.
 fn has_tail(shape: f64, mark: Mark, cx: &mut Context) -> bool {
     if shape <= 0.0 {
-        cx.fail(mark, Complaint::new("there is no such tail", "write more than 0"));
+        cx.fail(mark, Complaint::new("this is not the shape of a tail", "write more than 0"));
     }
     shape > 0.0
 }

@@ -15,14 +15,14 @@ use crate::file::{Numbers, ObjectsForm, Times, TrafficForm};
 /// Returns the session of each client. Users need none, because they ask for one page after another.
 pub(super) fn session(form: &TrafficForm, cx: &mut Context) -> Option<Session> {
     if form.session.given && form.users.given {
-        let what = "`session` belongs to `rate:` or `trace:`, and here is `users:`, who come back after every page";
+        let what = "`session` belongs to `rate:` or `trace:`, and here is `users:`, which send the next request after every page";
         cx.fail(form.session.mark, Complaint::new(what, "remove it"));
     }
     let session = form.session.get()?;
     let (&Numbers(pages), &Times(think)) = (session.pages.get()?, session.think.get()?);
     if pages == Counts::Fixed(0) {
         let hint = "write at least 1, or a rate of 0";
-        cx.fail(session.pages.mark, Complaint::new("a client who asks for nothing is none", hint));
+        cx.fail(session.pages.mark, Complaint::new("a session without a page sends nothing", hint));
     }
     within_bounds(&pages, "pages", session.pages.mark, cx);
     Some(Session { pages, think })

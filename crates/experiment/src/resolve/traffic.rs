@@ -147,7 +147,7 @@ fn source(
         .collect();
     let [source] = given.as_slice() else {
         let complaint = match given.is_empty() {
-            true => Complaint::new("when do these requests come?", "give it `rate:`, `users:` or `trace:`"),
+            true => Complaint::new("these requests have no arrival times", "give it `rate:`, `users:` or `trace:`"),
             false => Complaint::new(
                 format!("{} exclude each other", listed(given)),
                 "keep one of them; write two entries for two streams",
@@ -171,7 +171,7 @@ fn source(
         let hint = "write a time, or give these requests a `trace:`";
         refuse_traced(form.demand.get(), "there is no trace to take this from", hint, cx);
     } else if form.demand.get().is_some_and(|steps| steps.0.len() > 1) {
-        let what = "what a trace says that its requests take does not change";
+        let what = "the demands of a trace do not change over time";
         refuse_traced(form.demand.get(), what, "write one demand, not a list", cx);
     } else if form.session.given || form.objects.given {
         let what = "a line of the trace is one request here, not a page or a visit";
@@ -236,7 +236,7 @@ fn arrivals(form: &TrafficForm, cx: &mut Context) -> Option<Arrivals> {
     };
     let (&Amount(burst), &Share(share), &Span(length)) = (form.burst.get()?, form.share.get()?, form.length.get()?);
     if burst <= 1.0 {
-        let what = format!("a burst of {} × the mean is none", number_text(burst));
+        let what = format!("a burst of {} × the mean is no burst", number_text(burst));
         cx.fail(form.burst.mark, Complaint::new(what, "write more than 1"));
     }
     if share <= 0.0 {
@@ -246,7 +246,7 @@ fn arrivals(form: &TrafficForm, cx: &mut Context) -> Option<Arrivals> {
         );
     } else if burst * share >= 1.0 {
         let what = format!(
-            "{} × the mean for {} % of the time is more than all",
+            "{} × the mean for {} % of the time is more than all arrivals",
             number_text(burst),
             number_text(share * 100.0)
         );
