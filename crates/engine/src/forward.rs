@@ -2,7 +2,8 @@
 //!
 //! The driver handles the bytes. The engine keeps the slot and returns it exactly once: at the node's last
 //! byte, a failure, a reset or an upgrade. A failed attempt may be repeated on another node within the
-//! class's retry budget, and it keeps its slot. The budget is a token bucket as in Linkerd: each first
+//! class's retry budget, and it keeps its slot. It is never repeated on the node that failed: after a timeout
+//! that node may still be working on the first copy. The budget is a token bucket as in Linkerd: each first
 //! attempt adds `ratio`, time adds `min_per_second`, and a retry takes one token.
 
 use crate::dispatch::Wanted;
@@ -50,6 +51,11 @@ impl RetryTokens {
         }
         enough
     }
+
+    /// Returns a token that was not used.
+    fn put_back(&mut self) {
+        self.saved = (self.saved + 1.0).min(MAX_SAVED);
+    }
 }
 
 impl Engine {
@@ -82,7 +88,11 @@ impl Engine {
             let standing = self.tickets[index].standing;
             let wanted =
                 Wanted { partition, class, sub_queue, content, locality_key, demand, avoid: node, standing, kept };
-            let next = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
+            let Some(next) = self.nodes.dispatch(&wanted, &self.limit, &mut self.random) else {
+                self.classes[class].retry.put_back();
+                self.leave(now, index);
+                return None;
+            };
             let window_now = self.limit.window_of(sub_queue, self.nodes.group_of(next));
             let slot = Slot { node: next, window: window_now, ..self.tickets[index].slot(demand) };
             self.limit.moves(now, window, &slot, &self.nodes);

@@ -272,25 +272,25 @@ fn nothing_is_kept_for_a_request_that_left() {
     assert!(driver.taken(0, 0) > 860_000_000, "nothing is kept any more: {}", driver.taken(0, 0));
 }
 
-/// A second attempt may use the resources of the first, so a full node does not make it fail.
+/// A second attempt needs room at another node. Without it the request ends, and a waiting one takes its place.
 #[test]
-fn a_full_node_does_not_forbid_a_retry() {
-    let mut policy = Site { weights: vec![1.0], ..Site::default() }.policy(Discipline::mqos());
-    policy.nodes[0].max_outstanding = Some(10);
-    let mut driver = Driver::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
-    (0..20).for_each(|_| assert!(driver.arrive(0, shares([0.1, 0.0, 0.0]))));
-    driver.drain();
-    assert_eq!((driver.in_flight.len(), driver.taken(0, 0)), (10, 1_000_000_000));
-    driver.now = driver.now + Duration::from_secs(1);
-    driver.end(0, Outcome::Failed { retryable: true });
-    driver.drain();
-    driver.check(&[1.0]);
-    assert_eq!(
-        (driver.in_flight.len(), driver.waiting.len()),
-        (10, 10),
-        "it is tried again, and nobody goes before it"
-    );
-    assert_eq!(driver.engine.classes(driver.now, ClassId(0), 1)[0].retried, 1);
+fn a_retry_takes_room_at_another_node_or_gives_its_own_to_the_next() {
+    let ended = |nodes: Vec<f64>, requests: usize| {
+        let mut policy = Site { weights: vec![1.0], nodes, ..Site::default() }.policy(Discipline::mqos());
+        policy.nodes.iter_mut().for_each(|node| node.max_outstanding = Some(10));
+        let mut driver = Driver::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
+        (0..requests).for_each(|_| assert!(driver.arrive(0, shares([0.1, 0.0, 0.0]))));
+        driver.drain();
+        assert_eq!(driver.in_flight.len(), 10);
+        driver.now = driver.now + Duration::from_secs(1);
+        driver.end(0, Outcome::Failed { retryable: true });
+        driver.drain();
+        driver.check(&[1.0]);
+        let retried = driver.engine.classes(driver.now, ClassId(0), 1)[0].retried;
+        (driver.in_flight.len(), driver.waiting.len(), retried)
+    };
+    assert_eq!(ended(vec![1.0], 20), (10, 9, 0));
+    assert_eq!(ended(vec![1.0, 1.0], 10), (10, 0, 1));
 }
 
 /// After nodes are lost, rounds and turns become shorter, because there is less capacity to share.

@@ -138,7 +138,7 @@ fn d9_the_smallest_class_keeps_its_share_under_overload() {
 #[test]
 fn d10_retries_stay_within_their_budget() {
     let mut engine =
-        Engine::new(Time::ZERO, policy(Discipline::none(), 3, vec![class("other", None, None, None)]), 1).unwrap();
+        Engine::new(Time::ZERO, policy(Discipline::none(), 10, vec![class("other", None, None, None)]), 1).unwrap();
     let (mut attempts, mut retries) = (0u32, 0u32);
     for millis in 0..10_000 {
         let now = Time::from_millis(millis);

@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
     pub(crate) locality_key: Option<u64>,
     /// Its cost on the managed resources.
     pub(crate) demand: Demand,
-    /// The node on which it has just failed, or [`NodeId::NONE`]. It is chosen only if there is no other.
+    /// The node on which it has just failed, or [`NodeId::NONE`]. It is not chosen.
     pub(crate) avoid: NodeId,
     pub(crate) standing: Standing,
     /// As in [`Nodes::has_room`].
@@ -39,7 +39,7 @@ pub(crate) struct Wanted {
 }
 
 impl Nodes {
-    /// Chooses a node of the partition and counts the request on it.
+    /// Chooses a node of the partition and counts the request on it. `None` if there is none but the one to avoid.
     pub(crate) fn dispatch(&mut self, wanted: &Wanted, limit: &Limit, random: &mut Random) -> Option<NodeId> {
         let windows = limit.windows_of(wanted.sub_queue);
         let by_resources = limit.resources().map(|resources| resources.roomiest(self, wanted));
@@ -49,7 +49,8 @@ impl Nodes {
             Dispatch::LeastLoaded { avoid_last } => self.next_min(wanted, windows, avoid_last),
             Dispatch::Lard(figures) => self.cheapest(wanted, windows, figures),
             _ => self.first_ready(wanted, windows),
-        }?;
+        }
+        .filter(|chosen| *chosen != wanted.avoid)?;
         if self.methods[wanted.partition] == Dispatch::WeightedRoundRobin {
             let node = &mut self.nodes[chosen];
             self.round[wanted.partition] = self.round[wanted.partition].max(node.turn);

@@ -58,6 +58,27 @@ fn a_post_is_never_tried_again() {
 }
 
 #[test]
+fn the_node_that_failed_is_not_tried_again() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let only = closing(&tries);
+    let stage = Stage::open(&policy(&[&only], GENEROUS));
+    let mut client = stage.client();
+    client.get("/");
+    assert_eq!(client.answer().status, 502);
+    assert_eq!((tries.load(Ordering::Relaxed), stage.record().retries), (1, 0));
+
+    // A timeout: the node may still be working on the first copy.
+    let silent = Node::scripted();
+    let rest = "discipline: none\nclasses: [{ name: all, retry: { ratio: 100% }, timeouts: { first_byte: 100ms } }]\n";
+    let stage = Stage::open(&policy(&[&silent], rest));
+    let mut client = stage.client();
+    client.get("/");
+    assert_eq!(client.answer().status, 504);
+    assert_eq!((silent.calls().len(), stage.record().retries), (1, 0));
+    assert!(stage.is_empty());
+}
+
+#[test]
 fn no_more_retries_than_the_class_allows() {
     let tries = Arc::new(AtomicUsize::new(0));
     let nodes: Vec<_> = (0..4).map(|_| closing(&tries)).collect();
