@@ -5,6 +5,7 @@
 mod architecture;
 mod cargo;
 mod comments;
+mod instructions;
 mod packages;
 mod prose;
 mod proxy_cpu;
@@ -35,6 +36,12 @@ const CRITERION: Step = Step::new("bench criterion", "criterion benchmarks", car
 const PROXY_CPU: Step =
     Step::new("bench proxy-cpu", "CPU time of a request, compared with other proxies", proxy_cpu::run);
 
+const INSTRUCTIONS: Step = Step::new(
+    "bench instructions",
+    "instructions of a request, with budgets, compared with other proxies",
+    instructions::run,
+);
+
 /// Everything that must hold, cheapest first.
 const TEST: [Step; 10] = [PACKAGES, FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, TESTS, PROCESSES, DOCTESTS, DOCS, DENY];
 /// The part of it that takes less than two minutes once everything is built.
@@ -42,7 +49,7 @@ const QUICK: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, UNITS];
 /// The part of it that runs nothing.
 const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
 /// Long measurements, for comparison.
-const BENCH: [Step; 2] = [CRITERION, PROXY_CPU];
+const BENCH: [Step; 3] = [CRITERION, INSTRUCTIONS, PROXY_CPU];
 /// Steps that belong to no group but `quick`.
 const ALONE: [Step; 3] = [UNITS, PROSE, REFERENCE];
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::steps::{read, show};
-use process::{Process, program};
+use process::Process;
+pub(crate) use process::program;
 use report::Run;
 
 /// Number of rounds. They are many and short, so that other work on the machine affects every proxy alike. A few
