@@ -227,6 +227,10 @@ pub struct ClientTimeouts {
     pub header: Duration,
     /// Time between two requests on one connection.
     pub idle: Duration,
+    /// Time that a client may take for a body, in addition to the time that its bytes need at `body_rate`.
+    pub body: Duration,
+    /// Minimum rate of a body after that time, in bytes a second, at least 1.
+    pub body_rate: u64,
 }
 
 /// Limits on client input and on buffers.

@@ -23,6 +23,7 @@ use weirgate_config::{LocalityKeyOf, NodeTimeouts};
 use weirgate_engine::{ClassId, Shed, Time};
 
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
+use crate::body_pace::BodyPace;
 use crate::classify::{ClassRef, View};
 use crate::client_conn::ClientConn;
 use crate::forward::{self, Forward};
@@ -247,6 +248,7 @@ impl Classified {
         let routed = worker.route(normalized.target.path(), normalized.target.query());
         let mut body = Some(body);
         let mut whole = None;
+        let pace = BodyPace::new(&exchange.active_config.site.timeouts);
         // A reload between the rules and the engine's decision requires a new classification. The number of
         // rounds is bounded, so that reloads cannot hold a request for ever.
         for _ in 0..8 {
@@ -270,7 +272,7 @@ impl Classified {
             if let Some(small) = body
                 .take_if(|b| !expects && b.size_hint().exact().is_some_and(|bytes| bytes > 0 && bytes <= SMALL_BODY))
             {
-                match Box::pin(receive(&conn, small, limits.body_bytes)).await {
+                match Box::pin(receive(&conn, small, limits.body_bytes, pace)).await {
                     Ok(bytes) => whole = Some(bytes),
                     Err(refusal) => return exchange.refuse(refusal),
                 }
@@ -313,7 +315,7 @@ impl Classified {
             let (body, progress) = match (whole, body) {
                 (Some(bytes), _) => (RequestBody::Whole(Some(bytes)), None),
                 (None, Some(body)) if !body.is_end_stream() => {
-                    let (upload, progress) = Upload::new(body, &conn, limits.body_bytes, timeouts.first_byte);
+                    let (upload, progress) = Upload::new(body, &conn, limits.body_bytes, timeouts.first_byte, pace);
                     (RequestBody::Stream(upload), Some(progress))
                 }
                 (None, _) => (RequestBody::Empty, None),
@@ -339,14 +341,20 @@ impl Classified {
 }
 
 /// Receives a small body completely.
-async fn receive(conn: &ClientConn, mut body: Incoming, limit: Option<u64>) -> Result<Bytes, Refusal> {
+async fn receive(
+    conn: &ClientConn,
+    mut body: Incoming,
+    limit: Option<u64>,
+    mut pace: BodyPace,
+) -> Result<Bytes, Refusal> {
     const LATE: Refusal = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request body came too slowly");
     const BROKEN: Refusal = Refusal::bad("the request body is broken");
     let mut left = limit;
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
-    conn.begin_phase(conn.progress.get());
     while !body.is_end_stream() {
+        conn.begin_phase(conn.progress.get());
+        conn.phase.set(conn.phase.get().min(pace.awaits(conn.now(), conn.bytes_in.get())));
         let frame = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
             Poll::Pending if conn.is_late() => Poll::Ready(Some(Err(LATE))),
             Poll::Pending => Poll::Pending,
@@ -355,7 +363,7 @@ async fn receive(conn: &ClientConn, mut body: Incoming, limit: Option<u64>) -> R
         let Some(frame) = frame.await else { break };
         let Ok(data) = frame?.into_data() else { continue };
         account(conn, &mut left, data.len())?;
-        conn.begin_phase(conn.progress.get());
+        pace.arrived(conn.now());
         match &first {
             None => first = Some(data),
             Some(head) => {

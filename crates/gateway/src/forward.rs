@@ -187,7 +187,7 @@ async fn attempt(
         let broken = match link.exchange(message, &conn.worker, || conn.is_late()).await {
             Answer::Head(response) => return Ok((link, response)),
             Answer::Unsent(back) if used => {
-                (unsent, fresh) = (Some(back), true);
+                (unsent, fresh) = (Some(*back), true);
                 continue;
             }
             Answer::Unsent(_) => NodeError::Terminated,

@@ -12,7 +12,7 @@
 //! - The whole: `gateway` (threads and phases), `worker` (one thread), `control` (the engine behind its lock),
 //!   `active_config` (a configuration in force), `clock`, `timer`, `memory`, `signals`.
 //! - A client connection: `listener`, `connection` (its task), `checked_stream` (the strict check in front of
-//!   hyper), `client_conn` (its state).
+//!   hyper), `client_conn` (its state), `body_pace`.
 //! - A request: `exchange` (the stages in order), then `normalized_target`, `path`, `client`, `hops`, `trace`
 //!   and `classify`, `waiting`, `permit`, `forward`, `upstream`, `pump`, `tunnel`, and `reply` and `refusal`
 //!   for the gateway's own answers.
@@ -24,6 +24,7 @@
 pub mod access_log;
 mod active_config;
 pub mod admin;
+mod body_pace;
 mod checked_stream;
 pub mod classify;
 mod client;

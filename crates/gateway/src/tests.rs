@@ -67,7 +67,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             buffer_total: 1 << 26,
             memory: MemoryLimit::Off,
         },
-        timeouts: ClientTimeouts { header: second, idle: second },
+        timeouts: ClientTimeouts { header: second, idle: second, body: second, body_rate: 500 },
         admin: None,
         access_log: None,
         drain_deadline: second,

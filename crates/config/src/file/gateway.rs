@@ -49,6 +49,13 @@ record! {
         /// Time between two requests on one connection. 60 s usually keep the connection of a reader from one
         /// page to the next.
         idle: Defaulted<Span> = "60s",
+        /// Time that a client may take for a request body, and a second more for every `body_rate` bytes that have
+        /// arrived. A slower one is answered with 408. It does not run while the node is the slower side. The default
+        /// is that of Apache's mod_reqtimeout.
+        body: Defaulted<Span> = "20s",
+        /// Minimum rate of a request body after that time, in bytes a second. The default is Apache's. Slow phones send
+        /// ten times as fast.
+        body_rate: Defaulted<Bytes> = "500B",
     }
 }
 

@@ -10,7 +10,7 @@ use weirgate_spanned_yaml::unit::{Bytes, Count, Text};
 
 use crate::embed::Defaults;
 use crate::file::{AdminAddressForm, MemoryForm, NEEDED, PolicyFile};
-use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener, MemoryLimit};
+use crate::site::{AccessLog, Admin, AdminAddress, ClientTimeouts, Limits, Listener, MemoryLimit};
 
 /// Maximum number of threads. A number above the cores of any machine is a typing error.
 const MAX_THREADS: u32 = 1_024;
@@ -124,6 +124,16 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
             MemoryForm::Given(Switch::Off) => MemoryLimit::Off,
             MemoryForm::Given(Switch::On(Bytes(bytes))) => MemoryLimit::Bytes(*bytes),
         },
+    }
+}
+
+pub(super) fn timeouts(file: &PolicyFile, cx: &mut Context) -> ClientTimeouts {
+    let timeouts = file.timeouts.get();
+    ClientTimeouts {
+        header: timeouts.header.get().0,
+        idle: timeouts.idle.get().0,
+        body: timeouts.body.get().0,
+        body_rate: bytes(&timeouts.body_rate, "the rate of a body", 1, 1 << 30, cx) as u64,
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn resolve(
     let admin = if has_gateway { gateway::admin(file, &listeners, env_token, cx) } else { None };
     let reserves = reserves::reserves(file, &listeners, admin.as_ref(), env_token, cx);
     let limits = gateway::limits(file, cx);
+    let timeouts = gateway::timeouts(file, cx);
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
     let pools = upstream::pools(file, cx);
@@ -90,7 +91,6 @@ pub(crate) fn resolve(
         cx.complain(Complaint::new(error.to_string(), "change the policy accordingly"));
         return None;
     }
-    let timeouts = file.timeouts.get();
     let site = Site {
         listeners,
         trusted_proxies,
@@ -101,7 +101,7 @@ pub(crate) fn resolve(
         pools: pools.pool_sites,
         nodes: pools.node_sites,
         limits,
-        timeouts: crate::site::ClientTimeouts { header: timeouts.header.get().0, idle: timeouts.idle.get().0 },
+        timeouts,
         admin,
         access_log,
         drain_deadline: file.drain_deadline.get().0,

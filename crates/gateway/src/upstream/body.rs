@@ -4,13 +4,14 @@ use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::body_pace::BodyPace;
 use crate::client_conn::ClientConn;
 use crate::refusal::Refusal;
 
@@ -33,6 +34,7 @@ pub(crate) struct Upload {
     left: Option<u64>,
     /// Maximum time to the first byte of the node's response after the whole body was sent.
     first_byte: std::time::Duration,
+    pace: BodyPace,
     progress: Rc<Progress>,
 }
 
@@ -57,10 +59,11 @@ impl Upload {
         conn: &Rc<ClientConn>,
         limit: Option<u64>,
         first_byte: std::time::Duration,
+        pace: BodyPace,
     ) -> (Upload, Rc<Progress>) {
         let progress = Rc::new(Progress::default());
         let upload =
-            Upload { incoming, conn: Rc::clone(conn), left: limit, first_byte, progress: Rc::clone(&progress) };
+            Upload { incoming, conn: Rc::clone(conn), left: limit, first_byte, pace, progress: Rc::clone(&progress) };
         (upload, progress)
     }
 
@@ -112,7 +115,12 @@ impl Body for RequestBody {
             RequestBody::Whole(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
             RequestBody::Stream(upload) => {
                 upload.progress.awaits_client.set(true);
-                let frame = ready!(Pin::new(&mut upload.incoming).poll_frame(cx));
+                let Poll::Ready(frame) = Pin::new(&mut upload.incoming).poll_frame(cx) else {
+                    let late = upload.pace.awaits(upload.conn.now(), upload.conn.bytes_in.get());
+                    upload.conn.phase.set(upload.conn.phase.get().min(late));
+                    return Poll::Pending;
+                };
+                upload.pace.arrived(upload.conn.now());
                 upload.progress.awaits_client.set(false);
                 upload.conn.begin_phase(upload.conn.progress.get());
                 match frame {

@@ -66,7 +66,7 @@ pub(crate) enum Answer {
     /// Head of a response.
     Head(Response<()>),
     /// Nothing was sent. The request is unchanged.
-    Unsent(Request<RequestBody>),
+    Unsent(Box<Request<RequestBody>>),
     /// The connection failed.
     Broken,
     /// The node's response breaks a rule.
@@ -141,7 +141,7 @@ impl Link {
             if let Poll::Ready(Err(unsent)) = sent {
                 return Poll::Ready(match parts.take() {
                     Some(parts) if unsent == Unsent::Whole => {
-                        Answer::Unsent(Request::from_parts(parts, self.take_body()))
+                        Answer::Unsent(Box::new(Request::from_parts(parts, self.take_body())))
                     }
                     _ => Answer::Broken,
                 });

@@ -68,6 +68,40 @@ fn interim_responses_without_end_are_a_504_and_delay_no_other_request() {
     assert!(stage.is_empty());
 }
 
+/// A byte now and then is progress, but not fast enough.
+#[test]
+fn a_body_that_comes_too_slowly_is_a_408() {
+    // A node that reads and never answers.
+    let node = Node::raw(|_, mut stream| {
+        while stream.read(&mut [0; 4096])? > 0 {}
+        Ok(())
+    });
+    let rest = format!("{}timeouts: {{ body: 200ms, body_rate: 1MiB }}\n", class_with("body_progress: 10s"));
+    let stage = Stage::open(&policy(&[&node], &rest));
+    for (framing, piece) in [
+        ("Content-Length: 1000", "x"),
+        ("Content-Length: 100000000", "x"),
+        ("Transfer-Encoding: chunked", "1\r\nx\r\n"),
+        ("Transfer-Encoding: chunked\r\nExpect: 100-continue", "1\r\nx\r\n"),
+    ] {
+        let mut client = stage.client();
+        client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n"));
+        if framing.contains("Expect") {
+            assert_eq!(client.answer().status, 100);
+        }
+        client.stream().set_nonblocking(true).expect("a socket");
+        wait_until("the gateway answers", || {
+            // The gateway may have closed its side already.
+            let _ = client.stream().write(piece.as_bytes());
+            client.stream().peek(&mut [0]).is_ok()
+        });
+        client.stream().set_nonblocking(false).expect("a socket");
+        assert_eq!(client.answer().status, 408, "{framing}");
+        assert!(matches!(stage.record().ending, Ending::Refused(_)), "{framing}");
+    }
+    assert!(stage.is_empty());
+}
+
 #[test]
 fn a_silent_node_is_a_504() {
     let node = Node::scripted();
