@@ -191,8 +191,11 @@ fn request_line(input: &[u8], head: &mut Head) -> Result<Line, Fault> {
 
 /// Departures from RFC 9112 Sec. 4: the reason and the space before it may be missing.
 fn status_line(input: &[u8], head: &mut Head) -> Result<Line, Fault> {
-    let Some(first) = input.first_chunk::<12>() else {
-        return if input.contains(&b'\n') { Err(Fault::Version) } else { Ok(Line::Incomplete) };
+    // Decide on the same bytes, whether the next line has arrived or not.
+    let first = input.first_chunk::<12>().filter(|first| !first.contains(&b'\n'));
+    let Some(first) = first else {
+        let short = input.iter().take(12).any(|&b| b == b'\n');
+        return if short { Err(Fault::Version) } else { Ok(Line::Incomplete) };
     };
     head.version = match &first[..9] {
         b"HTTP/1.1 " => Version::Http11,

@@ -156,6 +156,7 @@ fn an_ambiguous_or_broken_response_is_a_fault() {
         ("\u{16}\u{3}\u{1}", Fault::NotHttp),
         ("ICY 200 OK\r\n\r\n", Fault::NotHttp),
         ("HTTP/2.0 200 OK\r\n\r\n", Fault::Version),
+        ("HTTP/1.1 \nContent-Length: 1\r\n\r\n", Fault::Version),
         ("HTTP/1.1  200 OK\r\n\r\n", Fault::Status),
         ("HTTP/1.1 20 OK\r\n\r\n", Fault::Status),
         ("HTTP/1.1 099 OK\r\n\r\n", Fault::Status),
