@@ -106,11 +106,6 @@ impl Lines {
         }
     }
 
-    /// Whether no byte of the head has been parsed.
-    pub(crate) fn is_new(&self) -> bool {
-        self.searched == 0 && !self.started
-    }
-
     fn too_large(&self) -> Fault {
         if self.started { Fault::HeadTooLarge } else { Fault::LineTooLong }
     }

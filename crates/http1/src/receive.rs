@@ -47,21 +47,36 @@ struct Messages {
     limits: Limits,
     state: State,
     head: Head,
+    /// Whether `head` and `trailers` belong to an earlier message. The next byte of a head clears them.
+    stale: bool,
     /// Trailer section of the last message.
     trailers: Vec<u8>,
 }
 
 impl Messages {
+    fn new(limits: Limits, state: State) -> Messages {
+        Messages { limits, state, head: Head::default(), stale: false, trailers: Vec::new() }
+    }
+
     fn receive_head(&mut self, kind: Kind, input: &[u8]) -> Result<Parsed, Fault> {
         let State::Head(lines) = &mut self.state else { return Ok(Parsed::More) };
+        if input.is_empty() {
+            return Ok(Parsed::More);
+        }
+        if std::mem::replace(&mut self.stale, false) {
+            self.head.clear();
+            self.trailers.clear();
+        }
         let parsed = lines.parse(kind, input, self.limits, &mut self.head);
-        if let Err(fault) = parsed {
-            self.state = State::Faulty(fault);
+        match parsed {
+            Ok(Parsed::Complete(_)) => self.stale = true,
+            Ok(Parsed::More | Parsed::EmptyLine(_)) => {}
+            Err(fault) => self.state = State::Faulty(fault),
         }
         parsed
     }
 
-    /// Returns the next event of a body, and whether the body has ended.
+    /// Returns the next event of a body.
     fn receive_body(&mut self, input: &[u8]) -> Result<Event, Fault> {
         let State::Body(body) = &mut self.state else { return Ok(Event::More) };
         match body.take(input) {
@@ -78,12 +93,6 @@ impl Messages {
             }
         }
     }
-
-    fn begin(&mut self) {
-        self.head.clear();
-        self.trailers.clear();
-        self.state = State::Head(Lines::default());
-    }
 }
 
 /// Reads the requests of one client connection.
@@ -92,16 +101,12 @@ pub struct Requests {
     messages: Messages,
     /// Whether the current request asks for another protocol.
     foreign: bool,
-    /// Whether a head has been returned and the next one has not begun.
-    ended: bool,
 }
 
 impl Requests {
     /// Reads from the start of a connection.
     pub fn new(limits: Limits) -> Requests {
-        let state = State::Head(Lines::default());
-        let messages = Messages { limits, state, head: Head::default(), trailers: Vec::new() };
-        Requests { messages, foreign: false, ended: false }
+        Requests { messages: Messages::new(limits, State::Head(Lines::default())), foreign: false }
     }
 
     /// Examines `input`, which starts with the first byte that no earlier event has named.
@@ -118,22 +123,15 @@ impl Requests {
             State::Body(_) => {
                 let event = self.messages.receive_body(input)?;
                 if let Event::End(_) = event {
-                    self.ended = true;
                     self.messages.state = if self.foreign { State::Hold } else { State::Head(Lines::default()) };
                 }
                 Ok(event)
             }
-            State::Head(_) if input.is_empty() => Ok(Event::More),
-            State::Head(_) => {
-                if std::mem::replace(&mut self.ended, false) {
-                    self.messages.begin();
-                }
-                match self.messages.receive_head(Kind::Request, input)? {
-                    Parsed::More => Ok(Event::More),
-                    Parsed::EmptyLine(bytes) => Ok(Event::Skip(bytes)),
-                    Parsed::Complete(bytes) => self.complete(input, bytes),
-                }
-            }
+            State::Head(_) => match self.messages.receive_head(Kind::Request, input)? {
+                Parsed::More => Ok(Event::More),
+                Parsed::EmptyLine(bytes) => Ok(Event::Skip(bytes)),
+                Parsed::Complete(bytes) => self.complete(input, bytes),
+            },
         }
     }
 
@@ -192,14 +190,14 @@ pub struct Responses {
 impl Responses {
     /// Reads from the start of a connection. It expects no response before [`Responses::expect`].
     pub fn new(limits: Limits) -> Responses {
-        let messages = Messages { limits, state: State::Hold, head: Head::default(), trailers: Vec::new() };
-        Responses { messages, to_head: false }
+        Responses { messages: Messages::new(limits, State::Hold), to_head: false }
     }
 
     /// Expects the response to a request that has been sent. `method` is the request's.
     pub fn expect(&mut self, method: &str) {
         self.to_head = method == "HEAD";
-        self.messages.begin();
+        self.messages.state = State::Head(Lines::default());
+        self.messages.stale = true;
     }
 
     /// Examines `input`, which starts with the first byte that no earlier event has named.
@@ -220,17 +218,11 @@ impl Responses {
                 }
                 Ok(event)
             }
-            State::Head(_) if input.is_empty() => Ok(Event::More),
-            State::Head(lines) => {
-                if lines.is_new() && matches!(self.messages.head.status, 100..=199) {
-                    self.messages.head.clear();
-                }
-                match self.messages.receive_head(Kind::Response, input)? {
-                    Parsed::More => Ok(Event::More),
-                    Parsed::EmptyLine(bytes) => Ok(Event::Skip(bytes)),
-                    Parsed::Complete(bytes) => self.complete(bytes),
-                }
-            }
+            State::Head(_) => match self.messages.receive_head(Kind::Response, input)? {
+                Parsed::More => Ok(Event::More),
+                Parsed::EmptyLine(bytes) => Ok(Event::Skip(bytes)),
+                Parsed::Complete(bytes) => self.complete(bytes),
+            },
         }
     }
 
@@ -259,7 +251,7 @@ impl Responses {
         complete
     }
 
-    /// Index of the current head: from its [`Event::Head`] until the next head or [`Responses::expect`].
+    /// Index of the current head: from its [`Event::Head`] until the first byte of the next head.
     pub fn head(&self) -> &Head {
         &self.messages.head
     }
