@@ -8,10 +8,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use weirgate_engine::Time;
 
 use crate::exchange::Exchange;
+use crate::field_lines;
 use crate::hops::Stamps;
 use crate::pump::SharedPump;
 use crate::refusal::Refusal;
@@ -101,14 +102,8 @@ impl Head {
         if !self.is(number) {
             return None;
         }
-        let mut headers = HeaderMap::new();
-        for line in self.bytes.split(|&b| b == b'\n').skip(1) {
-            let Some(colon) = line.iter().position(|&b| b == b':') else { break };
-            let (name, value) = line.split_at(colon);
-            let value = value.get(1..).unwrap_or_default().trim_ascii();
-            headers.append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?);
-        }
-        Some(headers)
+        let first = self.bytes.iter().position(|&b| b == b'\n')?;
+        field_lines::parse(self.bytes.get(first + 1..)?)
     }
 }
 

@@ -34,7 +34,7 @@ use crate::record::{AccessRecord, ClassIndex, Ending};
 use crate::refusal::Refusal;
 use crate::reply::{self, NodeError};
 use crate::trace::TraceId;
-use crate::upstream::{RequestBody, TOO_LARGE, Upload, account};
+use crate::upstream::{RequestBody, TOO_LARGE, TOO_SLOW, Upload, account};
 use crate::worker::Admission;
 use crate::{client, hops};
 
@@ -347,7 +347,6 @@ async fn receive(
     limit: Option<u64>,
     mut pace: BodyPace,
 ) -> Result<Bytes, Refusal> {
-    const LATE: Refusal = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request body came too slowly");
     const BROKEN: Refusal = Refusal::bad("the request body is broken");
     let mut left = limit;
     let mut first: Option<Bytes> = None;
@@ -356,7 +355,7 @@ async fn receive(
         conn.begin_phase(conn.progress.get());
         conn.phase.set(conn.phase.get().min(pace.awaits(conn.now(), conn.bytes_in.get())));
         let frame = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
-            Poll::Pending if conn.is_late() => Poll::Ready(Some(Err(LATE))),
+            Poll::Pending if conn.is_late() => Poll::Ready(Some(Err(TOO_SLOW))),
             Poll::Pending => Poll::Pending,
             Poll::Ready(frame) => Poll::Ready(frame.map(|f| f.map_err(|_| conn.body_refusal().unwrap_or(BROKEN)))),
         });

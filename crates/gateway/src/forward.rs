@@ -201,7 +201,7 @@ async fn attempt(
         return Err(match (conn.body_refusal(), &request.progress) {
             (Some(refusal), _) => Missed::Client(refusal),
             (None, Some(progress)) if broken == NodeError::ResponseTimeout && progress.awaits_client.get() => {
-                Missed::Client(Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request body came too slowly"))
+                Missed::Client(upstream::TOO_SLOW)
             }
             _ => Missed::Node(broken),
         });

@@ -12,7 +12,7 @@
 //! - The whole: `gateway` (threads and phases), `worker` (one thread), `control` (the engine behind its lock),
 //!   `active_config` (a configuration in force), `clock`, `timer`, `memory`, `signals`.
 //! - A client connection: `listener`, `connection` (its task), `checked_stream` (the strict check in front of
-//!   hyper), `client_conn` (its state), `body_pace`.
+//!   hyper), `client_conn` (its state), `body_pace`, `field_lines`.
 //! - A request: `exchange` (the stages in order), then `normalized_target`, `path`, `client`, `hops`, `trace`
 //!   and `classify`, `waiting`, `permit`, `forward`, `upstream`, `pump`, `tunnel`, and `reply` and `refusal`
 //!   for the gateway's own answers.
@@ -34,6 +34,7 @@ mod collector;
 mod connection;
 mod control;
 mod exchange;
+mod field_lines;
 mod forward;
 mod gateway;
 mod health;

@@ -84,6 +84,9 @@ pub(crate) fn account(conn: &ClientConn, left: &mut Option<u64>, bytes: usize) -
     Ok(())
 }
 
+/// Refusal with status 408.
+pub(crate) const TOO_SLOW: Refusal = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request body came too slowly");
+
 /// Refusal with status 413.
 pub(crate) const TOO_LARGE: Refusal = Refusal::with(StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large");
 

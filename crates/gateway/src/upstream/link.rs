@@ -11,13 +11,14 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use weirgate_http1::{Event, Head, Length, Limits, Name, Responses, write};
 
 use super::RequestBody;
+use crate::field_lines;
 use crate::worker::Worker;
 
 /// Limits for the head of a response and for its trailers. Nodes are the operator's own, so they may send more than a
@@ -112,8 +113,7 @@ impl Link {
     }
 
     /// Whether it can take another request, as far as is known without a look at the socket.
-    pub(crate) fn is_done(&mut self) -> bool {
-        self.used = true;
+    pub(crate) fn is_done(&self) -> bool {
         self.ended && !self.closing && self.input.is_empty()
     }
 
@@ -158,6 +158,7 @@ impl Link {
     fn begin(&mut self, request: &Parts, body: RequestBody) {
         self.begun = false;
         self.ended = false;
+        self.used = true;
         self.responses.expect(request.method.as_str());
         let target = request.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         write::request_line(&mut self.head, request.method.as_str(), target);
@@ -352,7 +353,7 @@ impl Link {
                         return Poll::Ready(Some(Ok(Frame::data(data))));
                     }
                     Ok(Event::End(bytes)) => {
-                        let trailers = fields(self.responses.trailers());
+                        let trailers = field_lines::parse(self.responses.trailers());
                         self.end(bytes);
                         let trailers = trailers.filter(|t| !t.is_empty());
                         return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
@@ -432,16 +433,4 @@ fn response(head: &Head, bytes: &[u8]) -> Option<Response<()>> {
         headers.append(name, HeaderValue::from_bytes(field.value(bytes)).ok()?);
     }
     Some(response)
-}
-
-/// Returns the fields in the lines of a trailer section.
-fn fields(section: &[u8]) -> Option<HeaderMap> {
-    let mut fields = HeaderMap::new();
-    for line in section.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
-        let colon = line.iter().position(|&b| b == b':')?;
-        let name = HeaderName::from_bytes(line.get(..colon)?).ok()?;
-        let value = HeaderValue::from_bytes(line.get(colon + 1..)?.trim_ascii()).ok()?;
-        fields.append(name, value);
-    }
-    Some(fields)
 }

@@ -7,7 +7,7 @@
 mod body;
 mod link;
 
-pub(crate) use body::{Progress, RequestBody, TOO_LARGE, Upload, account};
+pub(crate) use body::{Progress, RequestBody, TOO_LARGE, TOO_SLOW, Upload, account};
 pub(crate) use link::{Answer, Link};
 
 use std::cell::RefCell;
@@ -48,7 +48,7 @@ impl Pools {
     }
 
     /// Keeps a connection for the next request, if it can serve one and the pool is not full.
-    pub(crate) fn put(&self, endpoint: &Endpoint, mut link: Box<Link>, now: Time) {
+    pub(crate) fn put(&self, endpoint: &Endpoint, link: Box<Link>, now: Time) {
         if endpoint.settings.idle_connections == 0 || !link.is_done() {
             return;
         }
