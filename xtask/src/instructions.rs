@@ -48,15 +48,15 @@ struct Case {
 }
 
 const CASES: [Case; 4] = [
-    Case { name: "minimal head", path: "/gold/", fields: "", status: "200", budget: 44_000, target: 25_000 },
-    Case { name: "browser's head", path: "/gold/", fields: BROWSER, status: "200", budget: 70_500, target: 37_000 },
-    Case { name: "shed, minimal head", path: "/denied", fields: "", status: "503", budget: 23_000, target: 10_000 },
+    Case { name: "minimal head", path: "/gold/", fields: "", status: "200", budget: 31_600, target: 25_000 },
+    Case { name: "browser's head", path: "/gold/", fields: BROWSER, status: "200", budget: 40_900, target: 37_000 },
+    Case { name: "shed, minimal head", path: "/denied", fields: "", status: "503", budget: 15_800, target: 10_000 },
     Case {
         name: "shed, browser's head",
         path: "/denied",
         fields: BROWSER,
         status: "503",
-        budget: 47_600,
+        budget: 24_500,
         target: 10_000,
     },
 ];

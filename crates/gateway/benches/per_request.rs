@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use http::{HeaderMap, HeaderValue, Method};
+use http::Method;
 use weirgate_config::{HostPattern, Match, PathPattern, Rule, RuleTarget, ValuePattern};
 use weirgate_engine::ClassId;
 use weirgate_gateway::access_log::AccessLog;
 use weirgate_gateway::classify::{Classifier, View};
 use weirgate_gateway::metrics::Metrics;
-use weirgate_gateway::{AccessRecord, Ending, Observer};
+use weirgate_gateway::{AccessRecord, Ending, Observer, Request};
 
 fn rules(count: u32, condition: impl Fn(u32) -> Match) -> Classifier {
     let last = Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(count)) };
@@ -22,30 +22,20 @@ fn rules(count: u32, condition: impl Fn(u32) -> Match) -> Classifier {
 }
 
 fn classify(c: &mut Criterion) {
-    let mut headers = HeaderMap::new();
-    headers.insert("cookie", HeaderValue::from_static("a=1; session=0123456789abcdef; theme=dark"));
-    headers.insert("x-key", HeaderValue::from_static("k99999"));
-    let method = Method::GET;
     let client = IpAddr::from([192, 0, 2, 1]);
     let mut group = c.benchmark_group("classify");
     for count in [10, 1_000, 100_000] {
-        let host = format!("tenant{}.test", count - 1);
-        let view = View {
-            host: &host,
-            path: "/p/q",
-            query: Some("x=1"),
-            method: &method,
-            headers: &headers,
-            client,
-            port: 80,
-            vouched: true,
-        };
+        let last = count - 1;
+        let head = format!(
+            "GET /app{last}/x?x=1 HTTP/1.1\r\nHost: tenant{last}.test\r\nCookie: a=1; session=0123456789abcdef; theme=dark\r\n\
+             X-Key: k99999\r\n\r\n"
+        );
+        let request = Request::parse(head.as_bytes()).expect("it is sound");
+        let view = View { request: &request, path: request.path(), client, port: 80, vouched: true };
         let by_host = rules(count, |i| Match::Host(HostPattern::Exact(format!("tenant{i}.test"))));
         group.bench_with_input(BenchmarkId::new("host", count), &view, |b, view| {
             b.iter(|| black_box(by_host.classify(black_box(view))));
         });
-        let path = format!("/app{}/x", count - 1);
-        let view = View { path: &path, ..view };
         let by_path = rules(count, |i| Match::Path(PathPattern::Prefix(format!("/app{i}"))));
         group.bench_with_input(BenchmarkId::new("path", count), &view, |b, view| {
             b.iter(|| black_box(by_path.classify(black_box(view))));
@@ -76,7 +66,8 @@ fn observe(c: &mut Criterion) {
         trace_id: "4bf92f3577b34da6a3ce929d0e0e4736",
         method: Some(&Method::GET),
         host: "gold.test",
-        path: "/some/path?with=query",
+        path: "/some/path",
+        query: Some("with=query"),
         client: IpAddr::from([192, 0, 2, 1]),
     };
     let mut group = c.benchmark_group("observe");

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use weirgate_config::{ClassSite, LocalityKeyOf, PoolSite, ShedReply, Site};
 use weirgate_engine::NodeId;
 
@@ -162,17 +161,16 @@ impl Deref for ConfigHandle {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) status: StatusCode,
-    pub(crate) content_type: HeaderValue,
-    pub(crate) body: Bytes,
+    pub(crate) content_type: String,
+    pub(crate) body: String,
 }
 
 impl Prepared {
     fn new(shed: &ShedReply) -> Prepared {
         Prepared {
             status: StatusCode::from_u16(shed.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
-            content_type: HeaderValue::from_str(&shed.content_type)
-                .unwrap_or(HeaderValue::from_static("text/plain; charset=utf-8")),
-            body: Bytes::from(shed.body.clone()),
+            content_type: shed.content_type.clone(),
+            body: shed.body.clone(),
         }
     }
 }

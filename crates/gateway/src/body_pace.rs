@@ -11,7 +11,7 @@ use weirgate_config::ClientTimeouts;
 use weirgate_engine::Time;
 
 /// Time that the client of one request has used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BodyPace {
     fixed: Duration,
     /// Bytes a second.

@@ -4,33 +4,32 @@
 //! not a listed proxy. If both are present and agree, `X-Forwarded-For` is used. If they disagree, neither is
 //! used: a listed proxy that writes only one of them passes on the other as the client sent it.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::IpAddr;
 
-use http::header::FORWARDED;
-use http::{HeaderMap, HeaderName};
+use weirgate_http1::Name;
 
 use crate::active_config::ActiveConfig;
-
-/// `x-forwarded-for`.
-pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+use crate::forwarded::{address, of_element};
+use crate::request::Request;
 
 /// Maximum number of hops followed. Real chains of proxies are shorter, and a long header takes time to
 /// parse.
 const MAX_HOPS: usize = 32;
 
 /// Returns the client address of a request from `peer`.
-pub(crate) fn client(peer: IpAddr, active_config: &ActiveConfig, headers: &HeaderMap) -> IpAddr {
+pub(crate) fn client(peer: IpAddr, active_config: &ActiveConfig, request: &Request) -> IpAddr {
     let peer = peer.to_canonical();
     if !active_config.trusts(peer) {
         return peer;
     }
-    let old = headers.contains_key(X_FORWARDED_FOR).then(|| {
-        let hops = headers.get_all(X_FORWARDED_FOR).iter().rev();
-        walk(peer, active_config, hops.flat_map(|v| v.as_bytes().rsplit(|&b| b == b',')).map(address))
+    let (head, bytes) = request.head();
+    let old = request.has(Name::XForwardedFor).then(|| {
+        let hops = head.list(bytes, Name::XForwardedFor).rev();
+        walk(peer, active_config, hops.map(address))
     });
-    let new = headers.contains_key(FORWARDED).then(|| {
-        let hops = headers.get_all(FORWARDED).iter().rev();
-        walk(peer, active_config, hops.flat_map(|v| v.as_bytes().rsplit(|&b| b == b',')).map(forwarded_for))
+    let new = request.has(Name::Forwarded).then(|| {
+        let hops = head.list(bytes, Name::Forwarded).rev();
+        walk(peer, active_config, hops.map(|element| of_element(element, b"for").and_then(address)))
     });
     match (old, new) {
         (Some(old), Some(new)) if old != new => peer,
@@ -63,42 +62,20 @@ fn walk(peer: IpAddr, active_config: &ActiveConfig, hops: impl Iterator<Item = O
     nearest
 }
 
-/// Parses an address in the syntax of either header: bare, with a port, in brackets or in quotes.
-fn address(text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text).ok()?.trim_matches([' ', '\t']);
-    let text = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
-    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-    let found = match bare {
-        Some(address) => address.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
-        None => text.parse::<IpAddr>().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|a| a.ip())),
-    };
-    found.map(|ip| ip.to_canonical())
-}
-
-/// Returns the `for` parameter of one element of `Forwarded`.
-fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
-    element.split(|&b| b == b';').find_map(|pair| {
-        let at = pair.iter().position(|&b| b == b'=')?;
-        let (name, value) = pair.split_at(at);
-        if !name.trim_ascii().eq_ignore_ascii_case(b"for") {
-            return None;
-        }
-        address(value.get(1..)?)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::site_trusting;
 
-    fn of(peer: &str, headers: &[(HeaderName, &'static str)]) -> String {
+    const X_FORWARDED_FOR: &str = "X-Forwarded-For";
+    const FORWARDED: &str = "Forwarded";
+
+    fn of(peer: &str, fields: &[(&str, &str)]) -> String {
         let active_config = ActiveConfig::new(site_trusting(&["10.0.0.0/8", "fd00::/8"]), "", 1, None, &mut 0);
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            map.append(name.clone(), http::HeaderValue::from_static(value));
-        }
-        client(peer.parse().expect("an address"), &active_config, &map).to_string()
+        let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let request = Request::parse(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes());
+        let request = request.expect("it is sound");
+        client(peer.parse().expect("an address"), &active_config, &request).to_string()
     }
 
     #[test]

@@ -1,366 +1,355 @@
-//! Hop-by-hop headers, and the headers that a gateway adds.
+//! Heads for the next hop: without the fields that concern one connection only, and with those that a gateway adds.
 //!
-//! Sources: RFC 9110 Sec. 7.6.1 (`Connection`), 7.6.3 (`Via`), 10.1.4 (`TE`), RFC 7239 (`Forwarded`).
-//! Departures: `Connection` cannot name headers that the gateway adds or that frame the message, so that a
-//! client cannot strip `X-Forwarded-For` on its way to the node. `Upgrade: h2c` is not passed on, because
-//! requests in such a tunnel would not be classified. `X-Real-IP` and similar headers are removed unless a
-//! listed proxy wrote them.
+//! Sources: RFC 9110 Sec. 7.6.1 (`Connection`), 7.6.3 (`Via`), 10.1.4 (`TE`), RFC 7239 (`Forwarded`), RFC 9112 Sec. 6
+//! (framing). Departures: `X-Real-IP` and similar fields are removed unless a listed proxy wrote them. A missing `Date`
+//! is added (RFC 9110 Sec. 6.6.1).
 //!
-//! Headers are edited in place. One pass finds those present, and only those are removed.
+//! Most of a head is copied as it was received: spelling, order and repeated fields stay.
 
-use std::fmt::Write;
+use std::io::Write as _;
 use std::net::IpAddr;
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
-};
+use weirgate_http1::{Head, Length, Name, Names, Version, write};
 
-use crate::client::X_FORWARDED_FOR;
-use crate::trace::TRACEPARENT;
+use crate::forwarded;
+use crate::request::Request;
+use crate::trace::Trace;
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+/// Fields that concern one connection only.
+const HOP: Names = Names::of(&[
+    Name::Connection,
+    Name::Dropped,
+    Name::KeepAlive,
+    Name::ProxyConnection,
+    Name::Te,
+    Name::Upgrade,
+    Name::Http2Settings,
+]);
 
-/// Returns whether `Connection` must not name this header.
-fn is_protected(name: &HeaderName) -> bool {
-    [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER, TE, UPGRADE, FORWARDED, VIA, CONNECTION].contains(name)
-        || [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_FORWARDED_PORT, X_REAL_IP, TRACEPARENT]
-            .contains(name)
-}
+/// Fields that `Connection` cannot name, because they frame the message, route it, or are added by the gateway. A
+/// client could otherwise strip them on their way to the node.
+pub(crate) const PROTECTED: Names = Names::of(&[
+    Name::Host,
+    Name::ContentLength,
+    Name::TransferEncoding,
+    Name::Trailer,
+    Name::Te,
+    Name::Upgrade,
+    Name::Forwarded,
+    Name::Via,
+    Name::Connection,
+    Name::XForwardedFor,
+    Name::XForwardedProto,
+    Name::XForwardedHost,
+    Name::XForwardedPort,
+    Name::XRealIp,
+    Name::Traceparent,
+]);
 
-/// Removes the headers named by `Connection`. This is done before any other use of the headers, so that rules
-/// see the same headers as the node. Returns whether `Connection` names `upgrade`.
-pub(crate) fn drop_named(headers: &mut HeaderMap) -> bool {
-    if !headers.contains_key(CONNECTION) {
-        return false;
-    }
-    let mut upgrade = false;
-    let mut named: Vec<HeaderName> = Vec::new();
-    for value in headers.get_all(CONNECTION) {
-        for option in value.as_bytes().split(|&b| b == b',').map(<[u8]>::trim_ascii) {
-            if option.eq_ignore_ascii_case(b"upgrade") {
-                upgrade = true;
-            } else if !option.eq_ignore_ascii_case(b"close")
-                && !option.eq_ignore_ascii_case(b"keep-alive")
-                && let Ok(name) = HeaderName::from_bytes(option)
-                && !is_protected(&name)
-            {
-                named.push(name);
-            }
-        }
-    }
-    for name in named {
-        headers.remove(name);
-    }
-    upgrade
-}
+/// Fields of a request that end here.
+const NOT_TO_NODE: Names =
+    HOP.union(Names::of(&[Name::TransferEncoding, Name::Expect, Name::ProxyAuthorization, Name::ProxyAuthenticate]));
+
+/// Fields of a response that end here.
+const NOT_TO_CLIENT: Names = HOP.union(Names::of(&[Name::TransferEncoding, Name::ProxyAuthenticate]));
+
+/// Written anew, because readers that compare it letter by letter could miss another spelling.
+const CHUNKED: &[u8] = b"transfer-encoding: chunked\r\n";
+
+/// Fields that state the origin of a request.
+const ORIGIN: Names = Names::of(&[
+    Name::Forwarded,
+    Name::XForwardedFor,
+    Name::XForwardedProto,
+    Name::XForwardedHost,
+    Name::XForwardedPort,
+    Name::XRealIp,
+]);
+
+const VIA: &[u8] = b"via: 1.1 weirgate\r\n";
 
 /// Facts about the path of a request that the node is told.
 #[derive(Debug)]
 pub(crate) struct Way<'a> {
+    pub(crate) request: &'a Request,
     /// The peer that sent the request to the gateway.
     pub(crate) peer: IpAddr,
     /// Whether the peer is trusted to state the origin of requests.
     pub(crate) trusted: bool,
-    /// The requested authority, or empty if there is none.
-    pub(crate) authority: &'a HeaderValue,
-    /// The protocol that the client wants to switch to, if it may.
-    pub(crate) upgrade: Option<&'a HeaderValue>,
+    pub(crate) trace: Trace,
+    /// Address of the node, for a request without a host.
+    pub(crate) address: &'a str,
 }
 
-/// Turns a client's headers into the headers for a node.
-pub(crate) fn to_node(headers: &mut HeaderMap, way: &Way<'_>, cache: &mut Stamps) {
-    let mut found = Found::default();
-    for name in headers.keys() {
-        found.note(name);
+/// Writes the head of a request for a node.
+pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
+    let request = way.request;
+    let (head, bytes) = request.head();
+    write::request_line(out, head.method(bytes), request.target());
+    let mut left_out = NOT_TO_NODE;
+    // An absolute target replaces `Host` (RFC 9112 Sec. 3.2.2).
+    let host = match request.authority() {
+        "" => Some(way.address),
+        authority if !head.target(bytes).starts_with(['/', '*']) => Some(authority),
+        _ => None,
+    };
+    if let Some(host) = host {
+        left_out = left_out.union(Names::of(&[Name::Host]));
+        write::field(out, b"host", host.as_bytes());
+    }
+    if way.trace.is_new() {
+        left_out = left_out.union(Names::of(&[Name::Traceparent]));
+    }
+    left_out = left_out.union(if way.trusted { forwarded::REWRITTEN } else { ORIGIN });
+    write::fields(out, head, bytes, |field| left_out.contains(field.name()));
+    if request.has(Name::TransferEncoding) {
+        out.extend_from_slice(CHUNKED);
     }
     // gRPC and other protocols need to know that trailers are accepted.
-    let trailers = found.te
-        && headers
-            .get_all(TE)
-            .iter()
-            .any(|v| v.as_bytes().split(|&b| b == b',').any(|t| t.trim_ascii().eq_ignore_ascii_case(b"trailers")));
-    found.remove(headers, !way.trusted);
-    match (way.upgrade, trailers) {
-        (Some(protocol), _) => {
-            headers.insert(UPGRADE, protocol.clone());
-            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    let mut codings = head.list(bytes, Name::Te);
+    match request.upgrade() {
+        Some(protocol) => {
+            write::field(out, b"upgrade", protocol);
+            out.extend_from_slice(b"connection: upgrade\r\n");
         }
-        (None, true) => {
-            headers.insert(TE, HeaderValue::from_static("trailers"));
-            headers.insert(CONNECTION, HeaderValue::from_static("te"));
+        None if codings.any(|coding| coding.eq_ignore_ascii_case(b"trailers")) => {
+            out.extend_from_slice(b"te: trailers\r\nconnection: te\r\n");
         }
-        (None, false) => {}
+        None => {}
     }
-    let stamp = cache.of(way.peer, way.authority);
     if way.trusted {
-        let chain =
-            headers.get_all(X_FORWARDED_FOR).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(", ");
-        let chain =
-            if chain.is_empty() { None } else { HeaderValue::try_from(format!("{chain}, {}", stamp.address)).ok() };
-        headers.insert(X_FORWARDED_FOR, chain.unwrap_or_else(|| stamp.forwarded_for.clone()));
-        headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
-        headers.entry(X_FORWARDED_HOST).or_insert_with(|| way.authority.clone());
-        headers.append(FORWARDED, stamp.forwarded.clone());
+        forwarded::continued(out, request, way.peer);
     } else {
-        headers.insert(X_FORWARDED_FOR, stamp.forwarded_for.clone());
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
-        headers.insert(X_FORWARDED_HOST, way.authority.clone());
-        headers.insert(FORWARDED, stamp.forwarded.clone());
+        origin(out, request.authority(), way.peer);
     }
-    headers.append(VIA, HeaderValue::from_static("1.1 weirgate"));
+    out.extend_from_slice(VIA);
+    way.trace.write(out);
+    write::end(out);
 }
 
-/// Turns a node's headers into the headers for a client. `upgraded` keeps the headers that a 101 needs.
-pub(crate) fn to_client(headers: &mut HeaderMap, upgraded: bool) {
-    let protocol = if upgraded { headers.get(UPGRADE).cloned() } else { None };
-    drop_named(headers);
-    let mut found = Found::default();
-    for name in headers.keys() {
-        found.note(name);
+/// Writes the origin of a request that comes from its client directly.
+fn origin(out: &mut Vec<u8>, authority: &str, peer: IpAddr) {
+    out.extend_from_slice(b"x-forwarded-for: ");
+    let start = out.len();
+    // Writing to a vector does not fail.
+    let _ = write!(out, "{peer}");
+    let end = out.len();
+    out.extend_from_slice(b"\r\nx-forwarded-proto: http\r\nx-forwarded-host: ");
+    out.extend_from_slice(authority.as_bytes());
+    let (before, after): (&[u8], &[u8]) = if peer.is_ipv4() { (b"", b"") } else { (b"\"[", b"]\"") };
+    out.extend_from_slice(b"\r\nforwarded: for=");
+    out.extend_from_slice(before);
+    out.extend_from_within(start..end);
+    out.extend_from_slice(after);
+    if !authority.is_empty() {
+        // Quoted, because an authority may contain colons and brackets, which a token may not.
+        out.extend_from_slice(b";host=\"");
+        out.extend_from_slice(authority.as_bytes());
+        out.push(b'"');
     }
-    found.proxy_authorization = false;
-    found.expect = false;
-    found.remove(headers, false);
-    if let Some(protocol) = protocol {
-        headers.insert(UPGRADE, protocol);
-        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    }
-    headers.append(VIA, HeaderValue::from_static("1.1 weirgate"));
+    out.extend_from_slice(b";proto=http\r\n");
 }
 
-/// Headers to be removed that are present.
-#[derive(Debug, Default)]
-struct Found {
-    connection: bool,
-    te: bool,
-    transfer_encoding: bool,
-    upgrade: bool,
-    expect: bool,
-    proxy_authorization: bool,
-    proxy_authenticate: bool,
-    /// Any of the names that are no constants in the `http` crate.
-    other: bool,
-    forwarded: bool,
-    x: bool,
+/// What a response's head says about the client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Connection {
+    /// Whether it stays open.
+    pub(crate) kept: bool,
+    /// Version that the client speaks.
+    pub(crate) version: Version,
 }
 
-impl Found {
-    fn note(&mut self, name: &HeaderName) {
-        match *name {
-            CONNECTION => self.connection = true,
-            TE => self.te = true,
-            TRANSFER_ENCODING => self.transfer_encoding = true,
-            UPGRADE => self.upgrade = true,
-            EXPECT => self.expect = true,
-            PROXY_AUTHORIZATION => self.proxy_authorization = true,
-            PROXY_AUTHENTICATE => self.proxy_authenticate = true,
-            FORWARDED => self.forwarded = true,
-            ref name => {
-                let text = name.as_str();
-                self.other |= matches!(text, "keep-alive" | "proxy-connection" | "http2-settings");
-                self.x |= text.starts_with("x-forwarded-") || text == "x-real-ip";
+impl Connection {
+    /// Writes `Connection`, if the default of the client's version does not say it.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        match (self.version, self.kept) {
+            (Version::Http11, false) => out.extend_from_slice(b"connection: close\r\n"),
+            (Version::Http10, true) => out.extend_from_slice(b"connection: keep-alive\r\n"),
+            (Version::Http11, true) | (Version::Http10, false) => {}
+        }
+    }
+}
+
+/// Frame of a response's body on its way to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// As the head says, or no body.
+    Plain,
+    /// In chunks.
+    Chunked,
+    /// The body ends with the connection.
+    UntilClose,
+}
+
+impl Frame {
+    /// Returns the frame for a body of `length`.
+    pub(crate) fn of(length: Length, version: Version) -> Frame {
+        match (length, version) {
+            (Length::Known(_), _) => Frame::Plain,
+            (_, Version::Http11) => Frame::Chunked,
+            (_, Version::Http10) => Frame::UntilClose,
+        }
+    }
+}
+
+/// Writes the head of a node's response for the client.
+pub(crate) fn to_client(
+    out: &mut Vec<u8>,
+    (head, bytes): (&Head, &[u8]),
+    frame: Frame,
+    connection: Connection,
+    date: &[u8],
+) {
+    write::status_line(out, head.status(), head.reason(bytes));
+    // One of several equal lengths stays, and none of a response that has no body (RFC 9110 Sec. 8.6).
+    let no_content = head.status() == 204;
+    let mut written = no_content;
+    write::fields(out, head, bytes, |field| match field.name() {
+        Name::ContentLength => {
+            written || {
+                written = field.value(bytes).iter().all(u8::is_ascii_digit);
+                !written
             }
         }
+        name => NOT_TO_CLIENT.contains(name),
+    });
+    if let Some(length) = head.content_length().filter(|_| !written) {
+        write::content_length(out, length);
     }
-
-    fn remove(&self, headers: &mut HeaderMap, forwarded: bool) {
-        let standard = [
-            (self.connection, &CONNECTION),
-            (self.te, &TE),
-            (self.transfer_encoding, &TRANSFER_ENCODING),
-            (self.upgrade, &UPGRADE),
-            (self.expect, &EXPECT),
-            (self.proxy_authorization, &PROXY_AUTHORIZATION),
-            (self.proxy_authenticate, &PROXY_AUTHENTICATE),
-            (forwarded && self.forwarded, &FORWARDED),
-        ];
-        for (_, name) in standard.into_iter().filter(|(there, _)| *there) {
-            headers.remove(name);
-        }
-        if self.other {
-            for name in [&KEEP_ALIVE, &PROXY_CONNECTION, &HTTP2_SETTINGS] {
-                headers.remove(name);
-            }
-        }
-        if forwarded && self.x {
-            for name in [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST, &X_FORWARDED_PORT, &X_REAL_IP] {
-                headers.remove(name);
-            }
-        }
+    // The response to a HEAD may say how the body would be framed.
+    let coded = head.names().contains(Name::TransferEncoding) && connection.version == Version::Http11 && !no_content;
+    if frame == Frame::Chunked || coded {
+        out.extend_from_slice(CHUNKED);
     }
+    connection.write(out);
+    if !head.names().contains(Name::Date) {
+        write::field(out, b"date", date);
+    }
+    out.extend_from_slice(VIA);
+    write::end(out);
 }
 
-/// Headers that describe one peer and one authority. They are the same for most requests of a connection.
-#[derive(Debug, Default)]
-pub(crate) struct Stamps(Option<Stamp>);
-
-#[derive(Debug)]
-struct Stamp {
-    peer: IpAddr,
-    authority: HeaderValue,
-    address: String,
-    forwarded_for: HeaderValue,
-    forwarded: HeaderValue,
-}
-
-impl Stamps {
-    fn of(&mut self, peer: IpAddr, authority: &HeaderValue) -> &Stamp {
-        let stale = self.0.as_ref().is_none_or(|s| s.peer != peer || s.authority != authority);
-        if stale {
-            self.0 = None;
-        }
-        self.0.get_or_insert_with(|| Stamp::new(peer, authority))
+/// Writes an interim response, or the 101 that changes the protocol.
+pub(crate) fn interim(out: &mut Vec<u8>, (head, bytes): (&Head, &[u8])) {
+    write::status_line(out, head.status(), head.reason(bytes));
+    let upgraded = head.status() == 101;
+    write::fields(out, head, bytes, |field| match field.name() {
+        Name::Upgrade => !upgraded,
+        Name::ContentLength => true,
+        name => NOT_TO_CLIENT.contains(name),
+    });
+    if upgraded {
+        out.extend_from_slice(b"connection: upgrade\r\n");
     }
-}
-
-impl Stamp {
-    fn new(peer: IpAddr, authority: &HeaderValue) -> Stamp {
-        let address = peer.to_string();
-        let mut forwarded = match peer {
-            IpAddr::V4(v4) => format!("for={v4}"),
-            IpAddr::V6(v6) => format!("for=\"[{v6}]\""),
-        };
-        if let Ok(host) = authority.to_str()
-            && !host.is_empty()
-        {
-            // Quoted, because an authority may contain colons and brackets, which a token may not.
-            let _ = write!(forwarded, ";host=\"{host}\"");
-        }
-        forwarded.push_str(";proto=http");
-        let value = |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unknown"));
-        Stamp {
-            peer,
-            authority: authority.clone(),
-            forwarded_for: value(&address),
-            forwarded: value(&forwarded),
-            address,
-        }
-    }
+    out.extend_from_slice(VIA);
+    write::end(out);
 }
 
 #[cfg(test)]
 mod tests {
+    use weirgate_http1::{Event, Limits, Responses};
+
     use super::*;
+    use crate::trace::TraceIds;
 
-    fn map(fields: &[(&str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(
-                HeaderName::from_bytes(name.as_bytes()).expect("a name"),
-                HeaderValue::from_str(value).expect("a value"),
-            );
+    fn to_node_from(head: &str, trusted: bool) -> String {
+        let request = Request::parse(head.as_bytes()).expect("it is sound");
+        let trace = TraceIds::new().of(&request);
+        let peer = IpAddr::from([192, 0, 2, 1]);
+        let mut out = Vec::new();
+        to_node(&mut out, &Way { request: &request, peer, trusted, trace, address: "10.0.0.9:80" });
+        String::from_utf8(out).expect("ASCII")
+    }
+
+    const TRACE: &str = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
+
+    #[test]
+    fn a_stranger_cannot_claim_another_origin() {
+        let head = format!(
+            "GET /a//%2f HTTP/1.1\r\nHOST: A.test:80\r\nx-forwarded-for: 1.1.1.1\r\nX-Forwarded-Proto: https\r\n\
+             x-forwarded-host: evil\r\nx-forwarded-port: 1\r\nx-real-ip: 1.1.1.1\r\nforwarded: for=1.1.1.1\r\n\
+             Accept:  */*\r\n{TRACE}\r\n"
+        );
+        let expected = format!(
+            "GET /a//%2f HTTP/1.1\r\nHOST: A.test:80\r\nAccept:  */*\r\n{TRACE}x-forwarded-for: 192.0.2.1\r\n\
+             x-forwarded-proto: http\r\nx-forwarded-host: A.test:80\r\n\
+             forwarded: for=192.0.2.1;host=\"A.test:80\";proto=http\r\nvia: 1.1 weirgate\r\n\r\n"
+        );
+        assert_eq!(to_node_from(&head, false), expected);
+    }
+
+    #[test]
+    fn fields_of_one_connection_stay_on_it() {
+        let head = format!(
+            "GET http://a.test:80/x HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive, X-Secret, x-forwarded-for, te\r\n\
+             connection: via\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\nProxy-Connection: close\r\n\
+             Proxy-Authorization: Basic x\r\nTE: gzip, trailers\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n\
+             Expect: 100-continue\r\n{TRACE}\r\n"
+        );
+        let expected = format!(
+            "GET /x HTTP/1.1\r\nhost: a.test:80\r\n{TRACE}te: trailers\r\nconnection: te\r\n\
+             x-forwarded-for: 192.0.2.1\r\nx-forwarded-proto: http\r\nx-forwarded-host: a.test:80\r\n\
+             forwarded: for=192.0.2.1;host=\"a.test:80\";proto=http\r\nvia: 1.1 weirgate\r\n\r\n"
+        );
+        assert_eq!(to_node_from(&head, false), expected);
+    }
+
+    #[test]
+    fn an_old_client_needs_no_host_and_an_upgrade_is_asked_for() {
+        let node = to_node_from(&format!("GET / HTTP/1.0\r\n{TRACE}\r\n"), false);
+        assert!(node.starts_with("GET / HTTP/1.1\r\nhost: 10.0.0.9:80\r\n"), "{node}");
+        assert!(node.contains("\r\nforwarded: for=192.0.2.1;proto=http\r\n"), "{node}");
+        let node = to_node_from(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\ntraceparent: broken\r\n\r\n",
+            false,
+        );
+        assert!(node.contains("\r\nupgrade: websocket\r\nconnection: upgrade\r\n"), "{node}");
+        assert!(!node.contains("broken") && node.contains("\r\ntraceparent: 00-"), "{node}");
+    }
+
+    fn response(head: &str, method: &str, version: Version) -> String {
+        let mut responses = Responses::new(Limits { head_bytes: 4096, fields: 50 });
+        responses.expect(method);
+        assert_eq!(responses.receive(head.as_bytes()), Ok(Event::Head(head.len())));
+        let connection = Connection { kept: true, version };
+        let mut out = Vec::new();
+        let head = (responses.head(), head.as_bytes());
+        match head.0.status() {
+            100..=199 => interim(&mut out, head),
+            _ => to_client(&mut out, head, Frame::of(responses.length(), version), connection, b"now"),
         }
-        headers
-    }
-
-    fn to_node_from(fields: &[(&str, &str)], trusted: bool) -> HeaderMap {
-        let mut headers = map(fields);
-        drop_named(&mut headers);
-        let authority = HeaderValue::from_static("a.test:80");
-        let way = Way { peer: IpAddr::from([192, 0, 2, 1]), trusted, authority: &authority, upgrade: None };
-        to_node(&mut headers, &way, &mut Stamps::default());
-        headers
+        String::from_utf8(out).expect("ASCII")
     }
 
     #[test]
-    fn a_stranger_cannot_claim_to_be_someone_else() {
-        let headers = to_node_from(
-            &[
-                ("x-forwarded-for", "1.1.1.1"),
-                ("x-forwarded-proto", "https"),
-                ("x-forwarded-host", "evil"),
-                ("x-forwarded-port", "1"),
-                ("x-real-ip", "1.1.1.1"),
-                ("forwarded", "for=1.1.1.1"),
-            ],
-            false,
-        );
-        assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
-        assert_eq!(headers["x-forwarded-proto"], "http");
-        assert_eq!(headers["x-forwarded-host"], "a.test:80");
-        assert_eq!(headers["forwarded"], "for=192.0.2.1;host=\"a.test:80\";proto=http");
-        assert!(!headers.contains_key("x-real-ip") && !headers.contains_key("x-forwarded-port"));
-        assert_eq!(headers.get_all("x-forwarded-for").iter().count(), 1);
+    fn responses_lose_only_fields_of_one_connection() {
+        let head = "HTTP/1.1 200 Fine, thanks\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\nUpgrade: h2\r\n\
+             Date: then\r\nX-Forwarded-For: kept: it is the application's\r\nTrailer: x-sum\r\nSet-Cookie: a=b\r\n\
+             set-cookie: c=d\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n";
+        let expected = "HTTP/1.1 200 Fine, thanks\r\nDate: then\r\nX-Forwarded-For: kept: it is the application's\r\n\
+             Trailer: x-sum\r\nSet-Cookie: a=b\r\nset-cookie: c=d\r\nContent-Length: 5\r\nvia: 1.1 weirgate\r\n\r\n";
+        assert_eq!(response(head, "GET", Version::Http11), expected);
+        let upgraded =
+            response("HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "GET", Version::Http11);
+        let expected = "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nconnection: upgrade\r\nvia: 1.1 weirgate\r\n\r\n";
+        assert_eq!(upgraded, expected);
     }
 
     #[test]
-    fn a_listed_proxy_is_believed_and_added_to_the_chain() {
-        let headers = to_node_from(
-            &[("x-forwarded-for", "1.1.1.1"), ("x-forwarded-for", "2.2.2.2"), ("x-forwarded-proto", "https")],
-            true,
-        );
-        assert_eq!(headers["x-forwarded-for"], "1.1.1.1, 2.2.2.2, 192.0.2.1");
-        assert_eq!(headers["x-forwarded-proto"], "https");
-        assert_eq!(headers["x-forwarded-host"], "a.test:80");
-    }
-
-    #[test]
-    fn what_concerns_the_neighbour_stays_with_it() {
-        let headers = to_node_from(
-            &[
-                ("connection", "keep-alive, X-Secret, x-forwarded-for, host, te"),
-                ("connection", "via"),
-                ("x-secret", "1"),
-                ("keep-alive", "timeout=5"),
-                ("proxy-connection", "close"),
-                ("proxy-authorization", "Basic x"),
-                ("te", "gzip, trailers"),
-                ("transfer-encoding", "chunked"),
-                ("upgrade", "h2c"),
-                ("http2-settings", "x"),
-                ("expect", "100-continue"),
-                ("host", "a.test:80"),
-                ("accept", "*/*"),
-            ],
-            false,
-        );
-        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
-        names.sort_unstable();
-        assert_eq!(
-            names,
-            [
-                "accept",
-                "connection",
-                "forwarded",
-                "host",
-                "te",
-                "via",
-                "x-forwarded-for",
-                "x-forwarded-host",
-                "x-forwarded-proto"
-            ]
-        );
-        assert_eq!(headers["te"], "trailers");
-        assert_eq!(headers["connection"], "te");
-    }
-
-    #[test]
-    fn answers_lose_what_concerns_the_neighbour_too() {
-        let mut headers = map(&[
-            ("connection", "close, X-Internal"),
-            ("x-internal", "1"),
-            ("keep-alive", "timeout=5"),
-            ("upgrade", "h2"),
-            ("x-forwarded-for", "kept: it is the application's"),
-            ("trailer", "x-sum"),
-        ]);
-        to_client(&mut headers, false);
-        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
-        names.sort_unstable();
-        assert_eq!(names, ["trailer", "via", "x-forwarded-for"]);
-
-        let mut headers = map(&[("connection", "Upgrade"), ("upgrade", "websocket")]);
-        to_client(&mut headers, true);
-        assert_eq!(
-            (&headers["upgrade"], &headers["connection"]),
-            (&"websocket".parse().unwrap(), &"upgrade".parse().unwrap())
-        );
+    fn bodies_are_framed_for_the_client() {
+        let frames = |head: &str, method, version| {
+            let text = response(&format!("HTTP/1.1 {head}\r\nDate: x\r\n\r\n"), method, version);
+            text.replace("Date: x\r\n", "").replace("via: 1.1 weirgate\r\n", "").replace("\r\n", " ")
+        };
+        let new = |head: &str, method| frames(head, method, Version::Http11);
+        let old = |head: &str, method| frames(head, method, Version::Http10);
+        assert_eq!(new("200 OK\r\nTransfer-Encoding: Chunked", "GET"), "HTTP/1.1 200 OK transfer-encoding: chunked  ");
+        assert_eq!(new("200 OK", "GET"), "HTTP/1.1 200 OK transfer-encoding: chunked  ");
+        assert_eq!(new("200 OK\r\nContent-Length: 7, 7", "GET"), "HTTP/1.1 200 OK content-length: 7  ");
+        assert_eq!(new("200 OK\r\nContent-Length: 7", "HEAD"), "HTTP/1.1 200 OK Content-Length: 7  ");
+        assert_eq!(new("200 OK\r\nTransfer-Encoding: chunked", "HEAD"), "HTTP/1.1 200 OK transfer-encoding: chunked  ");
+        assert_eq!(new("204 No\r\nContent-Length: 0", "GET"), "HTTP/1.1 204 No  ");
+        assert_eq!(new("304 Not\r\nContent-Length: 7", "GET"), "HTTP/1.1 304 Not Content-Length: 7  ");
+        assert_eq!(old("200 OK\r\nTransfer-Encoding: chunked", "GET"), "HTTP/1.1 200 OK connection: keep-alive  ");
     }
 }

@@ -11,11 +11,11 @@
 //! # Modules
 //! - The whole: `gateway` (threads and phases), `worker` (one thread), `control` (the engine behind its lock),
 //!   `active_config` (a configuration in force), `clock`, `timer`, `memory`, `signals`.
-//! - A client connection: `listener`, `connection` (its task), `checked_stream` (the strict check in front of
-//!   hyper), `client_conn` (its state), `body_pace`, `field_lines`.
-//! - A request: `exchange` (the stages in order), then `normalized_target`, `path`, `client`, `hops`, `trace`
-//!   and `classify`, `waiting`, `permit`, `forward`, `upstream`, `pump`, `tunnel`, and `reply` and `refusal`
-//!   for the gateway's own answers.
+//! - A client connection: `listener`, `connection` (its task), `client_conn` (its state), `client_stream` (requests in,
+//!   responses out), `received_body`, `body_pace`.
+//! - A request: `exchange` (the stages in order), then `request`, `path`, `client`, `trace` and `classify`, `waiting`,
+//!   `permit`, `forward`, `transfer`, `upstream`, `hops` and `forwarded` (heads for the next hop), `tunnel`, and `reply`
+//!   and `refusal` for the gateway's own answers.
 //! - Requests of the gateway itself: `polling`, `health`, `collector`.
 //! - `pages`: the page table, with the costs of routes and their learning.
 //! - Observation: `record`, `metrics`, `access_log`, `impossible` (limits that cannot be met).
@@ -25,17 +25,17 @@ pub mod access_log;
 mod active_config;
 pub mod admin;
 mod body_pace;
-mod checked_stream;
 pub mod classify;
 mod client;
 mod client_conn;
+mod client_stream;
 mod clock;
 mod collector;
 mod connection;
 mod control;
 mod exchange;
-mod field_lines;
 mod forward;
+mod forwarded;
 mod gateway;
 mod health;
 mod hops;
@@ -43,20 +43,21 @@ mod impossible;
 mod listener;
 mod memory;
 pub mod metrics;
-mod normalized_target;
 mod pages;
 mod path;
 mod permit;
 mod polling;
-mod pump;
+mod received_body;
 mod record;
 mod refusal;
 mod reply;
+mod request;
 mod signals;
 #[cfg(test)]
 mod tests;
 mod timer;
 mod trace;
+mod transfer;
 mod tunnel;
 mod upstream;
 mod waiting;
@@ -67,4 +68,5 @@ pub use clock::Clock;
 pub use control::{Control, Held};
 pub use gateway::{Counters, Gateway, Phase};
 pub use record::{AccessRecord, ClassIndex, Ending, Observer};
+pub use request::Request;
 pub use signals::Signalled;

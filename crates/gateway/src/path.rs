@@ -1,32 +1,113 @@
-//! Canonical form of a path, used to classify *and* to forward.
+//! Normal form of a path, which rules compare. Nodes get the path as the client sent it.
 //!
-//! Source: RFC 3986 Sec. 6.2.2 (case, percent-encoding and path-segment normalisation). Departures, so that
-//! no rule can be evaded: empty segments are merged, as web servers do. Paths that servers are known to read
-//! in two ways are refused: encoded slashes and backslashes, raw backslashes, encoded NUL, dot segments with
-//! parameters (`/..;/`), and paths that climb above the root.
+//! Source: RFC 3986 Sec. 6.2.2 (case, percent-encoding and path-segment normalisation). Departures: empty segments are
+//! merged, as web servers do. Characters that RFC 3986 does not allow unencoded, but clients send, are encoded.
+//!
+//! Servers differ in how they read some paths that are in legitimate use: an encoded slash (`%2F` in the names of npm's
+//! packages, GitLab's projects and S3's keys) can be a slash or a part of a name, a backslash likewise, and an empty
+//! segment can be a segment that `..` removes. For such a path there are several forms, and a request is of the class
+//! that grants the least of those that the rules find for them. So no spelling of a path leads to a better class than
+//! every node would agree to. Paths that lead out of the root, hide a dot segment behind parameters (`/..;/`) or have
+//! an encoded NUL are refused. They occur in attacks only, and servers do refuse them.
 
 use std::borrow::Cow;
 
 use crate::refusal::Refusal;
 
-/// Returns the canonical form of `path`, which must start with a slash.
+/// The forms of a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Forms<'a> {
+    /// The normal form. Borrowed if the path has it, as most paths do.
+    pub(crate) normal: Cow<'a, str>,
+    /// Forms that other readings result in, if they differ.
+    pub(crate) others: Vec<String>,
+}
+
+/// Returns the forms of `path`, which starts with a slash or is `*`.
 ///
 /// # Errors
-/// The path is ambiguous or is not a path.
-pub(crate) fn canonical(path: &str) -> Result<Cow<'_, str>, Refusal> {
-    if is_canonical(path.as_bytes()) {
-        return Ok(Cow::Borrowed(path));
+/// No server should serve the path, in one of its readings.
+pub(crate) fn forms(path: &str) -> Result<Forms<'_>, Refusal> {
+    if is_normal(path.as_bytes()) || path == "*" {
+        return Ok(Forms { normal: Cow::Borrowed(path), others: Vec::new() });
     }
-    if !path.starts_with('/') {
-        return Err(Refusal::bad("the path does not start with a slash"));
+    let spelled = spell(path.as_bytes(), false)?;
+    let normal = resolve(&spelled, false)?;
+    let mut others = Vec::new();
+    let mut add = |form: String| {
+        if form != normal && !others.contains(&form) {
+            others.push(form);
+        }
+    };
+    // Dot segments remove different segments if empty ones count.
+    if spelled.contains("//") {
+        add(resolve(&spelled, true)?);
     }
-    let decoded = normalise(path.as_bytes())?;
+    if spelled.contains("%2F") || spelled.contains("%5C") {
+        let decoded = spell(path.as_bytes(), true)?;
+        add(resolve(&decoded, false)?);
+        add(resolve(&decoded, true)?);
+    }
+    Ok(Forms { normal: Cow::Owned(normal), others })
+}
+
+/// Returns whether `path` has the normal form and only one reading. Reads each byte once.
+fn is_normal(path: &[u8]) -> bool {
+    let mut before = 0u8;
+    for &byte in path {
+        let plain = matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' | b'/' | b'.'
+            | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@');
+        if !plain || (before == b'/' && matches!(byte, b'/' | b'.')) {
+            return false;
+        }
+        before = byte;
+    }
+    path.first() == Some(&b'/')
+}
+
+/// Decodes characters that need no encoding, and encodes characters that must be encoded, in upper case. Slashes and
+/// backslashes in either spelling become slashes if `slashes`, and else stay encoded.
+fn spell(path: &[u8], slashes: bool) -> Result<String, Refusal> {
+    let mut out = String::with_capacity(path.len() + 8);
+    let mut rest = path;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        match byte {
+            b'%' => {
+                let [high, low, after @ ..] = tail else { return Err(BAD_ESCAPE) };
+                let (Some(high), Some(low)) = ((*high as char).to_digit(16), (*low as char).to_digit(16)) else {
+                    return Err(BAD_ESCAPE);
+                };
+                rest = after;
+                match u8::try_from(high << 4 | low).unwrap_or(0) {
+                    0 => return Err(Refusal::bad("the path has an encoded NUL")),
+                    b'/' | b'\\' if slashes => out.push('/'),
+                    b @ (b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~') => out.push(b as char),
+                    b => escape(&mut out, b),
+                }
+            }
+            b'\\' if slashes => out.push('/'),
+            // RFC 3986 does not allow these characters unencoded, but clients send them.
+            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | b'[' | b']' => escape(&mut out, byte),
+            b if b.is_ascii_graphic() => out.push(b as char),
+            _ => return Err(Refusal::bad("the path has bytes that are not allowed")),
+        }
+    }
+    Ok(out)
+}
+
+/// Removes dot segments and empty segments. With `empty_counts`, `..` can remove an empty segment.
+fn resolve(path: &str, empty_counts: bool) -> Result<String, Refusal> {
     let mut segments: Vec<&str> = Vec::new();
-    let mut parts = decoded.split('/').skip(1).peekable();
+    let mut parts = path.split('/').skip(1).peekable();
     let mut open = false;
     while let Some(part) = parts.next() {
         let last = parts.peek().is_none();
         open = match part {
+            "" if empty_counts && !last => {
+                segments.push(part);
+                false
+            }
             "" | "." => last,
             ".." => {
                 segments.pop().ok_or(Refusal::bad("the path leaves the root"))?;
@@ -41,59 +122,16 @@ pub(crate) fn canonical(path: &str) -> Result<Cow<'_, str>, Refusal> {
             }
         };
     }
-    let mut canonical = String::with_capacity(decoded.len());
+    segments.retain(|segment| !segment.is_empty());
+    let mut form = String::with_capacity(path.len());
     for segment in &segments {
-        canonical.push('/');
-        canonical.push_str(segment);
+        form.push('/');
+        form.push_str(segment);
     }
     if open || segments.is_empty() {
-        canonical.push('/');
+        form.push('/');
     }
-    Ok(Cow::Owned(canonical))
-}
-
-/// Returns whether `path` is already canonical, as most paths are. Reads each byte once.
-fn is_canonical(path: &[u8]) -> bool {
-    let mut before = 0u8;
-    for &byte in path {
-        let plain = matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' | b'/' | b'.'
-            | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@');
-        if !plain || (before == b'/' && matches!(byte, b'/' | b'.')) {
-            return false;
-        }
-        before = byte;
-    }
-    path.first() == Some(&b'/')
-}
-
-/// Decodes characters that need no encoding, and encodes characters that must be encoded, in upper case.
-fn normalise(path: &[u8]) -> Result<String, Refusal> {
-    let mut out = String::with_capacity(path.len() + 8);
-    let mut rest = path;
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        match byte {
-            b'%' => {
-                let [high, low, after @ ..] = tail else { return Err(BAD_ESCAPE) };
-                let (Some(high), Some(low)) = ((*high as char).to_digit(16), (*low as char).to_digit(16)) else {
-                    return Err(BAD_ESCAPE);
-                };
-                rest = after;
-                match u8::try_from(high << 4 | low).unwrap_or(0) {
-                    0 => return Err(Refusal::bad("the path has an encoded NUL")),
-                    b'/' | b'\\' => return Err(Refusal::bad("the path has an encoded slash")),
-                    b @ (b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~') => out.push(b as char),
-                    b => escape(&mut out, b),
-                }
-            }
-            b'\\' => return Err(Refusal::bad("the path has a backslash")),
-            // RFC 3986 does not allow these characters unencoded, but browsers send them.
-            b'"' | b'^' | b'{' | b'|' | b'}' | b'[' | b']' => escape(&mut out, byte),
-            b if b.is_ascii_graphic() => out.push(b as char),
-            _ => return Err(Refusal::bad("the path has bytes that are not allowed")),
-        }
-    }
-    Ok(out)
+    Ok(form)
 }
 
 const BAD_ESCAPE: Refusal = Refusal::bad("the path has a broken percent-encoding");
@@ -116,6 +154,7 @@ mod tests {
     fn paths_have_one_form() {
         for (path, form) in [
             ("/", "/"),
+            ("*", "*"),
             ("/a/b", "/a/b"),
             ("//", "/"),
             ("//a///b/", "/a/b/"),
@@ -131,45 +170,65 @@ mod tests {
             ("/...", "/..."),
             ("/a;v=1/b", "/a;v=1/b"),
             ("/a|b[1]{2}", "/a%7Cb%5B1%5D%7B2%7D"),
+            ("/a`b<c>\"", "/a%60b%3Cc%3E%22"),
             ("/admin/..//admin", "/admin"),
         ] {
-            assert_eq!(canonical(path).as_deref(), Ok(form), "{path}");
+            assert_eq!(forms(path), Ok(Forms { normal: form.into(), others: Vec::new() }), "{path}");
         }
     }
 
     #[test]
-    fn ambiguous_paths_are_refused() {
+    fn readings_that_differ_are_all_forms() {
+        for (path, form, others) in [
+            // npm, GitLab, S3
+            ("/@scope%2fname", "/@scope%2Fname", &["/@scope/name"][..]),
+            (
+                "/api/v4/projects/group%2Fproject/issues",
+                "/api/v4/projects/group%2Fproject/issues",
+                &["/api/v4/projects/group/project/issues"],
+            ),
+            ("/bucket/a%5Cb", "/bucket/a%5Cb", &["/bucket/a/b"]),
+            ("/a\\b", "/a%5Cb", &["/a/b"]),
+            ("/public/%2e%2e%2fadmin", "/public/..%2Fadmin", &["/admin"]),
+            ("/x//../admin", "/admin", &["/x/admin"]),
+            ("/a%2f%2f..%2fb", "/a%2F%2F..%2Fb", &["/b", "/a/b"]),
+        ] {
+            let others = others.iter().map(|&form| form.to_owned()).collect();
+            assert_eq!(forms(path), Ok(Forms { normal: form.into(), others }), "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_of_attacks_are_refused() {
         for path in [
-            "",
-            "a",
-            "*",
             "/%",
             "/%4",
             "/%zz",
-            "/%2f",
-            "/a%2Fb",
-            "/a%5cb",
-            "/a\\b",
             "/%00",
             "/..",
             "/a/../..",
             "/%2e%2e",
+            "/..%2f",
+            "/a%2f..%5c..",
             "/..;/x",
             "/a/.;x",
             "/a/%2e%2e;x=y/b",
+            "/a%2f..;/b",
         ] {
-            assert!(canonical(path).is_err(), "{path}");
+            assert!(forms(path).is_err(), "{path}");
         }
     }
 
     proptest! {
-        /// The canonical form of a canonical path is the path itself, and it contains nothing ambiguous.
+        /// The normal form of a normal form is the form itself, in every reading.
         #[test]
-        fn canonical_is_canonical(path in "(/(\\.|\\.\\.|[a-c%/.;|]|%2[ef]|%41|%C3){0,4}){0,6}") {
-            if let Ok(form) = canonical(&path) {
-                let again = canonical(&form);
-                prop_assert_eq!(again.as_deref(), Ok(form.as_ref()));
-                prop_assert!(form.starts_with('/') && !form.contains("//") && !form.contains("/../") && !form.contains("/./"));
+        fn a_form_is_normal(path in "(/(\\.|\\.\\.|[a-c%/.;|\\\\]|%2[ef]|%41|%5c|%C3){0,4}){1,6}") {
+            if let Ok(of) = forms(&path) {
+                for form in of.others.iter().map(String::as_str).chain([&*of.normal]) {
+                    let again = forms(form).expect("a form is sound");
+                    prop_assert_eq!(again.normal.as_ref(), form);
+                    prop_assert!(form.starts_with('/') && !form.contains("//") && !form.contains("/../") && !form.contains("/./"));
+                }
             }
         }
     }

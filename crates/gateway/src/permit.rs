@@ -28,11 +28,6 @@ impl Permit {
         Permit { worker: Rc::clone(worker), ticket: Some(ticket), interval }
     }
 
-    /// Moves the permit out. The one left behind is empty.
-    pub(crate) fn take(&mut self) -> Permit {
-        Permit { worker: Rc::clone(&self.worker), ticket: self.ticket.take(), interval: self.interval }
-    }
-
     /// Ends the exchange. Returns the time at which the engine was told.
     pub(crate) fn finish(&mut self, outcome: Outcome) -> Time {
         match self.ticket.take() {

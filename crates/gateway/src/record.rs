@@ -72,8 +72,10 @@ pub struct AccessRecord<'a> {
     pub method: Option<&'a Method>,
     /// The host, in lower case and without port, or empty if the head could not be read.
     pub host: &'a str,
-    /// Canonical path and query, or empty if the head could not be read.
+    /// Normal form of the path, or empty if the head could not be read.
     pub path: &'a str,
+    /// Text after the `?`, as sent.
+    pub query: Option<&'a str>,
     /// The client's address (the rightmost untrusted hop).
     pub client: IpAddr,
 }

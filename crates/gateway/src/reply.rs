@@ -5,16 +5,18 @@
 //! responsive nodes use `destination_unavailable`. `details` has the shed reason that metrics, logs and
 //! snapshots use.
 
-use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{HeaderName, Response, StatusCode};
+use std::borrow::Cow;
+use std::io::Write as _;
+
+use http::StatusCode;
 use weirgate_engine::{Shed, ShedReason};
+use weirgate_http1::write;
 
 use crate::active_config::Prepared;
+use crate::hops::Connection;
 use crate::refusal::Refusal;
 
-const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Reason why the nodes could not answer: the error types of RFC 9209 Sec. 2.3 that apply to a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,102 +64,102 @@ impl NodeError {
             _ => StatusCode::BAD_GATEWAY,
         }
     }
+}
 
-    const fn proxy_status(self) -> HeaderValue {
-        HeaderValue::from_static(match self {
-            NodeError::Dns => "weirgate; error=dns_error",
-            NodeError::Unavailable => "weirgate; error=destination_unavailable",
-            NodeError::Refused => "weirgate; error=connection_refused",
-            NodeError::ConnectTimeout => "weirgate; error=connection_timeout",
-            NodeError::Terminated => "weirgate; error=connection_terminated",
-            NodeError::ResponseTimeout => "weirgate; error=http_response_timeout",
-            NodeError::Incomplete => "weirgate; error=http_response_incomplete",
-            NodeError::Protocol => "weirgate; error=http_protocol_error",
-            NodeError::Upgrade => "weirgate; error=http_upgrade_failed",
-        })
+/// A response of the gateway.
+#[derive(Debug)]
+pub(crate) struct Reply<'a> {
+    pub(crate) status: StatusCode,
+    content_type: &'a str,
+    body: Cow<'a, [u8]>,
+    /// Seconds.
+    retry_after: Option<u64>,
+    /// Error type of `Proxy-Status`, and its details or an empty text.
+    error: (&'static str, &'static str),
+}
+
+/// Methods that are served, for a response to others.
+const ALLOW: &[u8] = b"allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n";
+
+impl<'a> Reply<'a> {
+    /// The response for a failure of the nodes.
+    pub(crate) fn failed(error: NodeError) -> Reply<'a> {
+        Reply::text(error.status(), error.as_str(), (error.as_str(), ""))
     }
-}
 
-/// Builds the response for a failure of the nodes.
-pub(crate) fn failed(error: NodeError) -> Response<Bytes> {
-    let mut response = text(error.status(), error.as_str());
-    response.headers_mut().insert(PROXY_STATUS, error.proxy_status());
-    response
-}
+    /// The response for a lack of file descriptors, ports or memory.
+    pub(crate) fn exhausted() -> Reply<'a> {
+        let word = "connection_limit_reached";
+        let reply = Reply::text(StatusCode::SERVICE_UNAVAILABLE, word, (word, "gateway"));
+        Reply { retry_after: Some(1), ..reply }
+    }
 
-/// Builds the response for a lack of file descriptors or ports for connections to nodes.
-pub(crate) fn exhausted() -> Response<Bytes> {
-    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached");
-    let headers = response.headers_mut();
-    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    headers.insert(
-        PROXY_STATUS,
-        HeaderValue::from_static("weirgate; error=connection_limit_reached; details=\"gateway\""),
-    );
-    response
-}
+    /// The response to a request that breaks the rules.
+    pub(crate) fn refused(refusal: Refusal) -> Reply<'a> {
+        Reply::text(refusal.status, refusal.what, ("http_request_error", refusal.what))
+    }
 
-/// Builds the response to a shed request.
-pub(crate) fn shed(shed: Shed, prepared: Option<&Prepared>) -> Response<Bytes> {
-    let mut response = match prepared {
-        Some(prepared) => {
-            let mut response = Response::new(prepared.body.clone());
-            *response.status_mut() = prepared.status;
-            response.headers_mut().insert(CONTENT_TYPE, prepared.content_type.clone());
-            response
-        }
-        None => text(StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
-    };
-    // A client that received a simpler page has no reason to retry.
-    let refused = !response.status().is_success();
-    let headers = response.headers_mut();
-    if refused {
+    /// The response to a shed request.
+    pub(crate) fn shed(shed: Shed, prepared: Option<&'a Prepared>) -> Reply<'a> {
+        let error = match shed.reason {
+            ShedReason::NoNode | ShedReason::NodesSlow => "destination_unavailable",
+            _ => "connection_limit_reached",
+        };
+        let error = (error, shed.reason.as_str());
+        let reply = match prepared {
+            Some(prepared) => Reply {
+                status: prepared.status,
+                content_type: &prepared.content_type,
+                body: Cow::Borrowed(prepared.body.as_bytes()),
+                retry_after: None,
+                error,
+            },
+            None => Reply::text(StatusCode::SERVICE_UNAVAILABLE, "overloaded", error),
+        };
         // Whole seconds, rounded up, because an earlier retry would be shed again.
         let seconds = shed.retry_after.as_secs() + u64::from(shed.retry_after.subsec_nanos() > 0);
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        // A client that received a simpler page has no reason to retry.
+        Reply { retry_after: (!reply.status.is_success()).then_some(seconds.max(1)), ..reply }
     }
-    headers.insert(
-        PROXY_STATUS,
-        HeaderValue::from_static(match shed.reason {
-            ShedReason::Deadline => "weirgate; error=connection_limit_reached; details=\"deadline\"",
-            ShedReason::QueueFull => "weirgate; error=connection_limit_reached; details=\"queue_full\"",
-            ShedReason::FlowFull => "weirgate; error=connection_limit_reached; details=\"source_full\"",
-            ShedReason::TotalFull => "weirgate; error=connection_limit_reached; details=\"all_queues_full\"",
-            ShedReason::QueueTimeout => "weirgate; error=connection_limit_reached; details=\"queue_timeout\"",
-            ShedReason::Overload => "weirgate; error=connection_limit_reached; details=\"overload\"",
-            ShedReason::Threshold => "weirgate; error=connection_limit_reached; details=\"threshold\"",
-            ShedReason::ServerLoad => "weirgate; error=connection_limit_reached; details=\"server_load\"",
-            ShedReason::TooLarge => "weirgate; error=connection_limit_reached; details=\"too_large\"",
-            ShedReason::NoNode => "weirgate; error=destination_unavailable; details=\"no_node\"",
-            ShedReason::NodesSlow => "weirgate; error=destination_unavailable; details=\"nodes_slow\"",
-        }),
-    );
-    response
+
+    fn text(status: StatusCode, what: &str, error: (&'static str, &'static str)) -> Reply<'a> {
+        let body = format!("{} {}: {what}\n", status.as_u16(), reason(status)).into_bytes();
+        Reply { status, content_type: TEXT, body: Cow::Owned(body), retry_after: None, error }
+    }
+
+    /// Writes the response. Returns the size of its body, which is left out if not `with_body`.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, with_body: bool, connection: Connection, date: &[u8]) -> usize {
+        write::status_line(out, self.status.as_u16(), reason(self.status).as_bytes());
+        write::field(out, b"content-type", self.content_type.as_bytes());
+        if let Some(seconds) = self.retry_after {
+            // Writing to a vector does not fail.
+            let _ = write!(out, "retry-after: {seconds}\r\n");
+        }
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            out.extend_from_slice(ALLOW);
+        }
+        out.extend_from_slice(b"proxy-status: weirgate; error=");
+        out.extend_from_slice(self.error.0.as_bytes());
+        if !self.error.1.is_empty() {
+            out.extend_from_slice(b"; details=\"");
+            out.extend_from_slice(self.error.1.as_bytes());
+            out.push(b'"');
+        }
+        out.extend_from_slice(b"\r\n");
+        write::content_length(out, self.body.len() as u64);
+        connection.write(out);
+        write::field(out, b"date", date);
+        write::end(out);
+        if !with_body {
+            return 0;
+        }
+        out.extend_from_slice(&self.body);
+        self.body.len()
+    }
 }
 
-/// Builds the response to a request that breaks the rules. The connection closes, because the following bytes
-/// cannot be trusted.
-pub(crate) fn refused(refusal: Refusal) -> Response<Bytes> {
-    let mut response = text(refusal.status, refusal.what);
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    if refusal.status == StatusCode::METHOD_NOT_ALLOWED {
-        response
-            .headers_mut()
-            .insert(http::header::ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
-    }
-    let status = format!("weirgate; error=http_request_error; details=\"{}\"", refusal.what);
-    if let Ok(value) = HeaderValue::try_from(status) {
-        response.headers_mut().insert(PROXY_STATUS, value);
-    }
-    response
-}
-
-fn text(status: StatusCode, what: &str) -> Response<Bytes> {
-    let reason = status.canonical_reason().unwrap_or("Error");
-    let mut response = Response::new(Bytes::from(format!("{} {reason}: {what}\n", status.as_u16())));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, TEXT);
-    response
+fn reason(status: StatusCode) -> &'static str {
+    status.canonical_reason().unwrap_or("Error")
 }
 
 /// The whole response, as bytes, to a request that caused a panic. No other state is trusted then.
@@ -166,30 +168,49 @@ proxy-status: weirgate; error=proxy_internal_error\r\ncontent-length: 26\r\nconn
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use weirgate_http1::Version;
+
     use super::*;
 
+    fn text(reply: &Reply<'_>) -> String {
+        let mut out = Vec::new();
+        reply.write(&mut out, true, Connection { kept: true, version: Version::Http11 }, b"now");
+        String::from_utf8(out).expect("ASCII")
+    }
+
     #[test]
-    fn proxy_status_has_the_word_that_logs_have() {
-        for error in [
-            NodeError::Dns,
-            NodeError::Unavailable,
-            NodeError::Refused,
-            NodeError::ConnectTimeout,
-            NodeError::Terminated,
-            NodeError::ResponseTimeout,
-            NodeError::Incomplete,
-            NodeError::Protocol,
-            NodeError::Upgrade,
-        ] {
-            assert_eq!(failed(error).headers()[PROXY_STATUS], format!("weirgate; error={}", error.as_str()));
-        }
+    fn a_response_is_complete() {
+        let shed = Shed { reason: ShedReason::QueueFull, retry_after: Duration::from_millis(1500), fallback: None };
+        let body = "503 Service Unavailable: overloaded\n";
+        let expected = format!(
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\nretry-after: 2\r\n\
+             proxy-status: weirgate; error=connection_limit_reached; details=\"queue_full\"\r\ncontent-length: {}\r\n\
+             date: now\r\n\r\n{body}",
+            body.len()
+        );
+        assert_eq!(text(&Reply::shed(shed, None)), expected);
+        let mut out = Vec::new();
+        let connection = Connection { kept: false, version: Version::Http11 };
+        assert_eq!(Reply::failed(NodeError::Refused).write(&mut out, false, connection, b"now"), 0);
+        let head = String::from_utf8(out).expect("ASCII");
+        assert!(head.ends_with("content-length: 36\r\nconnection: close\r\ndate: now\r\n\r\n"), "{head}");
+        assert!(head.contains("\r\nproxy-status: weirgate; error=connection_refused\r\n"), "{head}");
+    }
+
+    #[test]
+    fn details_are_the_reasons_of_logs_and_metrics() {
         for reason in ShedReason::ALL {
-            let answer =
-                shed(Shed { reason, retry_after: std::time::Duration::from_millis(1500), fallback: None }, None);
-            let status = answer.headers()[PROXY_STATUS].to_str().expect("ASCII");
-            assert!(status.ends_with(&format!("details=\"{reason}\"")), "{status}");
-            assert_eq!(answer.headers()[RETRY_AFTER], "2");
+            let shed = Shed { reason, retry_after: Duration::ZERO, fallback: None };
+            let text = text(&Reply::shed(shed, None));
+            assert!(
+                text.contains(&format!("; details=\"{reason}\"\r\n")) && text.contains("retry-after: 1\r\n"),
+                "{text}"
+            );
         }
+        let refusal = Refusal::with(StatusCode::METHOD_NOT_ALLOWED, "the method is not served here");
+        assert!(text(&Reply::refused(refusal)).contains("\r\nallow: GET, "));
     }
 
     #[test]

@@ -2,18 +2,41 @@
 
 use std::cell::Cell;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use weirgate_http1::{Name, write};
 
-/// `traceparent`.
-pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+use crate::request::Request;
 
 /// A trace id as 32 hexadecimal digits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceId([u8; 32]);
 
 impl TraceId {
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+/// Trace of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trace {
+    pub(crate) id: TraceId,
+    /// Id of the gateway's span, if the client sent no valid trace.
+    span: Option<u64>,
+}
+
+impl Trace {
+    /// Whether the client sent no valid trace.
+    pub(crate) fn is_new(&self) -> bool {
+        self.span.is_some()
+    }
+
+    /// Writes `traceparent`, unless the client's is sent on.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let Some(span) = self.span else { return };
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        text[3..35].copy_from_slice(&self.id.0);
+        hex(span, &mut text[36..52]);
+        write::field(out, b"traceparent", &text);
     }
 }
 
@@ -34,30 +57,17 @@ impl TraceIds {
         (mixed ^ (mixed >> 31)) | 1
     }
 
-    /// Returns the id of a request. Adds `traceparent` if the request has no valid one.
-    pub(crate) fn of(&self, headers: &mut HeaderMap) -> TraceId {
-        self.continue_with(None, headers)
-    }
-
-    /// Does the same for a request that is sent again. Uses `known`, if given, instead of a new id.
-    pub(crate) fn continue_with(&self, known: Option<TraceId>, headers: &mut HeaderMap) -> TraceId {
-        if let Some(id) = headers.get(TRACEPARENT).and_then(|v| parse(v.as_bytes())) {
-            return id;
+    /// Returns the trace of a request: the one that it has, or a new one.
+    pub(crate) fn of(&self, request: &Request) -> Trace {
+        let mut sent = request.all(Name::Traceparent);
+        if let Some(id) = sent.next().and_then(parse).filter(|_| sent.next().is_none()) {
+            return Trace { id, span: None };
         }
-        let id = known.unwrap_or_else(|| {
-            let mut id = [0; 32];
-            let (high, low) = id.split_at_mut(16);
-            hex(self.next(), high);
-            hex(self.next(), low);
-            TraceId(id)
-        });
-        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
-        text[3..35].copy_from_slice(&id.0);
-        hex(self.next(), &mut text[36..52]);
-        if let Ok(value) = HeaderValue::from_bytes(&text) {
-            headers.insert(TRACEPARENT, value);
-        }
-        id
+        let mut id = [0; 32];
+        let (high, low) = id.split_at_mut(16);
+        hex(self.next(), high);
+        hex(self.next(), low);
+        Trace { id: TraceId(id), span: Some(self.next()) }
     }
 }
 
@@ -87,14 +97,19 @@ fn parse(text: &[u8]) -> Option<TraceId> {
 mod tests {
     use super::*;
 
+    fn of(fields: &str) -> (Trace, String) {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let trace = TraceIds::new().of(&Request::parse(head.as_bytes()).expect("it is sound"));
+        let mut out = Vec::new();
+        trace.write(&mut out);
+        (trace, String::from_utf8(out).expect("ASCII"))
+    }
+
     #[test]
     fn a_valid_id_is_kept_and_others_are_replaced() {
-        let ids = TraceIds::new();
         let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let mut headers = HeaderMap::new();
-        headers.insert(TRACEPARENT, HeaderValue::from_static(given));
-        assert_eq!(ids.of(&mut headers).as_str(), "4bf92f3577b34da6a3ce929d0e0e4736");
-        assert_eq!(headers[TRACEPARENT], given);
+        let (trace, written) = of(&format!("traceparent: {given}\r\n"));
+        assert_eq!((trace.id.as_str(), written.as_str()), ("4bf92f3577b34da6a3ce929d0e0e4736", ""));
 
         for bad in [
             "",
@@ -103,11 +118,11 @@ mod tests {
             "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01x",
         ] {
-            headers.insert(TRACEPARENT, HeaderValue::from_static(bad));
-            let id = ids.of(&mut headers);
-            let now = headers[TRACEPARENT].to_str().expect("ASCII").to_owned();
-            assert_eq!(parse(now.as_bytes()).map(|t| t.0), Some(id.0), "{bad}");
-            assert_ne!(id.as_str(), "4bf92f3577b34da6a3ce929d0e0e4736");
+            let (trace, written) = of(&format!("traceparent: {bad}\r\n"));
+            let value = written.strip_prefix("traceparent: ").and_then(|v| v.strip_suffix("\r\n")).expect("a field");
+            assert_eq!(parse(value.as_bytes()), Some(trace.id), "{bad}");
+            assert_ne!(trace.id.as_str(), "4bf92f3577b34da6a3ce929d0e0e4736");
         }
+        assert!(of(&format!("traceparent: {given}\r\ntraceparent: {given}\r\n")).0.is_new());
     }
 }

@@ -27,28 +27,23 @@ pub(crate) struct Tunnel {
     stream: TcpStream,
     received: Bytes,
     idle: Duration,
-    exchange: Box<Exchange>,
+    exchange: Exchange,
 }
 
 impl Tunnel {
-    pub(crate) fn new(stream: TcpStream, received: Bytes, idle: Duration, exchange: Box<Exchange>) -> Tunnel {
+    pub(crate) fn new(stream: TcpStream, received: Bytes, idle: Duration, exchange: Exchange) -> Tunnel {
         Tunnel { stream, received, idle, exchange }
     }
 
     /// Copies bytes until the end. `first` has the bytes that the client sent after its request.
-    pub(crate) async fn run<T: AsyncRead + AsyncWrite + Unpin>(
-        mut self,
-        client: &mut T,
-        first: Bytes,
-        conn: &Rc<ClientConn>,
-    ) {
+    pub(crate) async fn run(mut self, mut client: TcpStream, first: Bytes, conn: &Rc<ClientConn>) {
         let mut up = Way::new(first);
         let mut down = Way::new(std::mem::take(&mut self.received));
         let mut since = conn.now();
         let mut moved = 0;
         let _ = poll_fn(|cx| {
-            let upward = up.pass(client, &mut self.stream, cx);
-            let downward = down.pass(&mut self.stream, client, cx);
+            let upward = up.pass(&mut client, &mut self.stream, cx);
+            let downward = down.pass(&mut self.stream, &mut client, cx);
             if up.moved + down.moved > moved {
                 moved = up.moved + down.moved;
                 since = conn.now();

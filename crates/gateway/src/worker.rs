@@ -26,9 +26,9 @@ use crate::permit::Permit;
 use crate::polling::Polls;
 use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
-use crate::upstream::Pools;
+use crate::upstream::{Inbox, Pools};
 use crate::waiting::{WaitSlot, Waiting};
-use crate::{client, connection, impossible};
+use crate::{client, connection, impossible, upstream};
 
 /// Maximum number of bytes read from a client at once.
 const SCRATCH: usize = 64 * 1024;
@@ -52,7 +52,14 @@ pub(crate) struct Worker {
     pub(crate) waiting: Waiting,
     pub(crate) pools: Pools,
     pub(crate) traces: TraceIds,
+    /// Bytes read from a client.
     pub(crate) scratch: RefCell<Vec<u8>>,
+    /// Bytes read from a node.
+    pub(crate) inbox: RefCell<Inbox>,
+    /// Bytes to send. It is empty between two turns.
+    pub(crate) out: RefCell<Vec<u8>>,
+    /// The present date, as `Date` has it.
+    pub(crate) date: RefCell<String>,
     active_config: RefCell<Rc<ConfigHandle>>,
     lookup: RefCell<Lookup>,
     hasher: RandomState,
@@ -104,6 +111,9 @@ impl Worker {
             pools: Pools::default(),
             traces: TraceIds::new(),
             scratch: RefCell::new(vec![0; SCRATCH]),
+            inbox: RefCell::new(upstream::inbox()),
+            out: RefCell::new(Vec::with_capacity(SCRATCH)),
+            date: RefCell::new(http_date()),
             active_config: RefCell::new(ConfigHandle::on(active_config)),
             lookup: RefCell::new(Lookup::new(&shared.pages)),
             hasher: shared.hasher.clone(),
@@ -345,12 +355,18 @@ async fn tick(worker: Rc<Worker>) {
         ticks += 1;
         if ticks >= SWEEP {
             ticks = 0;
+            worker.date.replace(http_date());
             worker.pools.sweep(&worker.active_config(), now);
             if worker.index == 0 {
                 worker.shared.memory.look();
             }
         }
     }
+}
+
+/// Returns the present date in the form of `Date` (RFC 9110 Sec. 5.6.7).
+fn http_date() -> String {
+    httpdate::fmt_http_date(weirgate_clock::calendar())
 }
 
 /// How a thread continues.
@@ -420,11 +436,10 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
                         let _ = weirgate_clock::within(PAUSE, worker.left.notified()).await;
                     }
                 }
-                // Responses are sent at once, because hyper writes the head and body together.
+                // Responses are sent at once, because head and body are written together.
                 let _ = stream.set_nodelay(true);
                 let task = connection::drive(Rc::clone(&worker), stream, peer, address, port);
-                // hyper limits its turns itself. The parts of a connection wait for each other without
-                // wakers, and the runtime's own limit would interrupt that.
+                // A connection limits its turns itself, in bytes. The runtime's own limit counts calls.
                 tokio::task::spawn_local(tokio::task::unconstrained(task));
             }
             // The client left before it was accepted.

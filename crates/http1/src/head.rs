@@ -167,7 +167,7 @@ impl Head {
 
     /// Returns the values of a field by its name in any case, in the order in which they were sent.
     pub fn named<'a>(&self, bytes: &'a [u8], name: &[u8]) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-        let is = move |field: &&Field| field.spelling(bytes).eq_ignore_ascii_case(name);
+        let is = move |field: &&Field| field.name != Name::Dropped && field.spelling(bytes).eq_ignore_ascii_case(name);
         self.fields.iter().filter(is).map(|field| field.value(bytes))
     }
 
@@ -184,6 +184,31 @@ impl Head {
             Version::Http11 => !has(b"close"),
             Version::Http10 => has(b"keep-alive") && !has(b"close"),
         }
+    }
+
+    /// Renames the fields that `Connection` names to [`Name::Dropped`], so that they are found under no name (RFC 9110
+    /// Sec. 7.6.1). Fields of `protected` cannot be named.
+    pub fn drop_named(&mut self, bytes: &[u8], protected: Names) {
+        if !self.names.contains(Name::Connection) {
+            return;
+        }
+        // Most values are `close` or `keep-alive`, which name no field.
+        let names_field =
+            |option: &&[u8]| !option.eq_ignore_ascii_case(b"close") && !option.eq_ignore_ascii_case(b"keep-alive");
+        let options: Vec<&[u8]> = self.list(bytes, Name::Connection).filter(names_field).collect();
+        if options.is_empty() {
+            return;
+        }
+        let mut names = Names::NONE;
+        for field in &mut self.fields {
+            let spelling = field.spelling(bytes);
+            let named = || options.iter().any(|option| option.eq_ignore_ascii_case(spelling));
+            if !protected.contains(field.name) && named() {
+                field.name = Name::Dropped;
+            }
+            names.insert(field.name);
+        }
+        self.names = names;
     }
 
     /// Returns the position after the line of the field with this index.

@@ -9,6 +9,8 @@ macro_rules! names {
         pub enum Name {
             /// Any field that is not in this list.
             Other,
+            /// A field that `Connection` names, after [`crate::Head::drop_named`].
+            Dropped,
             $($(#[$doc])* $name,)*
         }
 
@@ -16,10 +18,10 @@ macro_rules! names {
             /// All names with a spelling.
             pub const ALL: &[Name] = &[$(Name::$name),*];
 
-            /// Spelling in lower case. Empty for [`Name::Other`].
+            /// Spelling in lower case. Empty for [`Name::Other`] and [`Name::Dropped`].
             pub const fn as_str(self) -> &'static str {
                 match self {
-                    Name::Other => "",
+                    Name::Other | Name::Dropped => "",
                     $(Name::$name => $text,)*
                 }
             }

@@ -4,7 +4,7 @@ use crate::body::Body;
 use crate::chunked::Piece;
 use crate::head::Head;
 use crate::lines::{Kind, Lines, Parsed, declared};
-use crate::{Fault, Length, Limits, Name, Version};
+use crate::{Fault, Length, Limits, Name, Names, Version};
 
 /// Meaning of the bytes at the front of the input. Each message is one [`Event::Head`], any number of [`Event::Data`],
 /// and one [`Event::End`]. Remove the bytes that an event names from the front of the input before the next call.
@@ -74,6 +74,16 @@ impl Messages {
             Err(fault) => self.state = State::Faulty(fault),
         }
         parsed
+    }
+
+    /// Length of the present body, as far as it is not yet received.
+    fn length(&self) -> Length {
+        match &self.state {
+            State::Body(Body::Known(left)) => Length::Known(*left),
+            State::Body(Body::Chunked(_)) => Length::Chunked,
+            State::Body(Body::UntilClose) => Length::UntilClose,
+            State::Head(_) | State::Hold | State::Faulty(_) => Length::Known(0),
+        }
     }
 
     /// Returns the next event of a body.
@@ -159,6 +169,18 @@ impl Requests {
     /// Index of the current request's head: from its [`Event::Head`] until the first byte of the next head.
     pub fn head(&self) -> &Head {
         &self.messages.head
+    }
+
+    /// Length of the body that follows the current head, as far as it is not yet received.
+    pub fn length(&self) -> Length {
+        self.messages.length()
+    }
+
+    /// Takes the index of the current request's head, and leaves the memory of `spare` for the next one. The owner of
+    /// the head's bytes can then keep both together.
+    pub fn take_head(&mut self, mut spare: Head) -> Head {
+        spare.clear();
+        std::mem::replace(&mut self.messages.head, spare)
     }
 
     /// Trailer section of the request that has ended: lines with their line ends.
@@ -256,14 +278,14 @@ impl Responses {
         &self.messages.head
     }
 
+    /// Applies [`Head::drop_named`] to the current head. `bytes` are those of its [`Event::Head`].
+    pub fn drop_named(&mut self, bytes: &[u8], protected: Names) {
+        self.messages.head.drop_named(bytes, protected);
+    }
+
     /// Length of the body that follows the current head, as far as it is not yet received.
     pub fn length(&self) -> Length {
-        match &self.messages.state {
-            State::Body(Body::Known(left)) => Length::Known(*left),
-            State::Body(Body::Chunked(_)) => Length::Chunked,
-            State::Body(Body::UntilClose) => Length::UntilClose,
-            State::Head(_) | State::Hold | State::Faulty(_) => Length::Known(0),
-        }
+        self.messages.length()
     }
 
     /// Trailer section of the response that has ended: lines with their line ends.

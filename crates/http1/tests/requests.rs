@@ -1,7 +1,7 @@
 //! Requests that break a rule. Each input is split into pieces of several sizes.
 
 use proptest::prelude::*;
-use weirgate_http1::{Event, Fault, Limits, Requests};
+use weirgate_http1::{Event, Fault, Head, Limits, Name, Names, Requests, write};
 
 const LIMITS: Limits = Limits { head_bytes: 4096, fields: 20 };
 
@@ -298,4 +298,22 @@ proptest! {
         let whole = run(input.as_bytes(), usize::MAX);
         prop_assert_eq!(run(input.as_bytes(), piece), whole);
     }
+}
+
+/// RFC 9110 Sec. 7.6.1, and a client must not be able to strip a field that the gateway relies on.
+#[test]
+fn fields_that_connection_names_are_found_under_no_name() {
+    let input =
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X-Secret, cookie\r\nx-secret: 1\r\nCookie: a=b\r\n\
+        Via: x\r\nconnection: Via\r\n\r\n";
+    let mut requests = Requests::new(Limits { head_bytes: 4096, fields: 20 });
+    assert_eq!(requests.receive(input), Ok(Event::Head(input.len())));
+    let mut head = requests.take_head(Head::default());
+    head.drop_named(input, Names::of(&[Name::Host, Name::Via, Name::Connection]));
+    assert_eq!(head.named(input, b"X-Secret").count(), 0);
+    assert_eq!((head.get(input, Name::Cookie), head.get(input, Name::Via)), (None, Some(&b"x"[..])));
+    assert!(!head.names().contains(Name::Cookie));
+    let mut out = Vec::new();
+    write::fields(&mut out, &head, input, |field| field.name() == Name::Dropped);
+    assert_eq!(out, b"Host: a\r\nConnection: keep-alive, X-Secret, cookie\r\nVia: x\r\nconnection: Via\r\n");
 }

@@ -4,10 +4,10 @@ use std::fmt::{self, Display, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use weirgate_config::{Key, LocalityKeyOf, RuleTarget, Site};
 use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
-use weirgate_gateway::classify::{Canonical, ClassRef, Classifier, Explained, View};
+use weirgate_gateway::Request;
+use weirgate_gateway::classify::{ClassRef, Classifier, Explained, View};
 use weirgate_pages::Index;
 use weirgate_wire::RESOURCE_NAMES;
 
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Explain) -> ExitCode {
         Ok(site) => site,
         Err(why) => return exit::fail(&why),
     };
-    let request = match Request::new(args, &site) {
+    let request = match Asked::new(args, &site) {
         Ok(request) => request,
         Err(why) => return exit::fail(&why),
     };
@@ -42,70 +42,81 @@ pub(crate) fn run(args: &Explain) -> ExitCode {
     }
 }
 
-struct Request {
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
+/// The request that the person asks about.
+struct Asked {
+    request: Request,
     client: std::net::IpAddr,
     port: u16,
 }
 
-impl Request {
-    fn new(args: &Explain, site: &Site) -> Result<Request, String> {
-        let method = Method::from_bytes(args.method.as_bytes())
-            .map_err(|_| format!("{:?} is not a method; write GET, POST, …", args.method))?;
-        let uri: Uri = args.url.parse().map_err(|e| format!("{:?} is not a URL: {e}", args.url))?;
-        let mut headers = HeaderMap::new();
+impl Asked {
+    fn new(args: &Explain, site: &Site) -> Result<Asked, String> {
+        let mut fields = String::new();
+        let mut names_host = false;
         for line in &args.headers {
             let wrong = || format!("{line:?} is not a header; write -H 'Name: value'");
             let (name, value) = line.split_once(':').ok_or_else(wrong)?;
-            let name: HeaderName = name.parse().map_err(|_| wrong())?;
-            let value = HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| wrong())?;
-            headers.append(name, value);
+            if name.is_empty() || line.contains(['\r', '\n']) {
+                return Err(wrong());
+            }
+            names_host |= name.eq_ignore_ascii_case("host");
+            fields.push_str(&format!("{name}: {}\r\n", value.trim()));
         }
-        if uri.authority().is_none() && !headers.contains_key(http::header::HOST) {
-            return Err(format!(
-                "{:?} names no host; write a whole URL, such as http://host/path, or add -H 'Host: …'",
-                args.url
-            ));
-        }
+        let authority = args.url.split_once("://").map(|(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
+        let host = match authority {
+            _ if names_host => String::new(),
+            Some(authority) => format!("Host: {authority}\r\n"),
+            None => {
+                return Err(format!(
+                    "{:?} names no host; write a whole URL, such as http://host/path, or add -H 'Host: …'",
+                    args.url
+                ));
+            }
+        };
+        let head = format!("{} {} HTTP/1.1\r\n{host}{fields}\r\n", args.method, args.url);
+        let request = Request::parse(head.as_bytes())
+            .map_err(|(status, why)| format!("the gateway would refuse this request with {status}: {why}"))?;
         let first = site.listeners.first().map_or(80, |listener| listener.address.port());
-        Ok(Request { method, uri, headers, client: args.client, port: args.port.unwrap_or(first) })
+        Ok(Asked { request, client: args.client, port: args.port.unwrap_or(first) })
     }
 }
 
-/// Returns the whole answer, or the reason for which the gateway would refuse the request.
-fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> {
-    let form = Canonical::of(&request.method, &request.uri, &request.headers)
-        .map_err(|(status, why)| format!("the gateway would refuse this request with {status}: {why}"))?;
-    let view = View {
-        host: &form.host,
-        path: &form.path,
-        query: form.query.as_deref(),
-        method: &request.method,
-        headers: &request.headers,
-        client: request.client,
-        port: request.port,
+/// Returns the whole answer.
+fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
+    let request = &asked.request;
+    let mut view = View {
+        request,
+        path: request.path(),
+        client: asked.client,
+        port: asked.port,
         // Headers count as if a listed proxy had sent the request. Those of a direct client may count less.
         vouched: true,
     };
     let classifier = Classifier::new(&site.rules);
-    let said = classifier.explain(&view);
-    let Some(found) = classifier.classify(&view) else {
+    let Some(found) = classifier.classify_readings(&site.policy, &view) else {
         return Err("no rule matches this request".to_owned());
     };
-    let query = form.query.as_ref().map(|q| format!("?{q}")).unwrap_or_default();
+    view.path = found.path;
+    let said = classifier.explain(&view);
+    let query = request.query().map(|q| format!("?{q}")).unwrap_or_default();
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
         "request   {} {:?} {:?}, client {}, port {}",
-        request.method,
-        form.host,
-        format!("{}{query}", form.path),
-        request.client,
-        request.port
+        request.method().map_or("", http::Method::as_str),
+        request.host(),
+        format!("{}{query}", request.path()),
+        asked.client,
+        asked.port
     );
+    if found.path != request.path() {
+        let _ = writeln!(
+            text,
+            "reading   some servers read this path as {:?}, and the rules promise that less",
+            found.path
+        );
+    }
     let earlier = found.rule;
     let hidden = if all { 0 } else { earlier.saturating_sub(MAX_RULES) };
     if hidden > 0 {
@@ -128,7 +139,7 @@ fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> 
             ClassRef::Class(_) => None,
         };
         write_class(&mut text, site, class, key.as_deref(), max_live);
-        write_route(&mut text, site, class, &form);
+        write_route(&mut text, site, class, request);
     }
     Ok(text)
 }
@@ -182,10 +193,10 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
 }
 
 /// Writes the route of the page table and its cost, as far as the policy has them.
-fn write_route(text: &mut String, site: &Site, class: &Class, form: &Canonical) {
+fn write_route(text: &mut String, site: &Site, class: &Class, request: &Request) {
     let Some(table) = &site.page_table else { return };
     let patterns = table.routes.iter().map(|route| route.pattern.clone()).collect();
-    let found = Index::new(patterns).find(&form.path, form.query.as_deref());
+    let found = Index::new(patterns).find(request.path(), request.query());
     let (name, demand) = match found.and_then(|found| table.routes.get(found)) {
         Some(route) => (route.pattern.to_string(), route.demand),
         None => ("not in the page table, so the class's cost counts".to_owned(), class.demand),

@@ -34,7 +34,7 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
     number(line, "status", u64::from(record.status));
     text(line, "method", record.method.map_or("", http::Method::as_str));
     text(line, "host", record.host);
-    text(line, "path", record.path);
+    path(line, record);
     // Writing to a vector cannot fail.
     let _ = write!(line, ",\"client\":\"{}\"", record.client);
     if let Some(node) = record.node {
@@ -54,7 +54,13 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
 /// Appends `,"name":"value"`, escaped and truncated.
 fn text(line: &mut Vec<u8>, name: &str, value: &str) {
     let _ = write!(line, ",\"{name}\":\"");
-    let cut = if value.len() > MAX_FIELD { value.floor_char_boundary(MAX_FIELD) } else { value.len() };
+    escaped(line, value, MAX_FIELD);
+    line.push(b'"');
+}
+
+/// Appends `value`, escaped, and truncated to `max` bytes. Returns the number of bytes that are left of `max`.
+fn escaped(line: &mut Vec<u8>, value: &str, max: usize) -> usize {
+    let cut = if value.len() > max { value.floor_char_boundary(max) } else { value.len() };
     let mut rest = value.get(..cut).unwrap_or_default();
     loop {
         // Most values need no escaping, so plain bytes are copied in one piece.
@@ -74,7 +80,24 @@ fn text(line: &mut Vec<u8>, name: &str, value: &str) {
             c => line.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
-    line.extend_from_slice(if cut < value.len() { "…\"".as_bytes() } else { b"\"" });
+    if cut < value.len() {
+        line.extend_from_slice("…".as_bytes());
+        return 0;
+    }
+    max - cut
+}
+
+/// Appends the path with the query, as one field.
+fn path(line: &mut Vec<u8>, record: &AccessRecord<'_>) {
+    line.extend_from_slice(b",\"path\":\"");
+    let left = escaped(line, record.path, MAX_FIELD);
+    if let Some(query) = record.query
+        && left > 0
+    {
+        line.push(b'?');
+        escaped(line, query, left - 1);
+    }
+    line.push(b'"');
 }
 
 fn number(line: &mut Vec<u8>, name: &str, value: u64) {

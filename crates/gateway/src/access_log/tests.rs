@@ -25,6 +25,7 @@ fn record(path: &str) -> AccessRecord<'_> {
         method: Some(&http::Method::GET),
         host: "a.test",
         path,
+        query: None,
         client: IpAddr::from([192, 0, 2, 1]),
     }
 }

@@ -16,15 +16,15 @@ pub(super) fn holds(condition: &Match, fields: &Fields<'_, '_>) -> bool {
         Match::All(parts) => parts.iter().all(|part| holds(part, fields)),
         Match::Either(parts) => parts.iter().any(|part| holds(part, fields)),
         Match::Not(part) => !holds(part, fields),
-        Match::Host(HostPattern::Exact(name)) => view.host == name,
-        Match::Host(HostPattern::Below(suffix)) => view.host.ends_with(suffix.as_str()),
+        Match::Host(HostPattern::Exact(name)) => view.request.host() == name,
+        Match::Host(HostPattern::Below(suffix)) => view.request.host().ends_with(suffix.as_str()),
         Match::Path(PathPattern::Exact(path)) => view.path == path,
         Match::Path(PathPattern::Prefix(prefix)) => is_below(view.path, prefix),
         Match::Path(PathPattern::Pattern(pattern)) => is_like(pattern, view.path.as_bytes()),
-        Match::Method(method) => view.method == method,
+        Match::Method(method) => view.request.method() == Some(method),
         Match::Port(port) => view.port == *port,
         Match::Source(net) => net.contains(&view.client),
-        Match::Header(name, pattern) => view.headers.get_all(name).iter().any(|v| fits(pattern, v.as_bytes())),
+        Match::Header(name, pattern) => view.request.values(name.as_str()).any(|value| fits(pattern, value)),
         Match::Cookie(name, pattern) => {
             fields.cookies().iter().any(|(n, value)| *n == name.as_bytes() && fits(pattern, value))
         }

@@ -70,14 +70,14 @@ fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
         Match::All(parts) => parts.iter().find_map(|part| lacks(part, fields)).unwrap_or(wants),
         Match::Either(_) => format!("none of these holds: {wants}"),
         Match::Not(part) => format!("this must not hold: {}", describe(part, Values::Shown)),
-        Match::Host(_) => format!("needs {wants}, but the host is {}", quoted(view.host.as_bytes())),
+        Match::Host(_) => format!("needs {wants}, but the host is {}", quoted(view.request.host().as_bytes())),
         Match::Path(_) => format!("needs {wants}, but the path is {}", quoted(view.path.as_bytes())),
-        Match::Method(_) => format!("needs {wants}, but the method is {}", view.method),
+        Match::Method(_) => {
+            format!("needs {wants}, but the method is {}", view.request.method().map_or("", http::Method::as_str))
+        }
         Match::Port(_) => format!("needs {wants}, but the port is {}", view.port),
         Match::Source(_) => format!("needs {wants}, but the client is {}", view.client),
-        Match::Header(name, _) => {
-            with_values(&wants, view.headers.get_all(name).iter().map(http::HeaderValue::as_bytes))
-        }
+        Match::Header(name, _) => with_values(&wants, view.request.values(name.as_str())),
         Match::Cookie(name, _) => {
             with_values(&wants, fields.cookies().iter().filter(|(n, _)| *n == name.as_bytes()).map(|&(_, v)| v))
         }

@@ -89,16 +89,17 @@ impl Index {
     /// matches.
     pub(super) fn each_list(&self, fields: &Fields<'_, '_>, mut show: impl FnMut(&[u32])) {
         let view = fields.view;
+        let host = view.request.host();
         let mut show = |list: Option<&List>| list.into_iter().for_each(|list| show(list));
-        show(self.hosts.get(view.host));
+        show(self.hosts.get(host));
         if !self.suffixes.is_empty() {
-            for (dot, _) in view.host.match_indices('.') {
-                show(view.host.get(dot..).and_then(|suffix| self.suffixes.get(suffix)));
+            for (dot, _) in host.match_indices('.') {
+                show(host.get(dot..).and_then(|suffix| self.suffixes.get(suffix)));
             }
         }
         show(self.segments.get(first_segment(view.path)));
         for (name, by_value) in &self.headers {
-            view.headers.get_all(name).iter().for_each(|value| show(by_value.get(value.as_bytes())));
+            view.request.values(name.as_str()).for_each(|value| show(by_value.get(value)));
         }
         if !self.cookies.is_empty() {
             for (name, value) in fields.cookies() {

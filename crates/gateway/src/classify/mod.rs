@@ -9,16 +9,16 @@
 //!
 //! Nothing is allocated unless a rule uses the query or cookies.
 
-mod canonical;
 mod condition;
 mod explain;
 mod index;
 mod view;
 
 use weirgate_config::{Key, Rule, RuleTarget};
-use weirgate_engine::{ClassId, TemplateId};
+use weirgate_engine::{ClassId, Policy, TemplateId};
 
-pub use canonical::Canonical;
+use crate::record::ClassIndex;
+
 pub use explain::Explained;
 pub(crate) use explain::{Values, describe, describe_key};
 pub use view::{MAX_KEY_BYTES, MAX_PAIRS, MAX_VALUE_BYTES, View};
@@ -40,6 +40,8 @@ pub struct Classified<'a> {
     pub rule: usize,
     /// The class that the rule selects.
     pub class: ClassRef<'a>,
+    /// The form of the path for which it matched.
+    pub path: &'a str,
 }
 
 /// A class of the policy, or a template with the key of the class to make from it.
@@ -49,6 +51,16 @@ pub enum ClassRef<'a> {
     Class(ClassId),
     /// The class of this key (at most [`MAX_KEY_BYTES`]) under a template.
     Template(TemplateId, &'a [u8]),
+}
+
+impl ClassRef<'_> {
+    /// Returns the class as the policy file has it.
+    pub(crate) fn index(self) -> ClassIndex {
+        match self {
+            ClassRef::Class(class) => ClassIndex::Class(class.0),
+            ClassRef::Template(template, _) => ClassIndex::Template(template),
+        }
+    }
 }
 
 impl Classifier {
@@ -74,6 +86,22 @@ impl Classifier {
         best
     }
 
+    /// Classifies a request in all readings of its path ([`crate::Request::readings`]). Returns the result that
+    /// promises least: throughput first, then a response time, then a weight. So no spelling of a path leads to a
+    /// better class than every node would agree to. `policy` has the classes that the rules select.
+    #[must_use]
+    pub fn classify_readings<'a>(&self, policy: &Policy, view: &View<'a>) -> Option<Classified<'a>> {
+        let mut found = self.classify(view)?;
+        for path in view.request.readings() {
+            if let Some(other) = self.classify(&View { path, ..*view })
+                && promise(policy, other.class) < promise(policy, found.class)
+            {
+                found = other;
+            }
+        }
+        Some(found)
+    }
+
     /// Finds the first rule of `list` that matches and precedes `best`.
     fn walk<'a>(&self, list: &[u32], fields: &Fields<'a, '_>, best: &mut Option<Classified<'a>>) {
         for &index in list {
@@ -82,11 +110,21 @@ impl Classifier {
                 return;
             }
             if let Some(class) = self.rules.get(index).and_then(|rule| target(rule, fields)) {
-                *best = Some(Classified { rule: index, class });
+                *best = Some(Classified { rule: index, class, path: fields.view.path });
                 return;
             }
         }
     }
+}
+
+/// Returns the promise to a class, in an order of its worth.
+fn promise(policy: &Policy, class: ClassRef<'_>) -> Option<(f64, bool, f64)> {
+    let class = match class {
+        ClassRef::Class(id) => policy.classes.get(id.0 as usize)?,
+        ClassRef::Template(id, _) => &policy.templates.get(id.0 as usize)?.class,
+    };
+    let guarantee = &class.guarantee;
+    Some((guarantee.throughput.unwrap_or(0.0), guarantee.response_time.is_some(), class.weight))
 }
 
 /// Returns the class that `rule` selects, if it matches. A rule with a key matches only a request with
@@ -117,7 +155,7 @@ fn key_of<'a>(key: &Key, fields: &Fields<'a, '_>) -> Result<&'a [u8], &'static s
     match key {
         // If proxies are listed, only they can state the origin of a request.
         Key::Header(_) if !fields.view.vouched => Err("does not come from a listed proxy"),
-        Key::Header(name) => only(fields.view.headers.get_all(name).iter().map(http::HeaderValue::as_bytes)),
+        Key::Header(name) => only(fields.view.request.values(name.as_str())),
         Key::Cookie(name) => {
             only(fields.cookies().iter().filter(|(n, _)| *n == name.as_bytes()).map(|&(_, value)| value))
         }

@@ -3,61 +3,62 @@
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderName, Method};
 use proptest::prelude::*;
 use regex_automata::meta::Regex;
 use weirgate_config::{HostPattern, Match, PathPattern, Pattern, ValuePattern};
 
 use super::*;
+use crate::request::Request;
 
-/// A request that owns the data borrowed by a view.
+/// Parts of a request and of its view.
 #[derive(Clone, Debug)]
-struct Request {
+struct Sample {
     host: String,
     path: String,
     query: Option<String>,
     method: Method,
-    headers: HeaderMap,
+    fields: String,
     client: IpAddr,
     port: u16,
     vouched: bool,
 }
 
-impl Request {
-    fn to(host: &str, path: &str) -> Request {
-        Request {
+impl Sample {
+    fn to(host: &str, path: &str) -> Sample {
+        Sample {
             host: host.into(),
             path: path.into(),
             query: None,
             method: Method::GET,
-            headers: HeaderMap::new(),
+            fields: String::new(),
             client: IpAddr::from([10, 0, 0, 1]),
             port: 80,
             vouched: true,
         }
     }
 
-    fn with(mut self, name: &'static str, value: &str) -> Request {
-        self.headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+    fn with(mut self, name: &'static str, value: &str) -> Sample {
+        self.fields.push_str(&format!("{name}: {value}\r\n"));
         self
     }
 
-    fn query(mut self, query: &str) -> Request {
+    fn query(mut self, query: &str) -> Sample {
         self.query = Some(query.into());
         self
     }
 
-    fn view(&self) -> View<'_> {
-        View {
-            host: &self.host,
-            path: &self.path,
-            query: self.query.as_deref(),
-            method: &self.method,
-            headers: &self.headers,
-            client: self.client,
-            port: self.port,
-            vouched: self.vouched,
-        }
+    /// Applies `to` to the view. The path may be one that no request has.
+    fn view<R>(&self, to: impl FnOnce(&View<'_>) -> R) -> R {
+        let Sample { host, method, fields, .. } = self;
+        let query = self.query.as_ref().map_or(String::new(), |query| format!("?{query}"));
+        let head = match host.as_str() {
+            "" => format!("{method} /{query} HTTP/1.0\r\n{fields}\r\n"),
+            host => format!("{method} /{query} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"),
+        };
+        let request = Request::parse(head.as_bytes()).expect("it is sound");
+        let Sample { path, client, port, vouched, .. } = self;
+        to(&View { request: &request, path, client: *client, port: *port, vouched: *vouched })
     }
 }
 
@@ -90,15 +91,16 @@ fn classes(conditions: Vec<Match>) -> Classifier {
     Classifier::new(&rules)
 }
 
-fn rule_of(classifier: &Classifier, request: &Request) -> Option<usize> {
-    classifier.classify(&request.view()).map(|c| c.rule)
+fn rule_of(classifier: &Classifier, request: &Sample) -> Option<usize> {
+    request.view(|view| classifier.classify(view).map(|c| c.rule))
 }
 
 /// The specification of the index: a linear scan.
-fn linear(classifier: &Classifier, request: &Request) -> Option<usize> {
-    let view = request.view();
-    let fields = Fields::new(&view);
-    classifier.rules().iter().position(|rule| target(rule, &fields).is_some())
+fn linear(classifier: &Classifier, request: &Sample) -> Option<usize> {
+    request.view(|view| {
+        let fields = Fields::new(view);
+        classifier.rules().iter().position(|rule| target(rule, &fields).is_some())
+    })
 }
 
 #[test]
@@ -118,14 +120,14 @@ fn the_first_rule_that_matches_wins_whatever_its_kind() {
         ("a.test", "/mailbox", 3),
         ("xa.test", "/", 4),
     ] {
-        assert_eq!(rule_of(&classifier, &Request::to(host, path)), Some(rule), "{host}{path}");
+        assert_eq!(rule_of(&classifier, &Sample::to(host, path)), Some(rule), "{host}{path}");
     }
 }
 
 #[test]
 fn a_prefix_ends_at_a_segment() {
     let classifier = classes(vec![prefix("/mail/"), prefix("/")]);
-    let rule = |path| rule_of(&classifier, &Request::to("h", path));
+    let rule = |path| rule_of(&classifier, &Sample::to("h", path));
     assert_eq!(
         [rule("/mail"), rule("/mail/"), rule("/mail/x"), rule("/mailbox"), rule("/")].map(Option::unwrap),
         [0, 0, 0, 1, 1]
@@ -144,7 +146,7 @@ fn values_compare_in_every_way() {
         header("x-a", ValuePattern::Present),
     ];
     let classifier = classes(conditions);
-    let request = || Request::to("h", "/");
+    let request = || Sample::to("h", "/");
     for (request, rule) in [
         (request().with("x-a", "one"), Some(0)),
         (request().with("x-a", "zero").with("x-a", "one"), Some(0)),
@@ -168,7 +170,7 @@ fn method_port_and_source_compare() {
         Match::Source("10.1.0.0/16".parse().unwrap()),
         Match::Not(Box::new(Match::Source("10.0.0.0/8".parse().unwrap()))),
     ]);
-    let mut request = Request::to("h", "/");
+    let mut request = Sample::to("h", "/");
     assert_eq!(rule_of(&classifier, &request), None);
     request.client = "2001:db8::1".parse().unwrap();
     assert_eq!(rule_of(&classifier, &request), Some(2));
@@ -185,12 +187,12 @@ fn d3_a_value_past_the_cap_is_present_and_compares_with_nothing() {
         header("x-a", ValuePattern::Prefix("a".into())),
         header("x-a", ValuePattern::Present),
     ]);
-    let longest = Request::to("h", "/").with("x-a", &"a".repeat(MAX_VALUE_BYTES));
+    let longest = Sample::to("h", "/").with("x-a", &"a".repeat(MAX_VALUE_BYTES));
     assert_eq!(rule_of(&classifier, &longest), Some(0));
-    let longer = Request::to("h", "/").with("x-a", &"a".repeat(MAX_VALUE_BYTES + 1));
+    let longer = Sample::to("h", "/").with("x-a", &"a".repeat(MAX_VALUE_BYTES + 1));
     assert_eq!(rule_of(&classifier, &longer), Some(2));
     // A backtracking matcher would not finish in any reasonable time here.
-    let nearly = Request::to("h", "/").with("x-a", &format!("{}$", "a".repeat(MAX_VALUE_BYTES - 1)));
+    let nearly = Sample::to("h", "/").with("x-a", &format!("{}$", "a".repeat(MAX_VALUE_BYTES - 1)));
     assert_eq!(rule_of(&classifier, &nearly), Some(1));
 }
 
@@ -205,9 +207,9 @@ fn a_template_needs_exactly_one_key_of_bounded_length() {
         Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(0)) },
     ];
     let classifier = Classifier::new(&rules);
-    let request = || Request::to("h", "/");
-    let check = |request: Request, class: ClassRef<'_>| {
-        assert_eq!(classifier.classify(&request.view()).unwrap().class, class);
+    let request = || Sample::to("h", "/");
+    let check = |request: Sample, class: ClassRef<'_>| {
+        request.view(|view| assert_eq!(classifier.classify(view).unwrap().class, class));
     };
     check(request().with("x-tenant", "acme"), ClassRef::Template(TemplateId(7), b"acme"));
     check(request().with("x-tenant", "acme").with("x-tenant", "other"), ClassRef::Class(ClassId(0)));
@@ -220,7 +222,7 @@ fn a_template_needs_exactly_one_key_of_bounded_length() {
     check(request(), ClassRef::Class(ClassId(0)));
     // A header that did not come through a listed proxy is not trusted. A cookie belongs to the client in any
     // case.
-    let direct = |request: Request| Request { vouched: false, ..request };
+    let direct = |request: Sample| Sample { vouched: false, ..request };
     check(direct(request().with("x-tenant", "acme")), ClassRef::Class(ClassId(0)));
     check(direct(request().with("cookie", "sid=1")), ClassRef::Template(TemplateId(8), b"1"));
 }
@@ -229,8 +231,8 @@ fn a_template_needs_exactly_one_key_of_bounded_length() {
 fn thousands_of_hosts_are_told_apart() {
     let conditions = (0..5000).map(|i| host(&format!("tenant{i}.test"))).chain([Match::Any]).collect();
     let classifier = classes(conditions);
-    assert_eq!(rule_of(&classifier, &Request::to("tenant4321.test", "/")), Some(4321));
-    assert_eq!(rule_of(&classifier, &Request::to("tenant5000.test", "/")), Some(5000));
+    assert_eq!(rule_of(&classifier, &Sample::to("tenant4321.test", "/")), Some(4321));
+    assert_eq!(rule_of(&classifier, &Sample::to("tenant5000.test", "/")), Some(5000));
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn an_explanation_says_what_each_rule_wanted() {
         },
         Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(2)) },
     ];
-    let said = Classifier::new(&rules).explain(&Request::to("a.test", "/").view());
+    let said = Sample::to("a.test", "/").view(|view| Classifier::new(&rules).explain(view));
     let said: Vec<_> = said.iter().map(|e| (e.rule, e.matched, e.why.as_str())).collect();
     assert_eq!(
         said,
@@ -260,6 +262,32 @@ fn an_explanation_says_what_each_rule_wanted() {
             (2, true, "host a.test or header x-a = \"1\""),
         ]
     );
+}
+
+/// A path that nodes read in two ways is of the class that promises less.
+#[test]
+fn a_spelling_does_not_lead_to_a_better_class() {
+    let site = crate::tests::site_trusting(&[]);
+    let mut policy = site.policy;
+    let class = policy.classes[0].clone();
+    let with = |throughput| {
+        let mut class = class.clone();
+        class.guarantee.throughput = throughput;
+        class
+    };
+    policy.classes = vec![with(None), with(Some(10.0)), with(Some(5.0))];
+    let classifier = classes(vec![prefix("/bulk"), prefix("/gold"), Match::Any]);
+    let found = |path: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let request = Request::parse(head.as_bytes()).expect("it is sound");
+        let view =
+            View { request: &request, path: request.path(), client: [10, 0, 0, 1].into(), port: 80, vouched: true };
+        classifier.classify_readings(&policy, &view).map(|found| found.rule)
+    };
+    assert_eq!([found("/gold/a"), found("/bulk/a"), found("/x")], [Some(1), Some(0), Some(2)]);
+    // A name with a slash keeps its class.
+    assert_eq!([found("/gold/group%2Fproject"), found("/gold%2fa")], [Some(1), Some(2)]);
+    assert_eq!([found("/gold/%2e%2e%2fbulk/a"), found("/gold/..%5cbulk"), found("/bulk/..%2fgold")], [Some(0); 3]);
 }
 
 /// Few names, so that rules and requests often match.
@@ -315,11 +343,11 @@ fn rule() -> impl Strategy<Value = Rule> {
     (condition(), to).prop_map(|(matches, target)| Rule { matches, target })
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> impl Strategy<Value = Sample> {
     let several = || prop::collection::vec(value(), 0..3);
     (name(), path(), several(), several(), several(), any::<bool>(), 80u16..82).prop_map(
         |(host, path, headers, cookies, query, get, port)| {
-            let mut request = Request::to(host, path);
+            let mut request = Sample::to(host, path);
             for value in headers {
                 request = request.with("x-a", value);
             }
@@ -347,7 +375,7 @@ proptest! {
         for request in &requests {
             let expected = linear(&classifier, request);
             prop_assert_eq!(rule_of(&classifier, request), expected);
-            let said = classifier.explain(&request.view());
+            let said = request.view(|view| classifier.explain(view));
             prop_assert_eq!(said.iter().position(|e| e.matched), expected);
             prop_assert!(said.iter().all(|e| !e.why.is_empty()));
             prop_assert_eq!(said.len(), expected.map_or(rules.len(), |rule| rule + 1));

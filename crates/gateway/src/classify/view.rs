@@ -9,8 +9,9 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::net::IpAddr;
 
-use http::header::COOKIE;
-use http::{HeaderMap, Method};
+use weirgate_http1::Name;
+
+use crate::request::Request;
 
 /// Maximum length of a value that can be compared, in bytes. A longer value counts as present but matches no
 /// text. Servers commonly accept 8 KiB for a whole header. The limit bounds the time of a regular expression.
@@ -24,24 +25,18 @@ pub const MAX_KEY_BYTES: usize = 256;
 /// at most 180 cookies to a site. The limit keeps the work small with thousands of rules.
 pub const MAX_PAIRS: usize = 256;
 
-/// A request as rules see it. All of it is in the canonical form that is also forwarded.
+/// A request as rules see it.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// Host, in lower case and without port.
-    pub host: &'a str,
-    /// Canonical path, starting with `/` (or `*`).
+    /// Host, method, query and fields.
+    pub request: &'a Request,
+    /// A normal form of the path: [`Request::path`] or one of [`Request::readings`].
     pub path: &'a str,
-    /// Text after the `?`, not decoded.
-    pub query: Option<&'a str>,
-    /// The method.
-    pub method: &'a Method,
-    /// The headers.
-    pub headers: &'a HeaderMap,
     /// The client's address: the rightmost untrusted hop.
     pub client: IpAddr,
     /// The port of the listener.
     pub port: u16,
-    /// Whether its headers can state its origin: the peer is a listed proxy, or the policy lists none.
+    /// Whether its fields can state its origin: the peer is a listed proxy, or the policy lists none.
     pub vouched: bool,
 }
 
@@ -63,7 +58,7 @@ impl<'a, 'v> Fields<'a, 'v> {
     /// Returns the name and value of every cookie, in order.
     pub(super) fn cookies(&self) -> &[(&'a [u8], &'a [u8])] {
         self.cookies.get_or_init(|| {
-            let lines = self.view.headers.get_all(COOKIE).iter().map(http::HeaderValue::as_bytes);
+            let lines = self.view.request.all(Name::Cookie);
             lines.flat_map(|line| line.split(|&b| b == b';')).filter_map(cookie).take(MAX_PAIRS).collect()
         })
     }
@@ -71,7 +66,7 @@ impl<'a, 'v> Fields<'a, 'v> {
     /// Returns the decoded name and value of every query parameter, in order.
     pub(super) fn query(&self) -> &[Parameter<'a>] {
         self.query.get_or_init(|| {
-            let raw = self.view.query.unwrap_or_default().as_bytes();
+            let raw = self.view.request.query().unwrap_or_default().as_bytes();
             raw.split(|&b| b == b'&').filter(|part| !part.is_empty()).map(parameter).take(MAX_PAIRS).collect()
         })
     }
@@ -130,39 +125,23 @@ fn hex(digit: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
+    fn view(request: &Request) -> View<'_> {
+        View { request, path: request.path(), client: IpAddr::from([127, 0, 0, 1]), port: 80, vouched: true }
+    }
+
     fn with_query(query: &str) -> Vec<(String, String)> {
-        let (headers, method) = (HeaderMap::new(), Method::GET);
-        let view = View {
-            host: "h",
-            path: "/",
-            query: Some(query),
-            method: &method,
-            headers: &headers,
-            client: IpAddr::from([127, 0, 0, 1]),
-            port: 80,
-            vouched: true,
-        };
+        let request = Request::parse(format!("GET /?{query} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        let request = request.expect("it is sound");
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        Fields::new(&view).query().iter().map(|(n, v)| (text(n), text(v))).collect()
+        Fields::new(&view(&request)).query().iter().map(|(n, v)| (text(n), text(v))).collect()
     }
 
     fn with_cookies(lines: &[&'static str]) -> Vec<(String, String)> {
-        let (mut headers, method) = (HeaderMap::new(), Method::GET);
-        for line in lines {
-            headers.append(COOKIE, http::HeaderValue::from_static(line));
-        }
-        let view = View {
-            host: "h",
-            path: "/",
-            query: None,
-            method: &method,
-            headers: &headers,
-            client: IpAddr::from([127, 0, 0, 1]),
-            port: 80,
-            vouched: true,
-        };
+        let lines: String = lines.iter().map(|line| format!("Cookie: {line}\r\n")).collect();
+        let request = Request::parse(format!("GET / HTTP/1.1\r\nHost: h\r\n{lines}\r\n").as_bytes());
+        let request = request.expect("it is sound");
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        Fields::new(&view).cookies().iter().map(|&(n, v)| (text(n), text(v))).collect()
+        Fields::new(&view(&request)).cookies().iter().map(|&(n, v)| (text(n), text(v))).collect()
     }
 
     fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {

@@ -240,6 +240,7 @@ mod tests {
             method: None,
             host: "",
             path: "",
+            query: None,
             client: std::net::IpAddr::from([127, 0, 0, 1]),
         }
     }

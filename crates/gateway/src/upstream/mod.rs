@@ -4,11 +4,11 @@
 //! over a request. Whether an idle connection has been closed is checked when it is taken from the pool, and
 //! once a second.
 
-mod body;
+mod inbox;
 mod link;
 
-pub(crate) use body::{Progress, RequestBody, TOO_LARGE, TOO_SLOW, Upload, account};
-pub(crate) use link::{Answer, Link};
+pub(crate) use inbox::Inbox;
+pub(crate) use link::{Broken, Link, Sending};
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,6 +21,11 @@ use weirgate_engine::Time;
 
 use crate::active_config::{ActiveConfig, Endpoint};
 use crate::gateway::Counters;
+
+/// Creates a receive buffer for the connections of a thread.
+pub(crate) fn inbox() -> Inbox {
+    Inbox::new(link::KEPT)
+}
 
 /// Idle connections of one thread.
 #[derive(Debug, Default)]

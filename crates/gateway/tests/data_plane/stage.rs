@@ -50,7 +50,7 @@ impl Observer for Tell {
             total: record.total,
             bytes_in: record.bytes_in,
             bytes_out: record.bytes_out,
-            path: record.path.to_owned(),
+            path: format!("{}{}", record.path, record.query.map_or(String::new(), |query| format!("?{query}"))),
             client: record.client.to_string(),
         });
     }

@@ -17,11 +17,18 @@ fn d2_no_spelling_dodges_a_rule() {
         let mut client = stage.client();
         client.get(path);
         let answer = client.answer();
-        // The node receives the spelling that the rule saw.
-        assert!(answer.text().starts_with("/admin"), "{path}: {}", answer.text());
+        // The node receives the path as it was sent.
+        assert_eq!(answer.text(), path);
         assert_eq!(stage.record().class, "admin", "{path}");
     }
-    for path in ["/x/..%2fadmin", "/x/..;/admin", "/admin%2fx", "/x\\..\\admin", "/..%5cadmin", "/%00/admin"] {
+    // Some nodes read these paths as below /admin, and others do not. `admin` is the first class, so that it decides
+    // only if the promises are compared: see the test of the classifier.
+    for path in ["/x/..%2fadmin", "/admin%2fx", "/x\\..\\admin"] {
+        let mut client = stage.client();
+        client.get(path);
+        assert_eq!(client.answer().text(), path);
+    }
+    for path in ["/x/..;/admin", "/..%5cadmin", "/%00/admin", "/admin/..%2f..%2f"] {
         let mut client = stage.client();
         client.get(path);
         assert_eq!(client.answer().status, 400, "{path}");

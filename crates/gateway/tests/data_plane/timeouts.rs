@@ -63,7 +63,8 @@ fn interim_responses_without_end_are_a_504_and_delay_no_other_request() {
     other.get("/");
     assert_eq!(other.answer().text(), "other");
     assert_eq!(stage.record().ending, Ending::Served);
-    assert_eq!(endless.answer().status, 504);
+    let answer = std::iter::repeat_with(|| endless.head_answer()).find(|answer| answer.status != 103);
+    assert_eq!(answer.map(|answer| answer.status), Some(504));
     assert_eq!(stage.record().ending, Ending::Failed("http_response_timeout"));
     assert!(stage.is_empty());
 }

@@ -1,0 +1,401 @@
+//! The client's side of a connection: requests in, responses out.
+//!
+//! Messages are read by `weirgate-http1`. While a request is being served, the connection's task reads on, up to a
+//! limit. So a client that leaves is noticed at once, and a body arrives while its request waits. Bytes of a response
+//! that the client does not take at once are kept here. An idle connection keeps only the memory of a small head.
+
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::StatusCode;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+use weirgate_engine::Time;
+use weirgate_http1::{Event, Fault, Head, Limits, Requests};
+
+use crate::client_conn::ClientConn;
+use crate::received_body::{AHEAD, ReceivedBody, TOO_SLOW};
+use crate::refusal::Refusal;
+use crate::request::Request;
+
+/// Maximum capacity of an empty buffer that is kept for the next request: enough for most heads. Larger
+/// buffers are freed, because thousands of connections may be idle.
+const KEPT: usize = 2 * 1024;
+
+/// Maximum time and number of bytes for which input is read and discarded after the last response. A client
+/// that is still sending can then read the response and does not receive a reset (RFC 9112 Sec. 9.6).
+const LINGER: (Duration, usize) = (Duration::from_secs(1), 512 * 1024);
+
+/// Maximum number of reads in one turn, so that a fast client leaves turns for other connections.
+const READS: usize = 4;
+
+/// A client and its messages.
+#[derive(Debug)]
+pub(crate) struct ClientStream {
+    io: TcpStream,
+    conn: Rc<ClientConn>,
+    requests: Requests,
+    /// Bytes received and not yet examined.
+    input: BytesMut,
+    /// Memory for the next request.
+    memory: (BytesMut, Head),
+    pub(crate) body: ReceivedBody,
+    /// Bytes of the response that the client has not taken.
+    unsent: BytesMut,
+    /// Reason for refusing the rest of the current body. Nothing after it is read.
+    refused: Option<Refusal>,
+    /// Whether the client has closed its side or the connection is broken.
+    ended: bool,
+}
+
+/// The next thing that a client does.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// It has sent the head of a request, of this many bytes. Take it with [`ClientStream::begin`].
+    Head(usize),
+    /// It sends input that is no request. Nothing after it is read.
+    Refused(Refusal),
+    /// It may send nothing more: it has been idle for too long, or the connection is to be closed.
+    Idle,
+    /// It has left.
+    Gone,
+}
+
+/// The client does not complete its request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lost {
+    /// It has left.
+    Gone,
+    /// Its body is refused.
+    Refused(Refusal),
+}
+
+impl ClientStream {
+    pub(crate) fn new(io: TcpStream, conn: &Rc<ClientConn>, limits: Limits) -> ClientStream {
+        ClientStream {
+            io,
+            conn: Rc::clone(conn),
+            requests: Requests::new(limits),
+            input: BytesMut::new(),
+            memory: (BytesMut::new(), Head::default()),
+            body: ReceivedBody::none(),
+            unsent: BytesMut::new(),
+            refused: None,
+            ended: false,
+        }
+    }
+
+    /// Waits for the next request.
+    pub(crate) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            match self.requests.receive(&self.input) {
+                Ok(Event::Head(bytes)) => return Poll::Ready(Next::Head(bytes)),
+                Ok(Event::Skip(bytes)) => {
+                    self.input.advance(bytes);
+                    continue;
+                }
+                Ok(Event::More) => {}
+                // Neither comes before a head.
+                Ok(Event::Data { .. } | Event::End(_) | Event::Hold) => return Poll::Ready(Next::Gone),
+                Err(fault) => return Poll::Ready(Next::Refused(fault.into())),
+            }
+            if self.ended {
+                return Poll::Ready(Next::Gone);
+            }
+            let now = self.conn.now();
+            let (due, next) = self.due(now);
+            if now >= due {
+                return Poll::Ready(next);
+            }
+            self.conn.phase.set(due);
+            ready!(self.poll_fill(cx));
+        }
+    }
+
+    /// Returns the time until which the client may wait with its next bytes, and the consequence if it waits longer.
+    fn due(&self, now: Time) -> (Time, Next) {
+        let timeouts = &self.conn.worker.active_config().site.timeouts;
+        if !self.input.is_empty() {
+            let since = self.conn.head_since.get().unwrap_or(now);
+            self.conn.head_since.set(Some(since));
+            let slow = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request head came too slowly");
+            return (since + timeouts.header, Next::Refused(slow));
+        }
+        if self.conn.closing.get() {
+            return (Time::ZERO, Next::Idle);
+        }
+        // The first head is due from the acceptance on, so that a silent client does not stay for long.
+        let first = self.conn.requests.get() == 0;
+        let idle = if first { timeouts.idle.min(timeouts.header) } else { timeouts.idle };
+        (self.conn.idle_since.get() + idle, Next::Idle)
+    }
+
+    /// Begins a request: takes its head of `bytes` from the front of the input.
+    pub(crate) fn begin(&mut self, bytes: usize) -> Request {
+        let (mut memory, spare) = std::mem::take(&mut self.memory);
+        if bytes == self.input.len() {
+            std::mem::swap(&mut memory, &mut self.input);
+        } else {
+            memory.extend_from_slice(self.input.get(..bytes).unwrap_or_default());
+            self.input.advance(bytes);
+        }
+        let head = self.requests.take_head(spare);
+        self.conn.begin();
+        Request::new(memory, head)
+    }
+
+    /// Begins to receive the body of the request, whose head has just been received. What is refused in it is told by
+    /// [`ClientStream::watch`].
+    pub(crate) fn begin_body(&mut self, awaited: bool) -> Result<(), Refusal> {
+        let active_config = self.conn.worker.active_config();
+        let site = &active_config.site;
+        let pace = crate::body_pace::BodyPace::new(&site.timeouts);
+        let length = self.requests.length();
+        self.body.begin(self.conn.now(), length, site.limits.body_bytes, pace)?;
+        if awaited {
+            self.body.await_client(self.conn.now());
+        }
+        let input = std::mem::take(&mut self.input);
+        let used = self.decode(&input);
+        self.input = input;
+        self.input.advance(used);
+        Ok(())
+    }
+
+    /// Waits until the request can be admitted: a small body has arrived, or the first byte of a larger one. So a
+    /// request holds no slot while there is nothing to send.
+    ///
+    /// # Errors
+    /// As [`ClientStream::watch`].
+    pub(crate) fn poll_sendable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+        if !self.body.is_sendable() {
+            self.watch(cx)?;
+        }
+        if self.body.is_sendable() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Tells a client that waits for it to send the body (RFC 9110 Sec. 10.1.1). Does nothing for other clients.
+    pub(crate) fn invite_body(&mut self) {
+        if self.body.is_complete() || self.body.is_awaited() {
+            return;
+        }
+        self.body.await_client(self.conn.now());
+        self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        self.conn.stuck.set(self.conn.now() + self.conn.progress.get());
+    }
+
+    /// Reads on while a request is being served, up to a limit.
+    ///
+    /// # Errors
+    /// The client has left, its body breaks a rule, or it sends the body too slowly.
+    pub(crate) fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
+        if self.ended {
+            return Err(Lost::Gone);
+        }
+        for turn in 0.. {
+            if !self.has_room() || self.refused.is_some() {
+                break;
+            }
+            if turn == READS {
+                cx.waker().wake_by_ref();
+                break;
+            }
+            if self.poll_fill(cx).is_pending() {
+                break;
+            }
+            if self.ended {
+                return Err(Lost::Gone);
+            }
+        }
+        let room = self.has_room();
+        let due = self.body.due(&self.conn, room);
+        self.conn.body_due.set(due);
+        match self.refused {
+            Some(refusal) => Err(Lost::Refused(refusal)),
+            None if self.conn.now() >= due => Err(Lost::Refused(TOO_SLOW)),
+            None => Ok(()),
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.input.len() + self.body.len() < AHEAD
+    }
+
+    /// Reads available bytes. Ready when bytes have arrived or the client has ended.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let worker = Rc::clone(&self.conn.worker);
+        let mut scratch = worker.scratch.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut scratch);
+        match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
+            Ok(()) if !buffer.filled().is_empty() => self.arrived(buffer.filled()),
+            // A reset is treated as an end, because the client is gone.
+            Ok(()) | Err(_) => self.ended = true,
+        }
+        Poll::Ready(())
+    }
+
+    fn arrived(&mut self, bytes: &[u8]) {
+        if !self.conn.busy.get() || self.body.is_complete() {
+            self.input.extend_from_slice(bytes);
+            return;
+        }
+        self.body.arrived(self.conn.now());
+        if self.input.is_empty() {
+            let used = self.decode(bytes);
+            self.input.extend_from_slice(bytes.get(used..).unwrap_or_default());
+        } else {
+            let mut input = std::mem::take(&mut self.input);
+            input.extend_from_slice(bytes);
+            let used = self.decode(&input);
+            input.advance(used);
+            self.input = input;
+        }
+    }
+
+    /// Takes the body from the front of `input`. Returns the number of bytes examined, none after the end of the body.
+    fn decode(&mut self, input: &[u8]) -> usize {
+        let mut used = 0;
+        while !self.body.is_complete() && self.refused.is_none() {
+            match self.requests.receive(input.get(used..).unwrap_or_default()) {
+                Ok(Event::Skip(bytes)) => used += bytes,
+                Ok(Event::Data { skip, data }) => {
+                    used += skip;
+                    let pushed = self.body.push(input.get(used..used + data).unwrap_or_default());
+                    self.refused = pushed.err();
+                    self.conn.bytes_in.set(self.conn.bytes_in.get() + data as u64);
+                    used += data;
+                }
+                Ok(Event::End(bytes)) => {
+                    used += bytes;
+                    self.body.complete();
+                }
+                Ok(Event::More) => break,
+                Ok(Event::Head(_) | Event::Hold) => self.refused = Some(Fault::NotHttp.into()),
+                Err(fault) => self.refused = Some(fault.into()),
+            }
+        }
+        used
+    }
+
+    /// The body, to be sent to a node, and its trailer section.
+    pub(crate) fn upload(&mut self) -> (&mut ReceivedBody, &[u8]) {
+        (&mut self.body, self.requests.trailers())
+    }
+
+    /// Sends two pieces after everything that is unsent. Keeps the bytes that the client does not take at once.
+    pub(crate) fn send(&mut self, cx: &mut Context<'_>, first: &[u8], second: &[u8]) {
+        self.conn.answered.set(true);
+        let mut taken = 0;
+        if self.unsent.is_empty() {
+            let io = Pin::new(&mut self.io);
+            // A plain write costs less than describing one slice to the kernel.
+            let written = match (first, second) {
+                (bytes, []) | ([], bytes) => io.poll_write(cx, bytes),
+                _ => io.poll_write_vectored(cx, &[IoSlice::new(first), IoSlice::new(second)]),
+            };
+            match written {
+                Poll::Ready(Ok(bytes)) if bytes > 0 => taken = bytes,
+                Poll::Ready(_) => self.ended = true,
+                Poll::Pending => {}
+            }
+            if taken < first.len() + second.len() {
+                self.conn.stuck.set(self.conn.now() + self.conn.progress.get());
+            }
+        }
+        self.unsent.extend_from_slice(first.get(taken.min(first.len())..).unwrap_or_default());
+        self.unsent.extend_from_slice(second.get(taken.saturating_sub(first.len())..).unwrap_or_default());
+    }
+
+    /// Sends the bytes that are unsent. Ready when there are none.
+    ///
+    /// # Errors
+    /// The client has left or does not read.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+        while !self.unsent.is_empty() && !self.ended {
+            match Pin::new(&mut self.io).poll_write(cx, &self.unsent) {
+                Poll::Ready(Ok(bytes)) if bytes > 0 => {
+                    self.unsent.advance(bytes);
+                    self.conn.stuck.set(self.conn.now() + self.conn.progress.get());
+                }
+                Poll::Ready(_) => self.ended = true,
+                Poll::Pending if self.conn.now() >= self.conn.stuck.get() => self.ended = true,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        if self.ended {
+            return Poll::Ready(Err(Lost::Gone));
+        }
+        self.conn.stuck.set(Time::NEVER);
+        if self.unsent.capacity() > 0 {
+            self.unsent = BytesMut::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Number of bytes that the client has not taken.
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent.len()
+    }
+
+    /// Whether the client can send another request after the current one: it has sent all of that.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.body.is_complete() && self.refused.is_none()
+    }
+
+    /// Whether the client has sent nothing after the current request.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.has_sent_all() && self.input.is_empty()
+    }
+
+    /// Ends the current request, whose body is complete, and takes back its memory.
+    pub(crate) fn recycle(&mut self, request: Request) {
+        self.requests.resume();
+        self.body.clear();
+        let (mut bytes, head) = request.into_memory();
+        bytes.clear();
+        if bytes.capacity() <= KEPT {
+            self.memory = (bytes, head);
+        }
+        if self.input.is_empty() && self.input.capacity() > KEPT {
+            self.input = BytesMut::new();
+        }
+    }
+
+    /// Returns the transport and the bytes received after the last request, for a tunnel.
+    pub(crate) fn into_tunnel(self) -> (TcpStream, Bytes) {
+        (self.io, self.input.freeze())
+    }
+
+    /// Sends `last`, without regard to the current request. Returns whether the client took it.
+    pub(crate) async fn send_last(&mut self, last: &[u8]) -> bool {
+        weirgate_clock::within(LINGER.0, self.io.write_all(last)).await.is_some_and(|sent| sent.is_ok())
+    }
+
+    /// Closes the connection in an orderly way.
+    pub(crate) async fn close(mut self) {
+        drop(weirgate_clock::within(LINGER.0, self.io.shutdown()).await);
+    }
+
+    /// Closes the connection in such a way that the last response arrives, although the client may still be sending.
+    pub(crate) async fn linger(mut self) {
+        let drain = async {
+            if self.io.shutdown().await.is_err() {
+                return;
+            }
+            // On the heap, because on the stack it would dominate the size of every connection's task.
+            let mut scratch = vec![0; 4096];
+            let mut read = 0;
+            while read < LINGER.1 {
+                match self.io.read(&mut scratch).await {
+                    Ok(bytes) if bytes > 0 => read += bytes,
+                    _ => return,
+                }
+            }
+        };
+        let _ = weirgate_clock::within(LINGER.0, drain).await;
+    }
+}

@@ -1,0 +1,163 @@
+//! Origin of a request that came through listed proxies: their statements, continued by this hop.
+//!
+//! Sources: RFC 7239 (`Forwarded`) and the older `X-Forwarded-*`. Proxies write one family or both. Nodes read one or
+//! the other, so both must say the same: the family that is missing is derived from the one that is there. A
+//! `Forwarded` that is there is continued and never changed.
+
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+use weirgate_http1::{Name, Names, write};
+
+use crate::request::Request;
+
+/// The fields of a request from a listed proxy that [`continued`] writes anew.
+pub(crate) const REWRITTEN: Names = Names::of(&[Name::XForwardedFor]);
+
+/// Writes the fields of the origin, continued by `peer`, the listed proxy.
+pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, peer: IpAddr) {
+    let old = hops(request, Name::XForwardedFor);
+    let new = hops(request, Name::Forwarded);
+    let value = |name| request.all(name).next();
+    let first = |parameter: &[u8]| new.first().and_then(|element| of_element(element, parameter));
+
+    out.extend_from_slice(b"x-forwarded-for: ");
+    if old.is_empty() {
+        for address in new.iter().filter_map(|element| of_element(element, b"for")).filter_map(address) {
+            let _ = write!(out, "{address}, ");
+        }
+    } else {
+        for hop in &old {
+            out.extend_from_slice(hop);
+            out.extend_from_slice(b", ");
+        }
+    }
+    let _ = write!(out, "{peer}\r\n");
+
+    let proto = value(Name::XForwardedProto).or(first(b"proto")).filter(|proto| is_token(proto)).unwrap_or(b"http");
+    let authority = request.authority().as_bytes();
+    let host = value(Name::XForwardedHost).or(first(b"host")).filter(|host| is_host(host)).unwrap_or(authority);
+    if !request.has(Name::XForwardedProto) {
+        write::field(out, b"x-forwarded-proto", proto);
+    }
+    if !request.has(Name::XForwardedHost) {
+        write::field(out, b"x-forwarded-host", host);
+    }
+
+    out.extend_from_slice(b"forwarded: ");
+    let mut hop = (host, proto);
+    if new.is_empty() {
+        for address in &old {
+            element(out, self::address(address), hop);
+            out.extend_from_slice(b", ");
+            hop = (authority, b"http");
+        }
+    } else {
+        hop = (authority, b"http");
+    }
+    element(out, Some(peer), hop);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Returns the elements of all fields of this name, from the farthest hop to the nearest.
+fn hops(request: &Request, name: Name) -> Vec<&[u8]> {
+    let (head, bytes) = request.head();
+    head.list(bytes, name).collect()
+}
+
+/// Writes one element of `Forwarded`.
+fn element(out: &mut Vec<u8>, address: Option<IpAddr>, (host, proto): (&[u8], &[u8])) {
+    let _ = match address {
+        Some(IpAddr::V4(v4)) => write!(out, "for={v4}"),
+        Some(IpAddr::V6(v6)) => write!(out, "for=\"[{v6}]\""),
+        None => write!(out, "for=unknown"),
+    };
+    if !host.is_empty() {
+        out.extend_from_slice(b";host=\"");
+        out.extend_from_slice(host);
+        out.push(b'"');
+    }
+    out.extend_from_slice(b";proto=");
+    out.extend_from_slice(proto);
+}
+
+/// Returns the value of a parameter in one element of `Forwarded`, without quotes.
+pub(crate) fn of_element<'a>(element: &'a [u8], parameter: &[u8]) -> Option<&'a [u8]> {
+    element.split(|&b| b == b';').find_map(|pair| {
+        let at = pair.iter().position(|&b| b == b'=')?;
+        let (name, value) = pair.split_at(at);
+        let value = value.get(1..)?.trim_ascii();
+        let value = value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value);
+        name.trim_ascii().eq_ignore_ascii_case(parameter).then_some(value)
+    })
+}
+
+/// Parses an address in the syntax of either header: bare, with a port, in brackets or in quotes.
+pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?.trim_matches([' ', '\t']);
+    let text = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    let found = bare.parse::<IpAddr>().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|a| a.ip()));
+    found.map(|ip| ip.to_canonical())
+}
+
+/// Whether `text` can be written as the value of a parameter without quotes.
+fn is_token(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+}
+
+/// Whether `text` can be written in quotes as it is.
+fn is_host(text: &[u8]) -> bool {
+    text.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'[' | b']'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn continued_from(fields: &str) -> String {
+        let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
+        let request = Request::parse(head.as_bytes()).expect("it is sound");
+        let mut out = Vec::new();
+        continued(&mut out, &request, IpAddr::from([10, 0, 0, 1]));
+        String::from_utf8(out).expect("ASCII").replace("\r\n", "\n")
+    }
+
+    #[test]
+    fn the_older_family_is_continued_and_said_in_the_newer_one() {
+        assert_eq!(
+            continued_from(
+                "X-Forwarded-For: 1.1.1.1\r\nx-forwarded-for: 2001:db8::7, _x\r\nX-Forwarded-Proto: https\r\n\
+                 X-Forwarded-Host: shop.test\r\n"
+            ),
+            "x-forwarded-for: 1.1.1.1, 2001:db8::7, _x, 10.0.0.1\n\
+             forwarded: for=1.1.1.1;host=\"shop.test\";proto=https, for=\"[2001:db8::7]\";host=\"a.test\";proto=http, \
+             for=unknown;host=\"a.test\";proto=http, for=10.0.0.1;host=\"a.test\";proto=http\n"
+        );
+        assert_eq!(
+            continued_from("X-Forwarded-Proto: https\r\n"),
+            "x-forwarded-for: 10.0.0.1\nx-forwarded-host: a.test\nforwarded: for=10.0.0.1;host=\"a.test\";proto=https\n"
+        );
+    }
+
+    #[test]
+    fn the_newer_family_is_continued_and_said_in_the_older_one() {
+        assert_eq!(
+            continued_from(
+                "Forwarded: for=\"[2001:db8::7]:80\";proto=https;host=shop.test\r\nForwarded: For=2.2.2.2\r\n"
+            ),
+            "x-forwarded-for: 2001:db8::7, 2.2.2.2, 10.0.0.1\nx-forwarded-proto: https\nx-forwarded-host: shop.test\n\
+             forwarded: for=10.0.0.1;host=\"a.test\";proto=http\n"
+        );
+    }
+
+    #[test]
+    fn without_a_statement_the_proxy_is_the_origin() {
+        assert_eq!(
+            continued_from(""),
+            "x-forwarded-for: 10.0.0.1\nx-forwarded-proto: http\nx-forwarded-host: a.test\n\
+             forwarded: for=10.0.0.1;host=\"a.test\";proto=http\n"
+        );
+        assert!(continued_from("X-Forwarded-Proto: a\"b\r\n").ends_with("proto=http\n"));
+    }
+}
