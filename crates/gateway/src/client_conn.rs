@@ -27,6 +27,8 @@ pub(crate) struct ClientConn {
     pub(crate) worker: Rc<Worker>,
     /// Address of the peer.
     pub(crate) peer: SocketAddr,
+    /// Its IP address as text. It is written in every head for a node.
+    pub(crate) peer_text: Box<str>,
     /// The listener that accepted it, as the policy names it.
     pub(crate) listener: SocketAddr,
     /// Port that the client connected to.
@@ -64,6 +66,7 @@ impl ClientConn {
         Rc::new(ClientConn {
             worker: Rc::clone(worker),
             peer,
+            peer_text: peer.ip().to_canonical().to_string().into_boxed_str(),
             listener,
             port,
             alarm: Alarm::new(),

@@ -19,7 +19,7 @@ use weirgate_config::{LocalityKeyOf, NodeTimeouts};
 use weirgate_engine::{ClassId, Outcome, Shed, Time};
 use weirgate_http1::Name;
 
-use crate::active_config::{ConfigHandle, Endpoint};
+use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
 use crate::classify::{ClassRef, View};
 use crate::client_conn::ClientConn;
 use crate::client_stream::{ClientStream, Lost};
@@ -194,22 +194,6 @@ impl Exchange {
         Ok(())
     }
 
-    /// Finds the class by the rules of the policy in force.
-    fn find_class(&self) -> ClassRef<'_> {
-        let config = &self.active_config;
-        let view = View {
-            request: &self.request,
-            path: self.request.path(),
-            client: self.client,
-            port: self.conn.port,
-            vouched: self.trusted || config.site.trusted_proxies.is_empty(),
-        };
-        // The last rule always matches. Without it, use the engine's default class, which is the last one.
-        let last = u32::try_from(config.site.policy.classes.len()).unwrap_or(u32::MAX).saturating_sub(1);
-        let found = config.classifier.classify_readings(&config.site.policy, &view);
-        found.map_or(ClassRef::Class(ClassId(last)), |found| found.class)
-    }
-
     pub(crate) fn timeouts(&self) -> NodeTimeouts {
         // Every class of a policy has an entry, so this is never used.
         const UNKNOWN: NodeTimeouts = NodeTimeouts {
@@ -229,13 +213,21 @@ impl Exchange {
         // A reload between the rules and the engine's decision requires a new classification. The number of
         // rounds is bounded, so that reloads cannot hold a request for ever.
         for _ in 0..8 {
-            self.class = Some(self.find_class().index());
+            let view = View {
+                request: &self.request,
+                path: self.request.path(),
+                client: self.client,
+                port: self.conn.port,
+                vouched: self.trusted || self.active_config.site.trusted_proxies.is_empty(),
+            };
+            let class = find_class(&self.active_config, &view);
+            self.class = Some(class.index());
             self.conn.progress.set(self.timeouts().body_progress);
             if !expects {
                 poll_fn(|cx| stream.poll_sendable(cx)).await?;
             }
             let from = (flow, self.class.and_then(|class| self.locality_key(class)));
-            let (at, admission) = worker.arrive(&self.active_config, self.find_class(), from, routed);
+            let (at, admission) = worker.arrive(&self.active_config, class, from, routed);
             self.arrived = at;
             let mut admission = undisturbed(stream, admission).await?;
             if let Admission::Shed(_, refusal) = admission
@@ -413,6 +405,14 @@ impl Drop for Exchange {
         }
         self.observe();
     }
+}
+
+/// Finds the class of a request by the rules of a policy.
+fn find_class<'a>(config: &ActiveConfig, view: &View<'a>) -> ClassRef<'a> {
+    // The last rule always matches. Without it, use the engine's default class, which is the last one.
+    let last = u32::try_from(config.site.policy.classes.len()).unwrap_or(u32::MAX).saturating_sub(1);
+    let found = config.classifier.classify_readings(&config.site.policy, view);
+    found.map_or(ClassRef::Class(ClassId(last)), |found| found.class)
 }
 
 /// Waits for `decision`, unless the client leaves or breaks a rule meanwhile.

@@ -15,7 +15,7 @@ use crate::request::Request;
 pub(crate) const REWRITTEN: Names = Names::of(&[Name::XForwardedFor]);
 
 /// Writes the fields of the origin, continued by `peer`, the listed proxy.
-pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, peer: IpAddr) {
+pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, peer: &str) {
     let old = hops(request, Name::XForwardedFor);
     let new = hops(request, Name::Forwarded);
     let value = |name| request.all(name).next();
@@ -32,7 +32,8 @@ pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, peer: IpAddr) {
             out.extend_from_slice(b", ");
         }
     }
-    let _ = write!(out, "{peer}\r\n");
+    out.extend_from_slice(peer.as_bytes());
+    out.extend_from_slice(b"\r\n");
 
     let proto = value(Name::XForwardedProto).or(first(b"proto")).filter(|proto| is_token(proto)).unwrap_or(b"http");
     let authority = request.authority().as_bytes();
@@ -47,15 +48,15 @@ pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, peer: IpAddr) {
     out.extend_from_slice(b"forwarded: ");
     let mut hop = (host, proto);
     if new.is_empty() {
-        for address in &old {
-            element(out, self::address(address), hop);
+        for text in &old {
+            element(out, address(text), hop);
             out.extend_from_slice(b", ");
             hop = (authority, b"http");
         }
     } else {
         hop = (authority, b"http");
     }
-    element(out, Some(peer), hop);
+    element(out, address(peer.as_bytes()), hop);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -119,7 +120,7 @@ mod tests {
         let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
         let request = Request::parse(head.as_bytes()).expect("it is sound");
         let mut out = Vec::new();
-        continued(&mut out, &request, IpAddr::from([10, 0, 0, 1]));
+        continued(&mut out, &request, "10.0.0.1");
         String::from_utf8(out).expect("ASCII").replace("\r\n", "\n")
     }
 

@@ -6,9 +6,6 @@
 //!
 //! Most of a head is copied as it was received: spelling, order and repeated fields stay.
 
-use std::io::Write as _;
-use std::net::IpAddr;
-
 use weirgate_http1::{Head, Length, Name, Names, Version, write};
 
 use crate::forwarded;
@@ -72,8 +69,8 @@ const VIA: &[u8] = b"via: 1.1 weirgate\r\n";
 #[derive(Debug)]
 pub(crate) struct Way<'a> {
     pub(crate) request: &'a Request,
-    /// The peer that sent the request to the gateway.
-    pub(crate) peer: IpAddr,
+    /// Address of the peer that sent the request to the gateway.
+    pub(crate) peer: &'a str,
     /// Whether the peer is trusted to state the origin of requests.
     pub(crate) trusted: bool,
     pub(crate) trace: Trace,
@@ -85,12 +82,13 @@ pub(crate) struct Way<'a> {
 pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
     let request = way.request;
     let (head, bytes) = request.head();
+    let authority = request.authority();
     write::request_line(out, head.method(bytes), request.target());
     let mut left_out = NOT_TO_NODE;
     // An absolute target replaces `Host` (RFC 9112 Sec. 3.2.2).
-    let host = match request.authority() {
+    let host = match authority {
         "" => Some(way.address),
-        authority if !head.target(bytes).starts_with(['/', '*']) => Some(authority),
+        authority if request.is_absolute() => Some(authority),
         _ => None,
     };
     if let Some(host) = host {
@@ -120,7 +118,7 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
     if way.trusted {
         forwarded::continued(out, request, way.peer);
     } else {
-        origin(out, request.authority(), way.peer);
+        origin(out, authority, way.peer);
     }
     out.extend_from_slice(VIA);
     way.trace.write(out);
@@ -128,19 +126,14 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
 }
 
 /// Writes the origin of a request that comes from its client directly.
-fn origin(out: &mut Vec<u8>, authority: &str, peer: IpAddr) {
-    out.extend_from_slice(b"x-forwarded-for: ");
-    let start = out.len();
-    // Writing to a vector does not fail.
-    let _ = write!(out, "{peer}");
-    let end = out.len();
-    out.extend_from_slice(b"\r\nx-forwarded-proto: http\r\nx-forwarded-host: ");
-    out.extend_from_slice(authority.as_bytes());
-    let (before, after): (&[u8], &[u8]) = if peer.is_ipv4() { (b"", b"") } else { (b"\"[", b"]\"") };
-    out.extend_from_slice(b"\r\nforwarded: for=");
-    out.extend_from_slice(before);
-    out.extend_from_within(start..end);
-    out.extend_from_slice(after);
+fn origin(out: &mut Vec<u8>, authority: &str, peer: &str) {
+    write::field(out, b"x-forwarded-for", peer.as_bytes());
+    out.extend_from_slice(b"x-forwarded-proto: http\r\n");
+    write::field(out, b"x-forwarded-host", authority.as_bytes());
+    let (before, after) = if peer.contains(':') { ("forwarded: for=\"[", "]\"") } else { ("forwarded: for=", "") };
+    for part in [before, peer, after] {
+        out.extend_from_slice(part.as_bytes());
+    }
     if !authority.is_empty() {
         // Quoted, because an authority may contain colons and brackets, which a token may not.
         out.extend_from_slice(b";host=\"");
@@ -255,9 +248,8 @@ mod tests {
     fn to_node_from(head: &str, trusted: bool) -> String {
         let request = Request::parse(head.as_bytes()).expect("it is sound");
         let trace = TraceIds::new().of(&request);
-        let peer = IpAddr::from([192, 0, 2, 1]);
         let mut out = Vec::new();
-        to_node(&mut out, &Way { request: &request, peer, trusted, trace, address: "10.0.0.9:80" });
+        to_node(&mut out, &Way { request: &request, peer: "192.0.2.1", trusted, trace, address: "10.0.0.9:80" });
         String::from_utf8(out).expect("ASCII")
     }
 

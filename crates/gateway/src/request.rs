@@ -29,6 +29,8 @@ pub struct Request {
     authority: Text,
     /// Path and query as sent.
     target: Text,
+    /// Whether the target names the authority.
+    absolute: bool,
     /// Normal form of the path, or `*`.
     path: Text,
     /// Other forms of the path in which a node may read it.
@@ -115,6 +117,7 @@ impl Request {
                 if host.is_some_and(|host| !same(host, named, port)) {
                     return Err(Refusal::bad("Host and the request target name different authorities"));
                 }
+                self.absolute = true;
                 let target = match target.as_bytes().first() {
                     Some(b'/') => Cow::Borrowed(target),
                     _ => Cow::Owned(format!("/{target}")),
@@ -166,6 +169,11 @@ impl Request {
     /// Host and port as sent. Empty for HTTP/1.0 without `Host`.
     pub(crate) fn authority(&self) -> &str {
         self.authority.of(&self.bytes)
+    }
+
+    /// Whether the target names the authority, which then replaces `Host`.
+    pub(crate) fn is_absolute(&self) -> bool {
+        self.absolute
     }
 
     /// Path and query as sent. An absolute target has lost its scheme and authority.

@@ -142,8 +142,7 @@ impl Transfer {
         if self.sending.is_none()
             && let (Some(endpoint), Some(trace)) = (&exchange.endpoint, exchange.trace)
         {
-            let peer = self.conn.peer.ip().to_canonical();
-            let (request, trusted) = (&exchange.request, exchange.trusted);
+            let (request, peer, trusted) = (&exchange.request, &*self.conn.peer_text, exchange.trusted);
             hops::to_node(&mut out, &Way { request, peer, trusted, trace, address: &endpoint.address });
         }
         for turn in 0.. {

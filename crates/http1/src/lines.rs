@@ -251,6 +251,7 @@ fn field(kind: Kind, input: &[u8], start: usize, limits: Limits, head: &mut Head
         Name::Other => {
             if kind == Kind::Request
                 && matches!(text.len(), 9..=17)
+                && text.first().is_some_and(|first| matches!(first | 0x20, b'c' | b't' | b'x'))
                 && text.contains(&b'_')
                 && CONFUSABLE.iter().any(|n| text.eq_ignore_ascii_case(n))
             {
