@@ -221,6 +221,8 @@ pub enum ReloadError {
     Listen(String),
     /// The gateway is draining.
     Draining,
+    /// Another process is about to take over.
+    HandingOver,
 }
 
 impl fmt::Display for ReloadError {
@@ -232,6 +234,9 @@ impl fmt::Display for ReloadError {
             ),
             ReloadError::Unreadable(why) | ReloadError::Invalid(why) | ReloadError::Listen(why) => f.write_str(why),
             ReloadError::Draining => f.write_str("the gateway is draining"),
+            ReloadError::HandingOver => {
+                f.write_str("a new process is about to take over, and it reads the policy itself")
+            }
         }
     }
 }

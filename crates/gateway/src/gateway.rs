@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use std::{fmt, io};
 
 use tokio::sync::Notify;
@@ -16,15 +17,17 @@ use crate::active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource};
 use crate::clock::Clock;
 use crate::collector::Reports;
 use crate::control::{Control, MAX_THREADS};
+use crate::listener::{self, Opened};
 use crate::memory::Memory;
 use crate::pages::Pages;
 use crate::record::{AccessRecord, Observer};
-use crate::{listener, worker};
+use crate::threads::{Command, Threads};
+use crate::worker;
 
 /// A running gateway. Clones refer to the same gateway.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// State shared by all threads.
@@ -45,29 +48,21 @@ pub(crate) struct Shared {
     /// Number of accepted connections that wait because that maximum is reached.
     pub(crate) waiting_conns: AtomicUsize,
     observers: Vec<Box<dyn Observer>>,
-    command_queues: Vec<Mutex<Vec<Command>>>,
-    wakers: Vec<Arc<Notify>>,
+    /// Commands to the threads.
+    pub(crate) threads: Threads,
     phase: AtomicU8,
-    /// Addresses as written in the policy, and as actually bound.
-    listeners: Mutex<Vec<(SocketAddr, SocketAddr)>>,
+    /// Open listeners.
+    pub(crate) listeners: Mutex<Vec<Opened>>,
     source: ReloadSource,
-    reloading: Mutex<()>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Held while the listeners or the phase may change.
+    pub(crate) reloading: Mutex<()>,
+    /// Whether another process is about to take over.
+    pub(crate) handing_over: AtomicBool,
+    /// Whether another process has taken over.
+    pub(crate) handed_over: AtomicBool,
+    handles: Mutex<Vec<JoinHandle<()>>>,
     running: AtomicUsize,
     ended: Notify,
-}
-
-/// Command to a thread.
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// Accept connections from this socket, which belongs to this address of the policy.
-    Listen(SocketAddr, TcpListener),
-    /// Stop accepting connections on this address.
-    Close(SocketAddr),
-    /// Stop accepting, finish the requests in flight, and end.
-    Drain,
-    /// End without finishing the requests in flight.
-    Cut,
 }
 
 /// Phase in the life of a gateway.
@@ -116,7 +111,7 @@ impl fmt::Debug for Shared {
 }
 
 /// Locks `mutex`, also after a panic. These locks protect plain data, which stays usable.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -128,29 +123,31 @@ impl Shared {
         }
     }
 
-    /// Takes the pending commands for thread `index`.
-    pub(crate) fn commands(&self, index: usize) -> Vec<Command> {
-        self.command_queues
-            .get(index)
-            .map(|command_queue| std::mem::take(&mut *lock(command_queue)))
-            .unwrap_or_default()
-    }
-
-    fn tell(&self, index: usize, command: Command) {
-        if let (Some(command_queue), Some(waker)) = (self.command_queues.get(index), self.wakers.get(index)) {
-            lock(command_queue).push(command);
-            waker.notify_one();
-        }
-    }
-
-    /// Gives each thread one socket of each address.
+    /// Gives the threads the sockets of each address.
     fn hand_out(&self, opened: Vec<Opened>) {
-        for Opened { named, bound, sockets } in opened {
-            lock(&self.listeners).push((named, bound));
-            for (index, socket) in sockets.into_iter().enumerate() {
-                self.tell(index, Command::Listen(named, socket));
+        let threads = self.threads.count();
+        for (nth, mut one) in opened.into_iter().enumerate() {
+            let (named, deal) = (one.named, one.accepting.len() < threads);
+            for (index, socket) in std::mem::take(&mut one.accepting).into_iter().enumerate() {
+                // Every socket gets a thread, because connections wait in its queue. Where there are few sockets,
+                // different threads accept for different addresses.
+                let index = if deal { index + nth } else { index } % threads;
+                self.threads.tell(index, Command::Listen { named, socket, deal });
             }
+            lock(&self.listeners).push(one);
         }
+    }
+
+    /// Makes all threads drain. A connection is closed when it has been idle for `idle`.
+    pub(crate) fn drain(&self, idle: Duration) {
+        self.end_with(|| Command::Drain(idle));
+    }
+
+    fn end_with(&self, command: impl Fn() -> Command) {
+        // The phase only moves forward, so a stopped gateway stays stopped.
+        self.phase.fetch_max(Phase::Draining as u8, Ordering::AcqRel);
+        self.threads.tell_all(command);
+        lock(&self.listeners).clear();
     }
 }
 
@@ -160,25 +157,9 @@ fn max_connections(site: &Site) -> u64 {
     listener::connections_that_fit().map_or(wanted, |fit| wanted.min(fit))
 }
 
-/// An address with its sockets.
-struct Opened {
-    named: SocketAddr,
-    bound: SocketAddr,
-    sockets: Vec<TcpListener>,
-}
-
-fn open(address: SocketAddr, count: usize) -> io::Result<Opened> {
-    let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
-    if listener::in_use(address).map_err(failed)? {
-        return Err(failed(io::ErrorKind::AddrInUse.into()));
-    }
-    let (bound, sockets) = listener::open(address, count).map_err(failed)?;
-    Ok(Opened { named: address, bound, sockets })
-}
-
 impl Gateway {
-    /// Opens the listeners of `site`, starts the threads, and returns when all of them serve. `text` is the
-    /// policy file as read, for its checksum. `observers` are told about every finished request.
+    /// Opens the listeners of `site`, starts the threads, and serves. `text` is the policy file as read, for its
+    /// checksum. `observers` are told about every finished request.
     ///
     /// # Errors
     /// A listener cannot be opened, the policy is not valid, or a thread cannot be started.
@@ -188,9 +169,31 @@ impl Gateway {
         source: ReloadSource,
         observers: Vec<Box<dyn Observer>>,
     ) -> io::Result<Gateway> {
+        let gateway = Gateway::prepare(site, text, source, observers, |_| Vec::new())?;
+        gateway.serve();
+        Ok(gateway)
+    }
+
+    /// Does the same up to the point where connections are accepted. For each address of the policy, `inherited`
+    /// returns the sockets that another process has opened for it. Addresses without any are opened. Clients can
+    /// connect when this returns, and wait until [`Gateway::serve`].
+    ///
+    /// # Errors
+    /// As for [`Gateway::start`].
+    pub fn prepare(
+        site: Site,
+        text: &str,
+        source: ReloadSource,
+        observers: Vec<Box<dyn Observer>>,
+        mut inherited: impl FnMut(SocketAddr) -> Vec<TcpListener>,
+    ) -> io::Result<Gateway> {
         let count = site.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let count = count.clamp(1, MAX_THREADS);
-        let opened = site.listeners.iter().map(|l| open(l.address, count)).collect::<io::Result<Vec<_>>>()?;
+        let listeners = site.listeners.iter().map(|one| match inherited(one.address) {
+            sockets if sockets.is_empty() => listener::open(one.address, count),
+            sockets => listener::adopt(one.address, sockets),
+        });
+        let opened = listeners.collect::<io::Result<Vec<_>>>()?;
         let memory = Memory::new(&site.limits);
         let connections = max_connections(&site);
         let wakers: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
@@ -206,25 +209,34 @@ impl Gateway {
             connections: AtomicU64::new(connections),
             waiting_conns: AtomicUsize::new(0),
             observers,
-            command_queues: (0..count).map(|_| Mutex::default()).collect(),
-            wakers,
+            threads: Threads::new(wakers),
             phase: AtomicU8::new(Phase::Starting as u8),
-            listeners: Mutex::default(),
+            listeners: Mutex::new(opened),
             source,
             reloading: Mutex::default(),
-            threads: Mutex::default(),
+            handing_over: AtomicBool::new(false),
+            handed_over: AtomicBool::new(false),
+            handles: Mutex::default(),
             running: AtomicUsize::new(count),
             ended: Notify::new(),
         });
-        shared.hand_out(opened);
         let gateway = Gateway { shared };
         if let Err(error) = gateway.start_threads(count) {
             gateway.cut();
             gateway.join();
             return Err(error);
         }
-        gateway.shared.phase.store(Phase::Ready as u8, Ordering::Release);
         Ok(gateway)
+    }
+
+    /// Accepts connections from now on, unless the gateway does so already or was told to stop.
+    pub fn serve(&self) {
+        let _not_during_a_drain = lock(&self.shared.reloading);
+        let (starting, ready) = (Phase::Starting as u8, Phase::Ready as u8);
+        if self.shared.phase.compare_exchange(starting, ready, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            let opened = std::mem::take(&mut *lock(&self.shared.listeners));
+            self.shared.hand_out(opened);
+        }
     }
 
     fn start_threads(&self, count: usize) -> io::Result<()> {
@@ -232,14 +244,14 @@ impl Gateway {
         for index in 0..count {
             let shared = Arc::clone(&self.shared);
             let ready = ready.clone();
-            let waker = self.shared.wakers.get(index).cloned().unwrap_or_default();
+            let waker = self.shared.threads.waker(index);
             let run = move || {
                 let finish = Finish(Arc::clone(&shared));
                 worker::run(index, shared, &waker, &ready);
                 drop(finish);
             };
             let thread = std::thread::Builder::new().name(format!("weirgate-{index}")).spawn(run)?;
-            lock(&self.shared.threads).push(thread);
+            lock(&self.shared.handles).push(thread);
         }
         drop(ready);
         for _ in 0..count {
@@ -264,7 +276,7 @@ impl Gateway {
     /// configured.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        lock(&self.shared.listeners).iter().map(|(_, bound)| *bound).collect()
+        lock(&self.shared.listeners).iter().map(|opened| opened.bound).collect()
     }
 
     /// Returns the limit of the process's memory in bytes, if there is one.
@@ -365,13 +377,16 @@ impl Gateway {
         if self.phase() != Phase::Ready {
             return Err(ReloadError::Draining);
         }
+        if shared.handing_over.load(Ordering::Acquire) {
+            return Err(ReloadError::HandingOver);
+        }
         let wanted: Vec<_> = site.listeners.iter().map(|l| l.address).collect();
-        let known: Vec<_> = lock(&shared.listeners).iter().map(|(named, _)| *named).collect();
-        let count = shared.command_queues.len();
+        let known: Vec<_> = lock(&shared.listeners).iter().map(|opened| opened.named).collect();
+        let count = shared.threads.count();
         let opened = wanted
             .iter()
             .filter(|address| !known.contains(address))
-            .map(|address| open(*address, count))
+            .map(|address| listener::open(*address, count))
             .collect::<io::Result<Vec<_>>>()
             .map_err(|error| ReloadError::Listen(error.to_string()))?;
         let limits = site.limits;
@@ -383,10 +398,8 @@ impl Gateway {
         shared.connections.store(connections, Ordering::Relaxed);
         shared.hand_out(opened);
         for gone in known.into_iter().filter(|address| !wanted.contains(address)) {
-            lock(&shared.listeners).retain(|(named, _)| *named != gone);
-            for index in 0..count {
-                shared.tell(index, Command::Close(gone));
-            }
+            lock(&shared.listeners).retain(|opened| opened.named != gone);
+            shared.threads.tell_all(|| Command::Close(gone));
         }
         Ok(active_config)
     }
@@ -395,26 +408,17 @@ impl Gateway {
     /// Returns at once. See [`Gateway::join`].
     pub fn drain(&self) {
         let _not_during_a_reload = lock(&self.shared.reloading);
-        self.end_with(Phase::Draining, || Command::Drain);
-        lock(&self.shared.listeners).clear();
+        self.shared.drain(Duration::ZERO);
     }
 
     /// Ends at once and aborts the requests in flight.
     pub fn cut(&self) {
-        self.end_with(Phase::Draining, || Command::Cut);
-    }
-
-    fn end_with(&self, phase: Phase, command: impl Fn() -> Command) {
-        // The phase only moves forward, so a stopped gateway stays stopped.
-        self.shared.phase.fetch_max(phase as u8, Ordering::AcqRel);
-        for index in 0..self.shared.command_queues.len() {
-            self.shared.tell(index, command());
-        }
+        self.shared.end_with(|| Command::Cut);
     }
 
     /// Waits until the threads have ended.
     pub fn join(&self) {
-        let threads = std::mem::take(&mut *lock(&self.shared.threads));
+        let threads = std::mem::take(&mut *lock(&self.shared.handles));
         for thread in threads {
             // A thread that panicked has ended as well.
             let _ = thread.join();

@@ -9,13 +9,13 @@
 //! Start with [`Gateway::start`].
 //!
 //! # Modules
-//! - The whole: `gateway` (threads and phases), `worker` (one thread), `control` (the engine behind its lock),
-//!   `active_config` (a configuration in force), `clock`, `timer`, `memory`, `signals`.
+//! - The whole: `gateway` (phases), `threads` (commands to them), `worker` (one thread), `hand_over`, `control` (the
+//!   engine behind its lock), `active_config` (a configuration in force), `clock`, `timer`, `memory`, `signals`.
 //! - A client connection: `listener`, `connection` (its task), `client_conn` (its state), `client_stream` (requests in,
 //!   responses out), `received_body`, `body_pace`.
 //! - A request: `exchange` (the stages in order), then `request`, `path`, `client`, `trace` and `classify`, `waiting`,
-//!   `permit`, `forward`, `transfer`, `upstream`, `hops` and `forwarded` (heads for the next hop), `tunnel`, and `reply`
-//!   and `refusal` for the gateway's own answers.
+//!   `permit`, `forward`, `transfer`, `upstream`, `hops` and `forwarded` (heads for the next hop), `tunnel`, and
+//!   `reply` and `refusal` for the gateway's own answers.
 //! - Requests of the gateway itself: `polling`, `health`, `collector`.
 //! - `pages`: the page table, with the costs of routes and their learning.
 //! - Observation: `record`, `metrics`, `access_log`, `impossible` (limits that cannot be met).
@@ -37,6 +37,7 @@ mod exchange;
 mod forward;
 mod forwarded;
 mod gateway;
+mod hand_over;
 mod health;
 mod hops;
 mod impossible;
@@ -55,6 +56,7 @@ mod request;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod timer;
 mod trace;
 mod transfer;
@@ -67,6 +69,7 @@ pub use active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource, Resol
 pub use clock::Clock;
 pub use control::{Control, Held};
 pub use gateway::{Counters, Gateway, Phase};
+pub use hand_over::{HandOver, HandOverError};
 pub use record::{AccessRecord, ClassIndex, Ending, Observer};
 pub use request::Request;
-pub use signals::Signalled;
+pub use signals::{Signalled, Signals, Succession};

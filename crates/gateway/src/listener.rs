@@ -1,4 +1,8 @@
 //! Listening sockets: one per thread and address. The kernel distributes connections (`SO_REUSEPORT`).
+//!
+//! Sockets that another process has opened are used as they are, however many there are. If there are fewer than
+//! threads, one thread accepts from each and deals the connections out. Threads that all wait for the same socket
+//! would all wake up for each connection, because tokio does not offer `EPOLLEXCLUSIVE`.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -22,18 +26,59 @@ pub(crate) fn connections_that_fit() -> Option<u64> {
     soft.parse::<u64>().ok().map(|files| (files.saturating_sub(RESERVED) / 2).max(1))
 }
 
+/// An address with its sockets.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// Address as the policy names it.
+    pub(crate) named: SocketAddr,
+    /// Address that clients connect to. It has the actual port where the policy names port 0.
+    pub(crate) bound: SocketAddr,
+    /// The sockets, to be passed on to another process.
+    pub(crate) sockets: Vec<TcpListener>,
+    /// Duplicates of them, from which the threads accept. Taken by the threads.
+    pub(crate) accepting: Vec<TcpListener>,
+}
+
+impl Opened {
+    fn new(named: SocketAddr, bound: SocketAddr, sockets: Vec<TcpListener>) -> io::Result<Opened> {
+        let accepting = sockets.iter().map(TcpListener::try_clone).collect::<io::Result<_>>()?;
+        Ok(Opened { named, bound, sockets, accepting })
+    }
+}
+
 /// Opens `count` sockets on one address. For port 0 the kernel chooses one port for all of them.
 ///
 /// # Errors
-/// The address cannot be bound.
-pub(crate) fn open(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
-    let mut bound = address;
-    let mut listeners = Vec::with_capacity(count);
+/// The address is in use or cannot be bound.
+pub(crate) fn open(address: SocketAddr, count: usize) -> io::Result<Opened> {
+    let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+    if in_use(address).map_err(failed)? {
+        return Err(failed(io::ErrorKind::AddrInUse.into()));
+    }
+    bind(address, count).map_err(failed)
+}
+
+/// Adopts sockets that another process has opened for `named`.
+///
+/// # Errors
+/// Something else than a socket was passed.
+pub(crate) fn adopt(named: SocketAddr, sockets: Vec<TcpListener>) -> io::Result<Opened> {
+    let mut bound = named;
+    for socket in &sockets {
+        socket.set_nonblocking(true)?;
+        bound = socket.local_addr()?;
+    }
+    Opened::new(named, bound, sockets)
+}
+
+fn bind(named: SocketAddr, count: usize) -> io::Result<Opened> {
+    let mut bound = named;
+    let mut sockets = Vec::with_capacity(count);
     for _ in 0..count {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = Socket::new(Domain::for_address(named), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
-        if address.is_ipv6() {
+        if named.is_ipv6() {
             // The policy file lists an IPv4 listener on the same port separately.
             socket.set_only_v6(true)?;
         }
@@ -42,14 +87,14 @@ pub(crate) fn open(address: SocketAddr, count: usize) -> io::Result<(SocketAddr,
         socket.listen(BACKLOG)?;
         let listener = TcpListener::from(socket);
         bound = listener.local_addr()?;
-        listeners.push(listener);
+        sockets.push(listener);
     }
-    Ok((bound, listeners))
+    Opened::new(named, bound, sockets)
 }
 
 /// Returns whether another process or another gateway serves `address`. Binding would not show it because of
 /// `SO_REUSEPORT`, and connections would be distributed to both.
-pub(crate) fn in_use(address: SocketAddr) -> io::Result<bool> {
+fn in_use(address: SocketAddr) -> io::Result<bool> {
     if address.port() == 0 {
         return Ok(false);
     }

@@ -1,6 +1,6 @@
 //! One thread with its runtime, its listeners, its connections, and the state shared by its requests.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use slab::Slab;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, LocalSet};
 use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
@@ -19,11 +19,12 @@ use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
 use crate::classify::ClassRef;
 use crate::client_conn::ClientConn;
 use crate::control::{Delivery, Origin};
-use crate::gateway::{Command, Shared};
+use crate::gateway::Shared;
 use crate::memory::Pressure;
 use crate::pages::{Lookup, Routed, ServiceInterval};
 use crate::permit::Permit;
 use crate::polling::Polls;
+use crate::threads::{Accepted, Command};
 use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
 use crate::upstream::{Inbox, Pools};
@@ -67,6 +68,18 @@ pub(crate) struct Worker {
     conns: RefCell<Slab<Rc<ClientConn>>>,
     /// Signals that a connection has ended.
     left: Notify,
+    /// The drain, once it has begun.
+    drain: Cell<Option<Drain>>,
+}
+
+/// A drain that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    since: Time,
+    /// Time after which an idle connection is closed.
+    idle: Duration,
+    /// Time at which all connections are cut.
+    deadline: Time,
 }
 
 impl std::fmt::Debug for Worker {
@@ -120,6 +133,7 @@ impl Worker {
             spare: RefCell::new(Vec::new()),
             conns: RefCell::new(Slab::new()),
             left: Notify::new(),
+            drain: Cell::new(None),
             shared,
         })
     }
@@ -168,6 +182,7 @@ impl Worker {
         (flow, locality_key): (u64, Option<u64>),
         routed: Routed,
     ) -> (Time, impl Future<Output = Admission> + use<>) {
+        self.close_drained(self.timers.now());
         let mut own = self.spare.take();
         let slot = self.waiting.next_slot();
         let origin = Origin { flow, locality_key, demand: routed.demand };
@@ -242,6 +257,57 @@ impl Worker {
         }
     }
 
+    /// Begins to drain, or drains with less patience than before.
+    fn begin_drain(&self, idle: Duration) {
+        let now = self.shared.control.clock().now();
+        let drain = match self.drain.get() {
+            Some(drain) => Drain { idle: drain.idle.min(idle), ..drain },
+            None => Drain { since: now, idle, deadline: now + self.active_config().site.drain_deadline },
+        };
+        self.drain.set(Some(drain));
+        match drain.idle.is_zero() {
+            true => self.conns.borrow().iter().for_each(|(_, conn)| conn.close()),
+            false => self.close_drained(now),
+        }
+    }
+
+    /// During a drain, closes the connections that have been idle for long enough, and those that serve a request once
+    /// they have answered it. A client reads in that answer that the connection ends. Without a word in an answer the
+    /// client could send its next request while the connection is being closed, and lose it.
+    fn close_drained(&self, now: Time) {
+        let Some(drain) = self.drain.get() else { return };
+        for (_, conn) in self.conns.borrow().iter().filter(|(_, conn)| !conn.closing.get()) {
+            let quiet = conn.spare_since().is_some_and(|since| now.since(since.max(drain.since)) >= drain.idle);
+            let unanswered = conn.busy.get() && !conn.answered.get();
+            if quiet || unanswered {
+                conn.close();
+            }
+        }
+    }
+
+    /// Whether a connection may still need this thread. One that is being dealt out is counted already.
+    fn is_needed(&self) -> bool {
+        self.shared.counters.open.load(Ordering::Relaxed) > 0 || self.shared.waiting_conns.load(Ordering::Relaxed) > 0
+    }
+
+    /// Serves a connection that has been counted.
+    fn serve(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, named: SocketAddr, port: u16) {
+        // Responses are sent at once, because head and body are written together.
+        let _ = stream.set_nodelay(true);
+        let task = connection::drive(Rc::clone(self), stream, peer, named, port);
+        // A connection limits its turns itself, in bytes. The runtime's own limit counts calls.
+        tokio::task::spawn_local(tokio::task::unconstrained(task));
+    }
+
+    /// Serves a connection that another thread has accepted and counted.
+    fn serve_dealt(self: &Rc<Self>, accepted: Accepted) {
+        match TcpStream::from_std(accepted.stream) {
+            Ok(stream) => self.serve(stream, accepted.peer, accepted.named, accepted.port),
+            // The runtime cannot watch it, for lack of memory.
+            Err(_) => drop(self.shared.counters.open.fetch_sub(1, Ordering::Relaxed)),
+        }
+    }
+
     fn deliver(&self, mut own: Vec<Delivery>) {
         for delivery in own.drain(..) {
             // A waiter that is gone has already given back its wait slot.
@@ -292,44 +358,33 @@ async fn serve(
         polls.follow(&worker.active_config(), &worker.shared);
     }
     let clock = worker.shared.control.clock();
-    let mut deadline = None;
-    // The command queue already has the listeners of the start.
-    if listeners.obey(worker) != Order::Serve {
-        return;
-    }
     let _ = ready.send(Ok(()));
     loop {
-        let until: Option<Time> = deadline;
+        let drain = worker.drain.get();
         let rung = async {
             tokio::select! {
                 () = waker.notified() => {}
-                () = worker.left.notified(), if until.is_some() => {}
+                () = worker.left.notified(), if drain.is_some() => {}
             }
         };
-        match until {
+        match drain {
             None => rung.await,
-            Some(until) => {
-                let left = until.since(clock.now());
-                if worker.conns.borrow().is_empty() || left.is_zero() {
+            Some(drain) => {
+                let left = drain.deadline.since(clock.now());
+                if left.is_zero() || (!worker.is_needed() && worker.shared.threads.close(worker.index)) {
                     break;
                 }
-                let _ = weirgate_clock::within(left, rung).await;
+                // The last connection may end on another thread.
+                let _ = weirgate_clock::within(left.min(PAUSE), rung).await;
             }
         }
         let mut own = worker.spare.take();
         worker.shared.control.collect(worker.index, &mut own);
         worker.deliver(own);
-        match listeners.obey(worker) {
-            Order::Serve => {}
-            Order::Drain => {
-                deadline.get_or_insert_with(|| clock.now() + worker.active_config().site.drain_deadline);
-                for (_, conn) in worker.conns.borrow().iter() {
-                    conn.close();
-                }
-            }
-            Order::Cut => break,
+        if listeners.obey(worker) == Order::Cut {
+            break;
         }
-        if worker.index == 0 && deadline.is_none() {
+        if worker.index == 0 && worker.drain.get().is_none() {
             polls.follow(&worker.active_config(), &worker.shared);
         }
     }
@@ -347,6 +402,7 @@ async fn tick(worker: Rc<Worker>) {
         weirgate_clock::sleep(TICK).await;
         let now = clock.now();
         worker.timers.turn(now);
+        worker.close_drained(now);
         // A connection that waits for capacity may get it from any thread.
         let waiting_conns = worker.shared.waiting_conns.load(Ordering::Relaxed);
         if waiting_conns > 0 {
@@ -370,10 +426,9 @@ fn http_date() -> String {
 }
 
 /// How a thread continues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Serve,
-    Drain,
     Cut,
 }
 
@@ -387,16 +442,17 @@ impl Listeners {
     /// Carries out the commands for this thread. Returns how the thread continues.
     fn obey(&mut self, worker: &Rc<Worker>) -> Order {
         let mut order = Order::Serve;
-        for command in worker.shared.commands(worker.index) {
+        for command in worker.shared.threads.take(worker.index) {
             match command {
-                Command::Listen(address, listener) => match TcpListener::from_std(listener) {
+                Command::Listen { named, socket, deal } => match TcpListener::from_std(socket) {
                     Ok(listener) => {
-                        let task = tokio::task::spawn_local(accept(Rc::clone(worker), listener, address));
-                        self.open.push((address, task));
+                        let task = tokio::task::spawn_local(accept(Rc::clone(worker), listener, named, deal));
+                        self.open.push((named, task));
                     }
                     // The other threads serve this address.
                     Err(_) => drop(worker.shared.counters.accept_pauses.fetch_add(1, Ordering::Relaxed)),
                 },
+                Command::Serve(accepted) => worker.serve_dealt(accepted),
                 Command::Close(address) => {
                     self.open.retain(|(open, task)| {
                         if *open == address {
@@ -408,39 +464,42 @@ impl Listeners {
                         conn.close();
                     }
                 }
-                Command::Drain | Command::Cut => {
-                    for (_, task) in self.open.drain(..) {
-                        task.abort();
-                    }
-                    order = order.max(if matches!(command, Command::Cut) { Order::Cut } else { Order::Drain });
+                Command::Drain(idle) => {
+                    self.close_all();
+                    worker.begin_drain(idle);
+                }
+                Command::Cut => {
+                    self.close_all();
+                    order = Order::Cut;
                 }
             }
         }
         order
     }
+
+    fn close_all(&mut self) {
+        for (_, task) in self.open.drain(..) {
+            task.abort();
+        }
+    }
 }
 
-/// Accepts connections until the task is aborted.
-async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) {
-    let port = listener.local_addr().map_or(address.port(), |a| a.port());
+/// Accepts connections until the task is aborted, and serves them or, if `deal`, deals them out to all threads.
+async fn accept(worker: Rc<Worker>, listener: TcpListener, named: SocketAddr, deal: bool) {
+    let port = listener.local_addr().map_or(named.port(), |a| a.port());
     let counters = &worker.shared.counters;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 counters.accepted.fetch_add(1, Ordering::Relaxed);
-                // At the limit, this connection waits here unread, and further ones wait in the kernel.
-                if !open_conn(&worker) {
-                    let _waiting = WaitingConn::new(&worker.shared.waiting_conns);
-                    while !open_conn(&worker) {
-                        worker.close_idle(1);
-                        let _ = weirgate_clock::within(PAUSE, worker.left.notified()).await;
-                    }
+                if open_conn(&worker) {
+                    begin(&worker, stream, peer, (named, port), deal);
+                } else {
+                    // At the limit, this connection waits unread, and further ones wait in the kernel. It waits in a
+                    // task of its own, so that a drain does not lose it.
+                    let waiting = wait_for_room(Rc::clone(&worker), stream, peer, (named, port), deal);
+                    let _ = tokio::task::spawn_local(waiting).await;
                 }
-                // Responses are sent at once, because head and body are written together.
-                let _ = stream.set_nodelay(true);
-                let task = connection::drive(Rc::clone(&worker), stream, peer, address, port);
-                // A connection limits its turns itself, in bytes. The runtime's own limit counts calls.
-                tokio::task::spawn_local(tokio::task::unconstrained(task));
             }
             // The client left before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -451,6 +510,39 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
             }
         }
     }
+}
+
+/// Serves a connection that has been counted, on this thread or on the one whose turn it is.
+fn begin(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, (named, port): (SocketAddr, u16), deal: bool) {
+    if !deal {
+        return worker.serve(stream, peer, named, port);
+    }
+    match stream.into_std() {
+        Ok(stream) => {
+            if let Some(accepted) = worker.shared.threads.deal(worker.index, Accepted { stream, peer, named, port }) {
+                worker.serve_dealt(accepted);
+            }
+        }
+        // The runtime can stop watching any socket that it watches.
+        Err(_) => drop(worker.shared.counters.open.fetch_sub(1, Ordering::Relaxed)),
+    }
+}
+
+/// Begins to serve a connection when there is room for it.
+async fn wait_for_room(
+    worker: Rc<Worker>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    listener: (SocketAddr, u16),
+    deal: bool,
+) {
+    let waiting = WaitingConn::new(&worker.shared.waiting_conns);
+    while !open_conn(&worker) {
+        worker.close_idle(1);
+        let _ = weirgate_clock::within(PAUSE, worker.left.notified()).await;
+    }
+    drop(waiting);
+    begin(&worker, stream, peer, listener, deal);
 }
 
 /// Counts a connection that waits for capacity, until it gets it or its listener is closed.

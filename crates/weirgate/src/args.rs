@@ -61,7 +61,10 @@ pub(crate) enum Command {
 /// Prints on standard error which addresses it listens on. SIGHUP reads FILE again: a valid policy takes
 /// effect as a whole and no request is lost. An invalid one changes nothing. SIGHUP also reopens the access
 /// log. SIGTERM or SIGINT stops accepting, finishes the requests in flight within `drain_deadline`, and
-/// ends. A second one ends at once.
+/// ends. A second one ends at once. SIGUSR2 starts the program anew, possibly a newer version. The new process
+/// takes over the listening sockets when it is ready, and the old one finishes its requests and ends.
+///
+/// Listening sockets that systemd passes (`LISTEN_FDS`) are used for the addresses of the policy.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Environment:
@@ -69,10 +72,11 @@ Environment:
 
 Examples:
   weirgate run policy.yaml
-  kill -HUP $(pidof weirgate)    # after editing policy.yaml
+  kill -HUP $(pidof weirgate)     # after editing policy.yaml
+  kill -USR2 $(pidof weirgate)    # after installing a new version
 
 Exit codes:
-  0  stopped by a signal or by POST /drain
+  0  stopped by a signal, by POST /drain, or after a new process has taken over
   1  the policy is not sound, an address cannot be opened, or the gateway failed")]
 pub(crate) struct Run {
     /// The policy file (YAML).

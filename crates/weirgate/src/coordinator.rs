@@ -60,7 +60,7 @@ fn serve(path: &Path) -> Result<(), String> {
         .site
         .reserves
         .ok_or_else(|| format!("{file} has no `reserves:`: add its nodes and classes (docs/guide/reserves.md)"))?;
-    let admin = reserves.admin.clone().map(open_admin).transpose()?;
+    let admin = reserves.admin.clone().map(|config| open_admin(config, None)).transpose()?;
     let coordinator =
         CoordinatorServer::open(&reserves, |line| say(&format!("coordinator: {line}"))).map_err(|e| e.to_string())?;
     let address = coordinator.address().map_err(|e| e.to_string())?;

@@ -2,7 +2,8 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -14,18 +15,84 @@ use super::token::TOKEN_VARIABLE;
 /// An open listening socket.
 #[derive(Debug)]
 pub(super) enum Socket {
-    Tcp(std::net::TcpListener),
+    Tcp(TcpListener),
     Unix(UnixListener, RemovedAtEnd),
+}
+
+/// A listening socket of the admin API that another process has opened, or that another process is to have.
+#[derive(Debug)]
+pub enum AdminSocket {
+    /// A TCP socket.
+    Tcp(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+impl AsFd for AdminSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            AdminSocket::Tcp(listener) => listener.as_fd(),
+            AdminSocket::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Socket {
+    /// Returns a duplicate for another process.
+    pub(super) fn duplicate(&self) -> io::Result<AdminSocket> {
+        Ok(match self {
+            Socket::Tcp(listener) => AdminSocket::Tcp(listener.try_clone()?),
+            Socket::Unix(listener, _) => AdminSocket::Unix(listener.try_clone()?),
+        })
+    }
 }
 
 /// Path of a Unix socket, removed when the socket is dropped.
 #[derive(Debug)]
-pub(super) struct RemovedAtEnd(PathBuf);
+pub(super) struct RemovedAtEnd(Option<PathBuf>);
+
+impl RemovedAtEnd {
+    /// Leaves the path, because another process listens there.
+    pub(super) fn keep(mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for RemovedAtEnd {
     fn drop(&mut self) {
-        // A failure does no harm: the next start replaces a socket on which nothing listens.
-        let _ = fs::remove_file(&self.0);
+        if let Some(path) = &self.0 {
+            // A failure does no harm: the next start replaces a socket on which nothing listens.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Adopts a socket that another process has opened for `address`. The path of a Unix socket stays at the end, because
+/// it belongs to that process.
+///
+/// # Errors
+/// The address would be open to other machines without a token.
+pub(super) fn adopt(address: &AdminAddress, has_token: bool, socket: AdminSocket) -> io::Result<Socket> {
+    if let AdminAddress::Tcp(address) = address {
+        guarded(*address, has_token)?;
+    }
+    Ok(match socket {
+        AdminSocket::Tcp(listener) => {
+            listener.set_nonblocking(true)?;
+            Socket::Tcp(listener)
+        }
+        AdminSocket::Unix(listener) => {
+            listener.set_nonblocking(true)?;
+            Socket::Unix(listener, RemovedAtEnd(None))
+        }
+    })
+}
+
+/// Refuses an address that other machines could use without a token.
+fn guarded(address: SocketAddr, has_token: bool) -> io::Result<()> {
+    match address.ip().to_canonical().is_loopback() || has_token {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, open_to_all(address))),
     }
 }
 
@@ -36,10 +103,8 @@ impl Drop for RemovedAtEnd {
 pub(super) fn open(address: &AdminAddress, has_token: bool) -> io::Result<Socket> {
     match address {
         AdminAddress::Tcp(address) => {
-            if !address.ip().to_canonical().is_loopback() && !has_token {
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, open_to_all(*address)));
-            }
-            let listener = std::net::TcpListener::bind(address)
+            guarded(*address, has_token)?;
+            let listener = TcpListener::bind(address)
                 .map_err(|e| io::Error::new(e.kind(), format!("admin address {address}: {}", reason(&e))))?;
             listener.set_nonblocking(true)?;
             Ok(Socket::Tcp(listener))
@@ -48,7 +113,7 @@ pub(super) fn open(address: &AdminAddress, has_token: bool) -> io::Result<Socket
             let listener = open_unix(path)
                 .map_err(|e| io::Error::new(e.kind(), format!("admin socket {}: {}", path.display(), reason(&e))))?;
             listener.set_nonblocking(true)?;
-            Ok(Socket::Unix(listener, RemovedAtEnd(path.clone())))
+            Ok(Socket::Unix(listener, RemovedAtEnd(Some(path.clone()))))
         }
     }
 }

@@ -24,9 +24,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
-use weirgate_config::Admin;
+use weirgate_config::{Admin, AdminAddress};
 use weirgate_wire::Token;
 
+pub use listen::AdminSocket;
 pub use operations::{NotReloaded, Operations, Reloaded, etag};
 pub use snapshot::why;
 pub use token::TOKEN_VARIABLE;
@@ -48,6 +49,9 @@ pub struct AdminListener {
 /// A running admin API. Dropping it stops it.
 #[derive(Debug)]
 pub struct AdminServer {
+    /// The address as the policy names it, and the socket for another process. `None` after a hand-over.
+    socket: Option<(AdminAddress, AdminSocket)>,
+    release: Option<oneshot::Sender<()>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -59,8 +63,23 @@ impl AdminListener {
     /// The token cannot be read or is too weak, the address is open to other machines without a token, or the
     /// address is in use or cannot be opened.
     pub fn open(config: Admin, variable: Option<String>) -> io::Result<AdminListener> {
+        AdminListener::open_or_adopt(config, variable, None)
+    }
+
+    /// Does the same, but uses `socket`, which another process has opened, if there is one.
+    ///
+    /// # Errors
+    /// As for [`AdminListener::open`].
+    pub fn open_or_adopt(
+        config: Admin,
+        variable: Option<String>,
+        socket: Option<AdminSocket>,
+    ) -> io::Result<AdminListener> {
         let token = Token::find("admin", config.token_file.as_deref(), variable.map(|value| (TOKEN_VARIABLE, value)))?;
-        let socket = listen::open(&config.address, token.is_some())?;
+        let socket = match socket {
+            Some(socket) => listen::adopt(&config.address, token.is_some(), socket)?,
+            None => listen::open(&config.address, token.is_some())?,
+        };
         Ok(AdminListener { config, socket, token })
     }
 
@@ -96,11 +115,30 @@ impl AdminListener {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let guard = Guard::new(&self.config, self.address(), self.token, Clock::start());
         let routes = Routes::new(guard, router);
-        let (stop, stopped) = oneshot::channel();
+        let socket = (self.config.address, self.socket.duplicate()?);
+        let ((release, released), (stop, stopped)) = (oneshot::channel(), oneshot::channel());
         let thread = std::thread::Builder::new()
             .name("weirgate-admin".into())
-            .spawn(move || serve::run(runtime, self.socket, routes, stopped))?;
-        Ok(AdminServer { stop: Some(stop), thread: Some(thread) })
+            .spawn(move || serve::run(runtime, self.socket, routes, released, stopped))?;
+        Ok(AdminServer { socket: Some(socket), release: Some(release), stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl AdminServer {
+    /// Returns the socket for another process, with its address as the policy names it. `None` after
+    /// [`AdminServer::release`].
+    #[must_use]
+    pub fn socket(&self) -> Option<&(AdminAddress, AdminSocket)> {
+        self.socket.as_ref()
+    }
+
+    /// Leaves new connections to another process, which has the socket. Connections that are open are served on.
+    pub fn release(&mut self) {
+        drop(self.socket.take());
+        if let Some(release) = self.release.take() {
+            // If the thread has ended, it accepts nothing either.
+            let _ = release.send(());
+        }
     }
 }
 

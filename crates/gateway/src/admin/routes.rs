@@ -80,11 +80,13 @@ pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
 }
 
 async fn ready(State(operations): Shared) -> Response {
-    let (status, phase) = match operations.gateway().phase() {
-        Phase::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting"),
-        Phase::Ready => (StatusCode::OK, "ready"),
-        Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        Phase::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "stopped"),
+    // A connection that was open at a hand-over still leads here, while clients reach the new process.
+    let status = if operations.gateway().accepts() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let phase = match operations.gateway().phase() {
+        Phase::Starting => "starting",
+        Phase::Ready => "ready",
+        Phase::Draining => "draining",
+        Phase::Stopped => "stopped",
     };
     json(status, &view::Ready { ready: status == StatusCode::OK, phase })
 }
@@ -168,7 +170,7 @@ async fn reload(State(operations): Shared, headers: HeaderMap, body: Bytes) -> R
         Ok(Err(NotReloaded::Failed(error))) => {
             let status = match error {
                 ReloadError::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
-                ReloadError::Draining | ReloadError::NoSource => StatusCode::CONFLICT,
+                ReloadError::Draining | ReloadError::HandingOver | ReloadError::NoSource => StatusCode::CONFLICT,
                 ReloadError::Unreadable(_) | ReloadError::Listen(_) => StatusCode::INTERNAL_SERVER_ERROR,
             };
             refuse(status, &error.to_string())

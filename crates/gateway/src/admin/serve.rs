@@ -18,13 +18,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::guard::Peer;
-use super::listen::Socket;
+use super::listen::{AdminSocket, Socket};
 use super::routes::Routes;
 use super::strict::Strict;
 
 /// Maximum number of open connections. Others wait in the kernel's backlog. People, a health probe and a
 /// scraper need only a few.
-const MAX_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = ALL_PLACES as usize;
+
+const ALL_PLACES: u32 = 64;
+
+/// Time for the requests on connections that are open when another process takes over: twice the time after which an
+/// idle connection is closed.
+const LAST_REQUESTS: Duration = Duration::from_secs(10);
 
 /// Maximum time to wait for and receive a request head, also between two requests.
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -43,13 +49,38 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Pause after a failure to accept a connection, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `stop` is used or dropped. Runs on the admin thread.
-pub(super) fn run(runtime: tokio::runtime::Runtime, socket: Socket, routes: Routes, stop: oneshot::Receiver<()>) {
-    let routes = Arc::new(routes);
+/// Serves until `stop` is used or dropped. Once `release` is used, another process accepts the connections, and this
+/// one only serves those that it has accepted. Runs on the admin thread.
+pub(super) fn run(
+    runtime: tokio::runtime::Runtime,
+    socket: Socket,
+    routes: Routes,
+    release: oneshot::Receiver<()>,
+    stop: oneshot::Receiver<()>,
+) {
+    let (socket, name) = match socket {
+        Socket::Tcp(listener) => (AdminSocket::Tcp(listener), None),
+        Socket::Unix(listener, name) => (AdminSocket::Unix(listener), Some(name)),
+    };
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     runtime.block_on(async {
+        let released = async {
+            if release.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
         tokio::select! {
+            // A process without clients stops right after the release, and the release has precedence.
+            biased;
+            () = released => {
+                if let Some(name) = name {
+                    name.keep();
+                }
+                // All places are free when no connection is left. The semaphore is never closed.
+                let _ = weirgate_clock::within(LAST_REQUESTS, places.acquire_many(ALL_PLACES)).await;
+            }
             _ = stop => {}
-            result = accept(socket, routes) => {
+            result = accept(socket, Arc::new(routes), &places) => {
                 if let Err(error) = result {
                     let _ = writeln!(io::stderr(), "weirgate: the admin API has ended: {error}");
                 }
@@ -60,15 +91,16 @@ pub(super) fn run(runtime: tokio::runtime::Runtime, socket: Socket, routes: Rout
     runtime.shutdown_background();
 }
 
-async fn accept(socket: Socket, routes: Arc<Routes>) -> io::Result<()> {
+async fn accept(socket: AdminSocket, routes: Arc<Routes>, places: &Arc<Semaphore>) -> io::Result<()> {
     match socket {
-        Socket::Tcp(listener) => {
+        AdminSocket::Tcp(listener) => {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            serve(async || listener.accept().await.map(|(stream, peer)| (stream, Some(peer.ip()))), routes).await
+            serve(async || listener.accept().await.map(|(stream, peer)| (stream, Some(peer.ip()))), routes, places)
+                .await
         }
-        Socket::Unix(listener, _name) => {
+        AdminSocket::Unix(listener) => {
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            serve(async || listener.accept().await.map(|(stream, _)| (stream, None)), routes).await
+            serve(async || listener.accept().await.map(|(stream, _)| (stream, None)), routes, places).await
         }
     }
 }
@@ -76,14 +108,14 @@ async fn accept(socket: Socket, routes: Arc<Routes>) -> io::Result<()> {
 async fn serve<S>(
     mut accept: impl AsyncFnMut() -> io::Result<(S, Option<IpAddr>)>,
     routes: Arc<Routes>,
+    places: &Arc<Semaphore>,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // The semaphore is never closed.
-        let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+        let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
         match accept().await {
             Ok((stream, peer)) => {
                 let connection = connection(stream, peer, Arc::clone(&routes));

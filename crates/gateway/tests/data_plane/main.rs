@@ -6,6 +6,7 @@ mod collectors;
 mod fallback;
 mod forwarding;
 mod framing;
+mod hand_over;
 mod lifecycle;
 mod locality;
 mod pages;

@@ -1,6 +1,8 @@
 //! `weirgate run`: assembles the gateway, its observers and its admin API, and follows signals.
 
 mod signals;
+mod sockets;
+mod succession;
 
 use std::fs::File;
 use std::io;
@@ -11,14 +13,16 @@ use std::sync::Arc;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weirgate_config::{Admin, AdminAddress, Limits, MemoryLimit, Site};
 use weirgate_gateway::access_log::AccessLog;
-use weirgate_gateway::admin::{AdminListener, AdminServer, Operations, TOKEN_VARIABLE};
+use weirgate_gateway::admin::{AdminListener, AdminSocket, Operations, TOKEN_VARIABLE};
 use weirgate_gateway::metrics::Metrics;
-use weirgate_gateway::{Gateway, ReloadSource};
+use weirgate_gateway::{Gateway, ReloadSource, Signals};
 use weirgate_spanned_yaml::unit::Bytes;
 
 use crate::args::Run;
 use crate::check::{bounded, env_token};
 use crate::exit::{self, say, tell};
+
+use succession::Succession;
 
 pub(crate) fn run(args: Run) -> ExitCode {
     match start(&args.file) {
@@ -27,11 +31,12 @@ pub(crate) fn run(args: Run) -> ExitCode {
     }
 }
 
-/// A gateway with its log, operations and admin API.
+/// A gateway with its log, operations and admin API, which serves.
 struct Running {
     operations: Arc<Operations>,
     log: Arc<AccessLog>,
-    admin: Option<AdminServer>,
+    succession: Arc<Succession>,
+    signals: Signals,
     /// The policy file as given, for messages.
     file: String,
 }
@@ -39,6 +44,8 @@ struct Running {
 /// Starts everything, or returns the reason for not starting.
 fn start(path: &Path) -> Result<Running, String> {
     let file = path.display().to_string();
+    // First, because the environment is changed and there are no threads yet.
+    let (predecessor, mut inherited) = sockets::find()?;
     let bytes = File::open(path).and_then(bounded);
     let bytes = bytes.map_err(|e| format!("{file}: cannot be read: {e}"))?;
     let loaded = weirgate_config::load_bytes(&file, &bytes, env_token()).map_err(|errors| {
@@ -51,7 +58,8 @@ fn start(path: &Path) -> Result<Running, String> {
 
     let log = AccessLog::start(site.access_log.as_ref()).map_err(|e| e.to_string())?;
     let (log, metrics) = (Arc::new(log), Arc::new(Metrics::new()));
-    let admin = site.admin.clone().map(open_admin).transpose()?;
+    let (mut listening, admin_socket) = sockets::sort(&site, &file, &mut inherited)?;
+    let admin = site.admin.clone().map(|config| open_admin(config, admin_socket)).transpose()?;
     let summary = summary(&site);
     let source = ReloadSource::File {
         path: path.to_owned(),
@@ -64,13 +72,21 @@ fn start(path: &Path) -> Result<Running, String> {
         vec![Box::new(Arc::clone(&metrics)), Box::new(Arc::clone(&log))];
     raise_open_files();
     let limits = site.limits;
-    let gateway = Gateway::start(site, &text, source, observers).map_err(|e| hint(&e))?;
+    let sockets = |address| listening.remove(&address).unwrap_or_default();
+    let gateway = Gateway::prepare(site, &text, source, observers, sockets).map_err(|e| hint(&e))?;
     let active_config = gateway.active_config();
     say(&format!("version {}: {file}, checksum {}", env!("CARGO_PKG_VERSION"), active_config.checksum));
     say(&summary);
     say(&bounds(&gateway, &limits));
     gateway.addresses().iter().for_each(|address| say(&format!("listening on http://{address}")));
-    let operations = Arc::new(Operations::new(gateway, metrics, Arc::clone(&log)));
+    let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log)));
+    let signals = Signals::handle().map_err(|e| format!("not started: cannot follow signals: {e}"))?;
+    // Up to here the predecessor serves, and from here on this process.
+    let in_charge = match predecessor {
+        Some(predecessor) => sockets::take_over(predecessor)?,
+        None => format!("MAINPID={}\nREADY=1", std::process::id()),
+    };
+    gateway.serve();
     let admin = match admin {
         Some((listener, place)) => {
             let guarded = if listener.has_token() { "with a token" } else { "for this machine only, without a token" };
@@ -83,7 +99,11 @@ fn start(path: &Path) -> Result<Running, String> {
             None
         }
     };
-    Ok(Running { operations, log, admin, file })
+    // Report readiness only now: before signals were handled, one would have ended the process.
+    say("ready");
+    signals::notify(&in_charge);
+    let succession = Arc::new(Succession::new(gateway, admin));
+    Ok(Running { operations, log, succession, signals, file })
 }
 
 /// Returns the site if it has a gateway.
@@ -97,13 +117,13 @@ pub(crate) fn gateway(file: &str, site: Site) -> Result<Site, String> {
     }
 }
 
-pub(crate) fn open_admin(config: Admin) -> Result<(AdminListener, String), String> {
+pub(crate) fn open_admin(config: Admin, socket: Option<AdminSocket>) -> Result<(AdminListener, String), String> {
     let place = match &config.address {
         AdminAddress::Tcp(address) => format!("http://{address}"),
         AdminAddress::Unix(path) => path.display().to_string(),
     };
     let variable = std::env::var(TOKEN_VARIABLE).ok();
-    let listener = AdminListener::open(config, variable).map_err(|e| e.to_string())?;
+    let listener = AdminListener::open_or_adopt(config, variable, socket).map_err(|e| e.to_string())?;
     let place = listener.address().map_or(place, |address| format!("http://{address}"));
     Ok((listener, place))
 }

@@ -1,48 +1,63 @@
-//! Messages about signals: SIGHUP reloads, SIGTERM and SIGINT drain, a second one cuts.
+//! Messages about signals, for people and for the service manager: SIGHUP reloads, SIGUSR2 hands over to a new process,
+//! SIGTERM and SIGINT drain, a second one cuts.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use weirgate_gateway::Signalled;
+use weirgate_gateway::{ActiveConfig, Gateway, Phase, ReloadError, Signalled};
+use weirgate_handover::monotonic_micros;
 
 use super::{Running, count};
 use crate::exit::{self, say, tell};
 
+/// Tells the service manager `state`, if one has asked for it.
+pub(super) fn notify(state: &str) {
+    if !state.is_empty()
+        && let Err(error) = weirgate_handover::notify(state)
+    {
+        say(&format!("the service manager cannot be told {}: {error}", state.replace('\n', " ")));
+    }
+}
+
 /// Waits until a signal or the admin API has ended the gateway.
 pub(super) fn follow(running: Running) -> ExitCode {
-    let Running { operations, log, admin, file } = running;
+    let Running { operations, log, succession, signals, file } = running;
     let gateway = operations.gateway().clone();
-    let mut cut = false;
-    let followed = gateway.run_until_signalled(|signalled| match signalled {
-        // Report readiness only now: until here a signal would have ended the process.
-        Signalled::Obeyed => say("ready"),
+    let (mut cut, mut in_charge) = (false, true);
+    let successors: Arc<dyn weirgate_gateway::Succession> = Arc::clone(&succession) as _;
+    // A process that drains is not the one that the service manager asks about.
+    let notify_serving = |state: &str| {
+        if gateway.phase() == Phase::Ready {
+            notify(state);
+        }
+    };
+    signals.follow(&gateway, &successors, |signalled| match signalled {
+        Signalled::Reloading => notify_serving(&reloading()),
         Signalled::Reloaded(result) => {
             let later = operations.follow(result.as_ref().ok().map(Arc::as_ref));
-            match result {
-                Ok(active_config) => {
-                    let classes = count(active_config.site.policy.classes.len(), "class");
-                    say(&format!(
-                        "SIGHUP: {file} is in force: version {}, checksum {}, {classes}",
-                        active_config.version, active_config.checksum
-                    ));
-                    later.iter().for_each(|field| {
-                        say(&format!("`{field}` has changed: it takes effect at the next start"));
-                    });
-                }
-                Err(error) => {
-                    tell(&format!("{}\n", error.to_string().trim_end()));
-                    let version = gateway.active_config().version;
-                    say(&format!("SIGHUP: version {version} of {file} stays in force"));
-                }
-            }
+            reloaded(&gateway, &file, result, &later);
+            notify_serving("READY=1");
+        }
+        Signalled::HandingOver => {
+            say("SIGUSR2: starting a new process to take over");
+            notify_serving(&reloading());
+        }
+        Signalled::HandedOver(Ok(process)) => {
+            in_charge = false;
+            say(&format!("process {process} has taken over: accepting no new connections. {}", remaining(&gateway)));
+        }
+        Signalled::HandedOver(Err(why)) => {
+            let serving = if gateway.phase() == Phase::Ready { ". This process serves on" } else { "" };
+            say(&format!("not handed over: {why}{serving}"));
+            notify_serving("READY=1");
         }
         Signalled::Draining => {
-            let snapshot = gateway.control().snapshot();
-            let deadline = gateway.active_config().site.drain_deadline.as_secs_f64();
+            if in_charge {
+                notify("STOPPING=1");
+            }
             say(&format!(
-                "told to stop: accepting no new requests. {} in flight and {} waiting have {deadline} s. A second \
-                 signal stops at once",
-                snapshot.outstanding, snapshot.waiting
+                "told to stop: accepting no new requests. {}. A second signal stops at once",
+                remaining(&gateway)
             ));
         }
         Signalled::Cut => {
@@ -50,14 +65,41 @@ pub(super) fn follow(running: Running) -> ExitCode {
             say("told to stop again: stopping at once");
         }
     });
-    drop(admin);
+    succession.end_admin();
     log.close();
-    match followed {
-        Ok(()) if cut => exit::fail("stopped; requests in flight were cut off"),
-        Ok(()) => {
-            say("stopped");
-            ExitCode::SUCCESS
+    if cut {
+        return exit::fail("stopped; requests in flight were cut off");
+    }
+    say("stopped");
+    ExitCode::SUCCESS
+}
+
+fn reloading() -> String {
+    format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros())
+}
+
+/// Returns the work that a drain waits for, and its time.
+fn remaining(gateway: &Gateway) -> String {
+    let snapshot = gateway.control().snapshot();
+    let deadline = gateway.active_config().site.drain_deadline.as_secs_f64();
+    format!("{} in flight and {} waiting have {deadline} s", snapshot.outstanding, snapshot.waiting)
+}
+
+/// Reports a reload. The fields `later` take effect at the next start.
+fn reloaded(gateway: &Gateway, file: &str, result: Result<Arc<ActiveConfig>, ReloadError>, later: &[&'static str]) {
+    match result {
+        Ok(active_config) => {
+            let classes = count(active_config.site.policy.classes.len(), "class");
+            say(&format!(
+                "SIGHUP: {file} is in force: version {}, checksum {}, {classes}",
+                active_config.version, active_config.checksum
+            ));
+            later.iter().for_each(|field| say(&format!("`{field}` has changed: it takes effect at the next start")));
         }
-        Err(error) => exit::fail(&format!("cannot follow signals: {error}")),
+        Err(error) => {
+            tell(&format!("{}\n", error.to_string().trim_end()));
+            let version = gateway.active_config().version;
+            say(&format!("SIGHUP: version {version} of {file} stays in force"));
+        }
     }
 }

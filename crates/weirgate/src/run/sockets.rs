@@ -1,0 +1,86 @@
+//! Listening sockets that the gateway does not open itself: from systemd, or from the process that it replaces.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+
+use weirgate_config::{AdminAddress, Site};
+use weirgate_gateway::admin::AdminSocket;
+use weirgate_handover::{Approval, Inherited, Origin, Predecessor, from_service_manager};
+
+use crate::exit::say;
+
+/// Role of the sockets that clients connect to.
+pub(super) const LISTEN: &str = "listen";
+
+/// Role of the socket of the admin API.
+pub(super) const ADMIN: &str = "admin";
+
+/// Sockets by the addresses of the policy.
+pub(super) type Listening = BTreeMap<SocketAddr, Vec<TcpListener>>;
+
+/// Finds the sockets that were passed to this process, and the process that it replaces.
+pub(super) fn find() -> Result<(Option<Predecessor>, Inherited), String> {
+    let found = Predecessor::find().map_err(|e| format!("not started: the sockets of the running process: {e}"))?;
+    match found {
+        Some((predecessor, inherited)) => Ok((Some(predecessor), inherited)),
+        None => Ok((None, from_service_manager().map_err(|why| format!("not started: {why}"))?)),
+    }
+}
+
+/// Sorts the sockets by the addresses of `site`, read from `file`.
+///
+/// # Errors
+/// The service manager passes a socket that the policy does not name. Clients would connect to it and wait for ever.
+pub(super) fn sort(
+    site: &Site,
+    file: &str,
+    inherited: &mut Inherited,
+) -> Result<(Listening, Option<AdminSocket>), String> {
+    let addresses = || site.listeners.iter().map(|listener| listener.address);
+    let listening = addresses().map(|address| (address, inherited.take_tcp(LISTEN, address))).collect();
+    let admin = site.admin.as_ref().and_then(|admin| match &admin.address {
+        AdminAddress::Tcp(address) => inherited.take_tcp(ADMIN, *address).pop().map(AdminSocket::Tcp),
+        AdminAddress::Unix(path) => inherited.take_unix(ADMIN, path).map(AdminSocket::Unix),
+    });
+    let left = inherited.left();
+    match inherited.origin() {
+        Origin::Predecessor => left.iter().for_each(|name| say(&format!("{file} no longer names `{name}`: closed"))),
+        Origin::ServiceManager if left.is_empty() => {}
+        Origin::ServiceManager => {
+            let named: Vec<_> = addresses().map(|address| address.to_string()).collect();
+            let admin = site.admin.as_ref().map(|admin| format!(", and `admin` {}", place(&admin.address)));
+            return Err(format!(
+                "not started: the service manager passes a socket on {}, which {file} does not name. `listen` names {}{}. \
+                 The addresses must be the same, also `0.0.0.0` or `[::]`",
+                left.join(", "),
+                named.join(", "),
+                admin.unwrap_or_default()
+            ));
+        }
+    }
+    Ok((listening, admin))
+}
+
+/// Takes over from `predecessor`. Returns the message for the service manager, which the predecessor sends if it can.
+pub(super) fn take_over(predecessor: Predecessor) -> Result<String, String> {
+    let old = predecessor.process();
+    let approval = predecessor.take_over().map_err(|e| format!("not started: taking over from process {old}: {e}"))?;
+    Ok(match approval {
+        Approval::Given => {
+            say(&format!("took over from process {old}"));
+            String::new()
+        }
+        Approval::Ended => {
+            say(&format!("process {old} has ended: serving in its place"));
+            format!("MAINPID={}\nREADY=1", std::process::id())
+        }
+    })
+}
+
+/// Returns an address of the admin API as a policy writes it.
+pub(super) fn place(address: &AdminAddress) -> String {
+    match address {
+        AdminAddress::Tcp(address) => address.to_string(),
+        AdminAddress::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
