@@ -315,7 +315,8 @@ impl Exchange {
     /// current request, as far as is known now.
     pub(crate) fn connection(&self, stream: &ClientStream) -> Connection {
         let (head, bytes) = self.request.head();
-        let kept = stream.has_sent_all() && head.is_persistent(bytes) && !self.conn.closing.get();
+        let ends = self.conn.closing.get() || self.conn.worker.drains();
+        let kept = stream.has_sent_all() && head.is_persistent(bytes) && !ends;
         Connection { kept, version: head.version() }
     }
 

@@ -182,7 +182,6 @@ impl Worker {
         (flow, locality_key): (u64, Option<u64>),
         routed: Routed,
     ) -> (Time, impl Future<Output = Admission> + use<>) {
-        self.close_drained(self.timers.now());
         let mut own = self.spare.take();
         let slot = self.waiting.next_slot();
         let origin = Origin { flow, locality_key, demand: routed.demand };
@@ -271,15 +270,17 @@ impl Worker {
         }
     }
 
-    /// During a drain, closes the connections that have been idle for long enough, and those that serve a request once
-    /// they have answered it. A client reads in that answer that the connection ends. Without a word in an answer the
-    /// client could send its next request while the connection is being closed, and lose it.
+    /// Whether the thread drains. A client reads in the next answer that its connection ends. Without a word in an
+    /// answer it could send its next request while the connection is being closed, and lose it.
+    pub(crate) fn drains(&self) -> bool {
+        self.drain.get().is_some()
+    }
+
+    /// During a drain, closes the connections that have been idle for long enough.
     fn close_drained(&self, now: Time) {
         let Some(drain) = self.drain.get() else { return };
-        for (_, conn) in self.conns.borrow().iter().filter(|(_, conn)| !conn.closing.get()) {
-            let quiet = conn.spare_since().is_some_and(|since| now.since(since.max(drain.since)) >= drain.idle);
-            let unanswered = conn.busy.get() && !conn.answered.get();
-            if quiet || unanswered {
+        for (_, conn) in self.conns.borrow().iter() {
+            if conn.spare_since().is_some_and(|since| now.since(since.max(drain.since)) >= drain.idle) {
                 conn.close();
             }
         }
