@@ -91,8 +91,25 @@ async fn ready(State(operations): Shared) -> Response {
     json(status, &view::Ready { ready: status == StatusCode::OK, phase })
 }
 
-async fn scraped(State(operations): Shared) -> Response {
-    let page = metrics::render(scrape::collect(&operations).await);
+/// Selection of classes with series of their own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Series {
+    classes: Option<EveryClass>,
+}
+
+/// The only value of the parameter.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum EveryClass {
+    All,
+}
+
+async fn scraped(State(operations): Shared, series: Result<Query<Series>, QueryRejection>) -> Response {
+    let Ok(Query(Series { classes })) = series else {
+        return refuse(StatusCode::BAD_REQUEST, "use /metrics, or /metrics?classes=all for every class");
+    };
+    let page = metrics::render(scrape::collect(&operations, classes.is_some()).await);
     with_type(StatusCode::OK, metrics::CONTENT_TYPE, page)
 }
 

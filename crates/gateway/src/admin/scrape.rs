@@ -8,7 +8,7 @@ use weirgate_engine::ClassId;
 
 use super::operations::Operations;
 use crate::gateway::Gateway;
-use crate::metrics::{Live, Scrape, Single, Value};
+use crate::metrics::{Classes, Live, Scrape, Single, Value};
 
 /// Number of live classes copied under the engine's lock at once, which takes some tens of microseconds.
 const PAGE: usize = 64;
@@ -34,8 +34,9 @@ pub(super) async fn page_table(gateway: &Gateway, max: usize) -> Option<weirgate
     Some(table)
 }
 
-/// Reads all the data. Yields to other requests between pages of classes.
-pub(super) async fn collect(operations: &Operations) -> Scrape {
+/// Reads all the data, with the series of all classes or of the busiest. Yields to other requests between pages of
+/// classes.
+pub(super) async fn collect(operations: &Operations, all: bool) -> Scrape {
     let gateway = operations.gateway();
     let control = gateway.control();
     let active_config = gateway.active_config();
@@ -48,7 +49,7 @@ pub(super) async fn collect(operations: &Operations) -> Scrape {
         from = page.last().filter(|_| page.len() == PAGE).and_then(|last| last.class.0.checked_add(1)).map(ClassId);
         for class in page {
             let is_named = (class.class.0 as usize) < named;
-            classes.entry(class.name.clone()).or_default().add(class, is_named);
+            classes.entry(class.name.clone()).or_default().add(&class, is_named);
         }
         tokio::task::yield_now().await;
     }
@@ -57,7 +58,7 @@ pub(super) async fn collect(operations: &Operations) -> Scrape {
         engine: control.snapshot(),
         collectors: gateway.collectors(),
         page_table: gateway.page_table(MAX_ROUTES),
-        classes,
+        classes: Classes::select(operations.metrics(), classes, all),
         process: process(operations),
         policy: (active_config.version, active_config.checksum.clone()),
     }

@@ -5,22 +5,28 @@
 //! templates come and go together with their counters. Gauges are read from the engine when the page is
 //! requested. Labels are names from the policy file and words from the code, never bytes of a request.
 //!
-//! Memory is bounded: one tally per class and template of the policy. [`Metrics::retain`] removes the others.
+//! Memory is bounded: one tally per class and template of the policy. [`Metrics::retain`] removes the others. So is the
+//! page: see `shown`.
 
+mod classes;
 mod page;
+mod shown;
+mod tally;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
-
-use weirgate_engine::ShedReason;
 
 use crate::record::{AccessRecord, Ending, Observer};
 
+pub(crate) use classes::{Classes, Live};
 pub use page::CONTENT_TYPE;
-pub(crate) use page::{Live, Scrape, Single, Value, render};
+pub(crate) use page::{Scrape, Single, Value, render};
+pub use shown::MAX_SHOWN;
+
+use shown::{Shown, Tallies, UNCLASSIFIED};
+use tally::{Counts, Tally};
 
 /// Upper bounds of the buckets of every histogram, in microseconds: 1 ms to 30 s in steps of 2 to 2.5.
 /// Guarantees lie between a few milliseconds and a few seconds. By default no request is queued for more than
@@ -41,33 +47,11 @@ pub struct Metrics {
     id: u64,
     /// Incremented when tallies are removed. Threads then drop their tables.
     generation: AtomicU64,
-    classes: Mutex<BTreeMap<String, Arc<Tally>>>,
+    classes: Mutex<BTreeMap<Arc<str>, Arc<Tally>>>,
+    /// Locked before `classes`.
+    shown: Mutex<Shown>,
     refused: Words,
     failed: Words,
-}
-
-/// Counters of one class, or of all classes of one template.
-#[derive(Debug, Default)]
-struct Tally {
-    /// Counts by status class: none sent, 1xx, … 5xx.
-    requests: [AtomicU64; 6],
-    shed: [AtomicU64; ShedReason::ALL.len()],
-    left: AtomicU64,
-    retries: AtomicU64,
-    received_bytes: AtomicU64,
-    sent_bytes: AtomicU64,
-    /// From head received to the node's last byte, for served requests.
-    response_time: Histogram,
-    /// From head received to release or shed.
-    queue_wait: Histogram,
-}
-
-/// A histogram of times with fixed buckets.
-#[derive(Debug, Default)]
-struct Histogram {
-    /// Counts per bucket. The last one, beyond the bounds, has everything larger.
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    micros: AtomicU64,
 }
 
 /// Lock-free counts by word. Only the code chooses the words.
@@ -103,6 +87,7 @@ impl Metrics {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             generation: AtomicU64::new(0),
             classes: Mutex::default(),
+            shown: Mutex::default(),
             refused: Words::default(),
             failed: Words::default(),
         }
@@ -111,22 +96,43 @@ impl Metrics {
     /// Counts exactly these classes and templates, and `-` for requests refused before stage *classify*.
     /// Classes removed by a reload are dropped.
     pub fn retain<'a>(&self, names: impl Iterator<Item = &'a str>) {
-        let names: BTreeSet<&str> = names.chain(["-"]).collect();
+        let names: BTreeSet<&str> = names.chain([UNCLASSIFIED]).collect();
+        let mut shown = self.shown();
         let mut classes = self.classes();
-        let before = classes.len();
-        classes.retain(|name, _| names.contains(name.as_str()));
-        if classes.len() < before {
+        let removed: Tallies = classes.extract_if(.., |name, _| !names.contains(&**name)).collect();
+        if !removed.is_empty() {
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
         for name in names {
             if !classes.contains_key(name) {
-                classes.insert(name.to_owned(), Arc::default());
+                classes.insert(name.into(), Arc::default());
             }
         }
+        drop(classes);
+        shown.forget(&removed);
     }
 
-    fn classes(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Tally>>> {
+    fn classes(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Tally>>> {
         self.classes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the counts for one page, by class. `all` shows every class. Otherwise at most [`MAX_SHOWN`] classes are
+    /// shown, and the others are counted as [`OTHER`]. `live` has the engine's own counts, which are taken over.
+    fn series(&self, all: bool, live: &BTreeMap<String, Live>) -> Vec<(Arc<str>, Counts)> {
+        let mut shown = self.shown();
+        // Threads that count a class for the first time wait for this lock, so nothing is read under it.
+        let tallies: Tallies =
+            self.classes().iter().map(|(name, tally)| (Arc::clone(name), Arc::clone(tally))).collect();
+        for (name, tally) in &tallies {
+            if let Some(live) = live.get(&**name) {
+                tally.unknown_routes.fetch_max(live.unknown_routes(), Ordering::Relaxed);
+            }
+        }
+        if all { tallies.into_iter().map(|(name, tally)| (name, tally.read())).collect() } else { shown.page(tallies) }
     }
 
     /// Runs `work` on the tally of `name`. Takes the lock only for a thread's first request of a class.
@@ -139,7 +145,7 @@ impl Metrics {
             if let Some(tally) = cache.tallies.get(name) {
                 return work(tally);
             }
-            let tally = Arc::clone(self.classes().entry(name.to_owned()).or_default());
+            let tally = Arc::clone(self.classes().entry(name.into()).or_default());
             work(&tally);
             cache.tallies.insert(name.to_owned(), tally);
         });
@@ -154,46 +160,6 @@ impl Observer for Arc<Metrics> {
             Ending::Failed(word) => self.failed.add(word),
             Ending::Served | Ending::Tunnelled | Ending::Shed(_) | Ending::Left => {}
         }
-    }
-}
-
-impl Tally {
-    fn add(&self, record: &AccessRecord<'_>) {
-        let add = |counter: &AtomicU64, n: u64| {
-            counter.fetch_add(n, Ordering::Relaxed);
-        };
-        if let Some(counter) = self.requests.get(usize::from(record.status / 100)).or(self.requests.first()) {
-            add(counter, 1);
-        }
-        add(&self.retries, u64::from(record.retries));
-        add(&self.received_bytes, record.bytes_in);
-        add(&self.sent_bytes, record.bytes_out);
-        match record.ending {
-            Ending::Served => {
-                self.response_time.add(record.queue_wait + record.service_time);
-                self.queue_wait.add(record.queue_wait);
-            }
-            Ending::Shed(reason) => {
-                if let Some(counter) = self.shed.get(reason.index()) {
-                    add(counter, 1);
-                }
-                self.queue_wait.add(record.queue_wait);
-            }
-            Ending::Tunnelled | Ending::Failed(_) => self.queue_wait.add(record.queue_wait),
-            Ending::Left => add(&self.left, 1),
-            Ending::Refused(_) => {}
-        }
-    }
-}
-
-impl Histogram {
-    fn add(&self, span: Duration) {
-        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        let at = BOUNDS.iter().position(|&bound| micros <= bound).unwrap_or(BOUNDS.len());
-        if let Some(bucket) = self.buckets.get(at) {
-            bucket.fetch_add(1, Ordering::Relaxed);
-        }
-        self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 }
 
@@ -220,6 +186,10 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use weirgate_engine::ShedReason;
+
     use super::*;
 
     fn record(class_name: &str, ending: Ending, status: u16) -> AccessRecord<'_> {
@@ -276,7 +246,7 @@ mod tests {
         metrics.observe(&record("a", Ending::Served, 200));
         metrics.observe(&record("b", Ending::Served, 200));
         metrics.retain(["a", "c"].into_iter());
-        assert_eq!(metrics.classes().keys().collect::<Vec<_>>(), ["-", "a", "c"]);
+        assert_eq!(metrics.classes().keys().map(|name| &**name).collect::<Vec<_>>(), ["-", "a", "c"]);
         metrics.observe(&record("a", Ending::Served, 200));
         metrics.on_tally("a", |a| assert_eq!(get(&a.requests[2]), 2));
         metrics.on_tally("b", |b| assert_eq!(get(&b.requests[2]), 0));

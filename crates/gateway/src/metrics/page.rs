@@ -5,22 +5,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, iter};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use weirgate_engine::{ClassSnapshot, Contention, NodeState, ShedReason, Snapshot};
+use weirgate_engine::{Contention, NodeState, ShedReason, Snapshot};
 use weirgate_wire::RESOURCE_NAMES;
 
-use super::{BOUNDS, Histogram, Metrics, Tally};
+use super::classes::{Classes, Live, Named};
+use super::shown::{MAX_SHOWN, OTHER, UNCLASSIFIED};
+use super::tally::{Counts, Histogram};
+use super::{BOUNDS, Metrics};
 
 /// Media type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Words for the elements of [`Tally::requests`], in order.
+/// Words for the elements of [`Counts::requests`], in order.
 const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Data of one page.
@@ -32,8 +34,7 @@ pub(crate) struct Scrape {
     pub(crate) collectors: BTreeMap<(String, String), weirgate_wire::admin::Collector>,
     /// The page table with its busiest routes. `None` if there is no page table.
     pub(crate) page_table: Option<weirgate_wire::admin::PageTable>,
-    /// Live classes, summed by their names in the policy.
-    pub(crate) classes: BTreeMap<String, Live>,
+    pub(crate) classes: Classes,
     /// Counters and gauges without labels.
     pub(crate) process: Vec<Single>,
     /// Version and checksum of the policy in force.
@@ -55,32 +56,6 @@ pub(crate) enum Value {
     SecondsCounter(f64),
     Gauge(u64),
     BytesGauge(u64),
-}
-
-/// Live classes of one name: the class itself, or all classes made from a template.
-#[derive(Debug, Default)]
-pub(crate) struct Live {
-    classes: u64,
-    waiting: u64,
-    outstanding: u64,
-    share: f64,
-    unknown_routes: u64,
-    /// Only for a class named in the policy. One value for many keys would be meaningless.
-    single: Option<ClassSnapshot>,
-}
-
-impl Live {
-    /// Adds a live class. `named` says whether the policy names it.
-    pub(crate) fn add(&mut self, class: ClassSnapshot, named: bool) {
-        self.classes += 1;
-        self.waiting += u64::from(class.waiting);
-        self.outstanding += u64::from(class.outstanding);
-        self.share += class.share;
-        self.unknown_routes += class.unknown;
-        if named {
-            self.single = Some(class);
-        }
-    }
 }
 
 /// Renders the page as text.
@@ -146,20 +121,16 @@ impl Page<'_> {
         &mut self,
         name: &str,
         help: &str,
-        series: impl Iterator<Item = (Labels<'l>, &'l Histogram)>,
+        series: impl Iterator<Item = (Labels<'l>, &'l Histogram<u64>)>,
     ) -> fmt::Result {
         let kind = (MetricType::Histogram, Some(Unit::Seconds));
         self.family(name, help, kind, series, |encoder, histogram| {
             let bounds = BOUNDS.iter().map(|&micros| seconds(micros)).chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(histogram.buckets.iter().map(get)).collect();
+            let buckets: Vec<(f64, u64)> = bounds.zip(histogram.buckets).collect();
             let count = buckets.iter().map(|(_, n)| n).sum();
-            encoder.encode_histogram::<NoLabelSet>(seconds(get(&histogram.micros)), count, &buckets, None)
+            encoder.encode_histogram::<NoLabelSet>(seconds(histogram.micros), count, &buckets, None)
         })
     }
-}
-
-fn get(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
 }
 
 fn seconds(micros: u64) -> f64 {
@@ -183,43 +154,43 @@ impl Collector for Scrape {
 impl Scrape {
     /// Writes the counters of requests.
     fn requests(&self, page: &mut Page<'_>) -> fmt::Result {
-        let tallies: Vec<(String, Arc<Tally>)> =
-            self.metrics.classes().iter().map(|(name, tally)| (name.clone(), Arc::clone(tally))).collect();
-        let each = |read: fn(&Tally) -> &AtomicU64| {
-            tallies.iter().map(move |(name, tally)| (vec![("class", name.as_str())], get(read(tally))))
-        };
+        let counts = || self.classes.counts.iter().map(|(name, counts)| (&**name, counts));
+        let each = |read: fn(&Counts) -> u64| counts().map(move |(name, counts)| (class(name), read(counts)));
         page.counters(
             "requests",
-            "Completed requests, by class and by status class of the response",
+            &format!(
+                "Completed requests, by class and by status class of the response. Of more than {MAX_SHOWN} classes those \
+                 with the most requests have series of their own, and the others are counted together as class {OTHER}"
+            ),
             None,
-            tallies.iter().flat_map(|(name, tally)| {
-                STATUS_CLASSES.iter().zip(&tally.requests).map(|(status, n)| (labels(name, "status", status), get(n)))
+            counts().flat_map(|(name, counts)| {
+                STATUS_CLASSES.iter().zip(counts.requests).map(move |(status, n)| (labels(name, "status", status), n))
             }),
         )?;
         page.counters(
             "shed",
             "Shed requests, by class and reason",
             None,
-            tallies.iter().flat_map(|(name, tally)| {
+            counts().flat_map(|(name, counts)| {
                 ShedReason::ALL
                     .iter()
-                    .zip(&tally.shed)
-                    .map(|(reason, n)| (labels(name, "reason", reason.as_str()), get(n)))
+                    .zip(counts.shed)
+                    .map(move |(reason, n)| (labels(name, "reason", reason.as_str()), n))
             }),
         )?;
-        page.counters("left", "Requests whose client left before the end", None, each(|t| &t.left))?;
-        page.counters("retries", "Attempts after the first", None, each(|t| &t.retries))?;
-        page.counters("received", "Body bytes received from clients", Some(Unit::Bytes), each(|t| &t.received_bytes))?;
-        page.counters("sent", "Body bytes sent to clients", Some(Unit::Bytes), each(|t| &t.sent_bytes))?;
+        page.counters("left", "Requests whose client left before the end", None, each(|c| c.left))?;
+        page.counters("retries", "Attempts after the first", None, each(|c| c.retries))?;
+        page.counters("received", "Body bytes received from clients", Some(Unit::Bytes), each(|c| c.received_bytes))?;
+        page.counters("sent", "Body bytes sent to clients", Some(Unit::Bytes), each(|c| c.sent_bytes))?;
         page.histograms(
             "response_time",
             "Time from the request's head to the node's last byte, for served requests",
-            tallies.iter().map(|(name, tally)| (vec![("class", name.as_str())], &tally.response_time)),
+            counts().map(|(name, counts)| (class(name), &counts.response_time)),
         )?;
         page.histograms(
             "queue_wait",
             "Time from the request's head to its release or refusal",
-            tallies.iter().map(|(name, tally)| (vec![("class", name.as_str())], &tally.queue_wait)),
+            counts().map(|(name, counts)| (class(name), &counts.queue_wait)),
         )?;
         page.counters(
             "refused",
@@ -241,7 +212,7 @@ impl Scrape {
         page.gauges("class_outstanding", "Requests in flight", None, self.live(|l| l.outstanding))?;
         page.gauges(
             "class_live",
-            "Live classes of this name, more than 1 only for a template",
+            "Live classes of this name, more than 1 only for a template and for (other)",
             None,
             self.live(|l| l.classes),
         )?;
@@ -249,63 +220,61 @@ impl Scrape {
     }
 
     fn live<'l, T: 'l>(&'l self, read: fn(&Live) -> T) -> impl Iterator<Item = (Labels<'l>, T)> {
-        self.classes.iter().map(move |(name, live)| (vec![("class", name.as_str())], read(live)))
+        self.classes.live.iter().map(move |(name, live)| (class(name), read(live)))
     }
 
     /// Writes the guarantee and the achieved value of classes named in the policy.
     fn guarantees(&self, page: &mut Page<'_>) -> fmt::Result {
-        let gauge = |read: fn(&ClassSnapshot) -> Option<f64>| {
-            self.classes.iter().filter_map(move |(name, live)| {
-                live.single.as_ref().and_then(read).map(|value| (vec![("class", name.as_str())], value))
-            })
+        let gauge = |read: fn(&Named) -> Option<f64>| {
+            self.classes.live.iter().filter_map(move |(name, live)| Some((class(name), read(live.named.as_ref()?)?)))
         };
         page.gauges(
             "guarantee_throughput",
             "Guaranteed minimum throughput, in requests per second",
             None,
-            gauge(|c| c.guarantee.throughput),
+            gauge(|c| c.guaranteed_throughput),
         )?;
         page.gauges(
             "guarantee_response_time",
             "Guaranteed maximum response time",
             Some(Unit::Seconds),
-            gauge(|c| c.guarantee.response_time.map(|r| r.limit.as_secs_f64())),
+            gauge(|c| c.guaranteed_response_time),
         )?;
         page.gauges(
             "achieved_throughput",
             "Requests served per second over the sliding window",
             None,
-            gauge(|c| Some(c.achieved.served_per_s)),
+            gauge(|c| c.achieved_throughput),
         )?;
         page.gauges(
             "achieved_response_time",
             "Statistic of the guarantee for the response time, over the sliding window",
             Some(Unit::Seconds),
-            gauge(|c| c.achieved.limited.map(|(_, span)| span.as_secs_f64())),
+            gauge(|c| c.achieved_response_time),
         )?;
         page.gauges(
             "throughput_held",
-            "1 if the guaranteed throughput is held",
+            "1 if the guaranteed throughput is held, for (other) by all of them",
             None,
-            gauge(|c| c.achieved.throughput_held.map(|held| f64::from(u8::from(held)))),
+            gauge(|c| c.throughput_held.map(number)),
         )?;
         page.gauges(
             "response_time_held",
-            "1 if the guaranteed response time is held",
+            "1 if the guaranteed response time is held, for (other) by all of them",
             None,
-            gauge(|c| c.achieved.response_time_held.map(|held| f64::from(u8::from(held)))),
+            gauge(|c| c.response_time_held.map(number)),
         )?;
         page.gauges(
             "limit_impossible",
             "1 if the guaranteed response time is impossible, because it is shorter than the service time",
             None,
-            gauge(|c| c.guarantee.response_time.map(|_| f64::from(u8::from(c.impossible)))),
+            gauge(|c| c.impossible.map(number)),
         )?;
         page.gauges(
             "compute_time",
             "Estimated time from release to last byte",
             Some(Unit::Seconds),
-            gauge(|c| c.compute_time.map(|span| span.as_secs_f64())),
+            gauge(|c| c.compute_time),
         )
     }
 
@@ -490,11 +459,12 @@ impl Scrape {
                 })
             }),
         )?;
+        let classes = self.classes.counts.iter().filter(|(name, _)| &**name != UNCLASSIFIED);
         page.counters(
             "unknown_route_requests",
             "Arrivals with a route that is not in the page table",
             None,
-            self.live(|l| l.unknown_routes),
+            classes.map(|(name, counts)| (class(name), counts.unknown_routes)),
         )?;
         let nodes = self.engine.nodes.iter().flat_map(|node| {
             let resources = self.engine.resources.iter().zip(RESOURCE_NAMES).zip(node.available);
@@ -562,6 +532,15 @@ fn state_word(state: NodeState) -> &'static str {
         NodeState::Draining => "draining",
         NodeState::Ejected { .. } => "ejected",
     }
+}
+
+fn class(name: &str) -> Labels<'_> {
+    vec![("class", name)]
+}
+
+/// Returns 1 if a condition holds.
+fn number(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
 }
 
 fn labels<'l>(class: &'l str, name: &'static str, value: &'l str) -> Labels<'l> {

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 
+use weirgate_gateway::metrics::MAX_SHOWN;
+
 use crate::{Start, connect, exchange, node, read_answer, silent_node};
 
 #[test]
@@ -34,6 +36,59 @@ classes: [{ name: all, queue: { max_waiting: 100 } }]
     }
     assert!(running.get("/metrics").body.contains("weirgate_class_waiting{class=\"all\"} 100"));
     drop(clients);
+}
+
+#[test]
+fn a_page_of_metrics_is_bounded_and_sums_stay_right() {
+    let class =
+        |at: usize| format!("  - {{ name: t{at}, match: {{ host: t{at}.test }}, guarantee: {{ throughput: 1/s }} }}\n");
+    let classes: String = (0..10_000).map(class).collect();
+    let running =
+        Start { policy: &format!("classes:\n{classes}  - {{ name: other }}\n"), ..Start::default() }.before(node());
+    let ask = |host: String| {
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        assert_eq!(exchange(running.address(), request.as_bytes()).status, 200);
+    };
+    (0..300).for_each(|at| ask(format!("t{}.test", 33 * at)));
+    let served = |page: &str, class: &str| -> Vec<u64> {
+        let start = format!("weirgate_requests_total{{class=\"{class}");
+        let lines = page.lines().filter(|line| line.starts_with(&start) && line.contains("\"2xx\""));
+        lines.map(|line| line.rsplit(' ').next().and_then(|n| n.parse().ok()).expect("a number")).collect()
+    };
+    // A record is made when a request has ended, which may be shortly after its response was read.
+    let page_after = |requests: u64| {
+        while served(&running.get("/metrics?classes=all").body, "").iter().sum::<u64>() < requests {
+            std::thread::yield_now();
+        }
+        running.get("/metrics").body
+    };
+    let page = page_after(300);
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
+    assert_eq!(served(&page, "").iter().sum::<u64>(), 300);
+    assert_eq!(page.matches("weirgate_left_total{").count(), MAX_SHOWN + 2, "200 classes, (other) and -");
+    assert!(
+        page.contains("# HELP weirgate_requests Completed requests, by class") && page.contains("Of more than 200")
+    );
+    for line in ["class_live{class=\"(other)\"} 9801", "guarantee_throughput{class=\"(other)\"} 9800.0"] {
+        assert!(page.contains(&format!("weirgate_{line}\n")), "{line} is not in\n{page}");
+    }
+    let hidden = (0..300).map(|at| format!("t{}", 33 * at)).find(|name| served(&page, &format!("{name}\"")).is_empty());
+    let hidden = hidden.expect("100 classes with a request each are not shown");
+    let others = served(&page, "(other)")[0];
+    (0..3).for_each(|_| ask(format!("{hidden}.test")));
+    ask("u.test".to_owned());
+    let page = page_after(304);
+    // With four requests where the others have one it is shown from now on, and they stay in the sum.
+    assert_eq!((served(&page, &format!("{hidden}\"")), served(&page, "(other)")), (vec![0], vec![others + 4]));
+    ask(format!("{hidden}.test"));
+    let page = page_after(305);
+    assert_eq!((served(&page, &format!("{hidden}\"")), served(&page, "(other)")), (vec![1], vec![others + 4]));
+
+    let all = running.get("/metrics?classes=all").body;
+    assert_eq!(served(&all, "t9999\""), [0]);
+    assert_eq!((served(&all, &format!("{hidden}\"")), served(&all, "(other)")), (vec![5], vec![]));
+    assert_eq!(running.get("/metrics?classes=some").status, 400);
+    assert_eq!(running.get("/metrics?class=all").status, 400);
 }
 
 #[test]
