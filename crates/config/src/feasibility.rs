@@ -20,6 +20,10 @@ use weirgate_wire::RESOURCE_NAMES;
 
 use crate::site::{PageTable, Site};
 
+/// Maximum number of classes without a service time that the report lists, for each pool. A generated policy may have
+/// thousands, all alike.
+const MAX_LEARNED: usize = 20;
+
 /// Whether the guarantees of a policy fit its nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feasibility {
@@ -80,10 +84,12 @@ pub fn feasibility(site: &Site) -> Feasibility {
     let policy = &site.policy;
     let mut pools: Vec<PoolDemand> = Vec::new();
     let alone = (0..policy.pools.len()).map(|pool| BTreeSet::from([pool]));
+    let nodes_of = Members::new(policy.pools.len(), policy.nodes.iter().map(|node| node.pool));
+    let classes_of = Members::new(policy.pools.len(), policy.classes.iter().map(|class| class.pool));
     let together = sharing(site).into_iter().filter(|pools| pools.len() > 1);
     for members in alone.chain(together) {
         let mut machines: BTreeMap<&str, Option<f64>> = BTreeMap::new();
-        for node in policy.nodes.iter().filter(|n| members.contains(&n.pool)) {
+        for node in nodes_of.of(&members).map(|node| &policy.nodes[node]) {
             let known = machines.entry(&node.machine).or_default();
             *known = known.or(node.capacity);
         }
@@ -92,7 +98,7 @@ pub fn feasibility(site: &Site) -> Feasibility {
         let capacity = unknown_machines.is_empty().then(|| machines.values().flatten().sum());
         let (mut demanded, mut guaranteed) = (0.0, 0.0);
         let mut classes = Vec::new();
-        for (class, it) in policy.classes.iter().enumerate().filter(|(_, c)| members.contains(&c.pool)) {
+        for (class, it) in classes_of.of(&members).map(|class| (class, &policy.classes[class])) {
             let Some(throughput) = it.guarantee.throughput else { continue };
             let demand = it.service_time.map(|t| throughput * t.as_secs_f64());
             let (name, before) = (it.name.clone(), demanded);
@@ -115,6 +121,25 @@ pub fn feasibility(site: &Site) -> Feasibility {
         pools.push(PoolDemand { pool, demanded, capacity, unknown_machines, classes, templates, routes });
     }
     Feasibility { pools }
+}
+
+/// The nodes or classes of each pool, by their indices, so that no pool looks at those of all others.
+struct Members(Vec<Vec<usize>>);
+
+impl Members {
+    /// Builds the lists from the pool of each member.
+    fn new(pools: usize, pool_of: impl Iterator<Item = usize>) -> Members {
+        let mut members = vec![Vec::new(); pools];
+        pool_of.enumerate().for_each(|(member, pool)| members[pool].push(member));
+        Members(members)
+    }
+
+    /// Returns the members of some pools, in the order of the policy.
+    fn of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = usize> + use<> {
+        let mut all: Vec<usize> = pools.iter().flat_map(|pool| &self.0[*pool]).copied().collect();
+        all.sort_unstable();
+        all.into_iter()
+    }
 }
 
 /// Returns the capacity of the machines of some pools for every resource, in node-seconds per second.
@@ -318,14 +343,19 @@ impl fmt::Display for PoolDemand {
                 )?;
             }
         }
+        let mut learned = 0;
         for class in &self.classes {
             if let Some(what) = self.overflow(class) {
                 writeln!(f, "  {what}")?;
             }
-            if class.demand.is_none() {
+            learned += usize::from(class.demand.is_none());
+            if class.demand.is_none() && learned <= MAX_LEARNED {
                 let (name, rate) = (&class.name, number_text(class.throughput));
                 writeln!(f, "  class {name}: {rate}/s, its service time is not given and will be learned")?;
             }
+        }
+        if learned > MAX_LEARNED {
+            writeln!(f, "  and {} more classes: their service times will be learned", learned - MAX_LEARNED)?;
         }
         for template in &self.templates {
             let (name, rate) = (&template.name, number_text(template.throughput));

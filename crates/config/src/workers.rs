@@ -8,6 +8,7 @@
 //! Source: Little's law for the workers that long requests hold. There is no warning without the necessary
 //! numbers: for a pool without `max_outstanding` of each node, and for classes without a `service_time`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weirgate_engine::{Class, Policy};
@@ -27,27 +28,77 @@ pub(crate) struct ShortOfWorkers {
     pub(crate) what: String,
 }
 
+/// The workers of one pool, and its classes.
+struct PoolWorkers<'p> {
+    /// Number of requests that its nodes work on at once, if each of them declares it.
+    workers: Option<u32>,
+    classes: Vec<&'p Class>,
+    /// The longest declared service time.
+    longest: Option<Duration>,
+    /// Workers that the classes so far need.
+    before: f64,
+    /// Workers that long requests can hold, and those that the other classes need, by the time from which a request is
+    /// long. Generated classes have few different limits.
+    divided: BTreeMap<Duration, (f64, f64)>,
+}
+
+impl<'p> PoolWorkers<'p> {
+    fn all(policy: &'p Policy) -> Vec<PoolWorkers<'p>> {
+        let pool = |_| PoolWorkers {
+            workers: Some(0),
+            classes: Vec::new(),
+            longest: None,
+            before: 0.0,
+            divided: BTreeMap::new(),
+        };
+        let mut pools: Vec<PoolWorkers<'p>> = policy.pools.iter().map(pool).collect();
+        for node in &policy.nodes {
+            let workers = &mut pools[node.pool].workers;
+            *workers = workers.zip(node.max_outstanding).map(|(sum, max)| sum.saturating_add(max));
+        }
+        for class in policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class)) {
+            let pool = &mut pools[class.pool];
+            pool.classes.push(class);
+            pool.longest = pool.longest.max(class.service_time);
+        }
+        pools
+    }
+
+    /// Returns the classes with requests longer than `slack`.
+    fn long(&self, slack: Duration) -> Vec<&'p Class> {
+        self.classes.iter().copied().filter(|class| is_longer(class, slack)).collect()
+    }
+
+    /// Returns the workers that requests longer than `slack` can hold, and those that the other classes need.
+    fn divide(&mut self, slack: Duration) -> (f64, f64) {
+        let classes = &self.classes;
+        *self.divided.entry(slack).or_insert_with(|| {
+            let (long, short): (Vec<&Class>, Vec<&Class>) = classes.iter().partition(|class| is_longer(class, slack));
+            let needed = |classes: Vec<&Class>| classes.into_iter().map(needed).sum::<f64>();
+            ((PART * needed(long)).max(1.0), needed(short).max(1.0))
+        })
+    }
+}
+
 /// Checks every class with a guaranteed throughput.
 pub(crate) fn short_of_workers(policy: &Policy) -> Vec<ShortOfWorkers> {
-    let all = || policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
+    let mut pools = PoolWorkers::all(policy);
     let mut found = Vec::new();
     for (index, class) in policy.classes.iter().enumerate() {
-        let Some(workers) = workers(policy, class.pool) else { continue };
-        let before =
-            policy.classes.iter().take(index).filter(|other| other.pool == class.pool).map(needed).sum::<f64>();
+        let pool = &mut pools[class.pool];
+        let Some(workers) = pool.workers else { continue };
+        let before = pool.before;
+        pool.before += needed(class);
         if needed(class) > 0.0 && before + needed(class) > f64::from(workers) {
             found.push(ShortOfWorkers { class: index, what: too_many(policy, class, workers, before) });
             continue;
         }
-        let Some(slack) = slack(class) else { continue };
-        let of_pool = all().filter(|other| other.pool == class.pool);
-        let (long, short): (Vec<&Class>, Vec<&Class>) = of_pool.partition(|other| is_longer(other, slack));
-        if long.is_empty() {
+        let Some(slack) = slack(class).filter(|slack| pool.longest.is_some_and(|longest| longest > *slack)) else {
             continue;
-        }
-        let held = (PART * long.iter().map(|class| needed(class)).sum::<f64>()).max(1.0);
-        let others = short.iter().map(|class| needed(class)).sum::<f64>().max(1.0);
+        };
+        let (held, others) = pool.divide(slack);
         if held + others > f64::from(workers) {
+            let long = pool.long(slack);
             found.push(ShortOfWorkers { class: index, what: none_left(policy, class, slack, workers, &long, held) });
         }
     }
@@ -59,12 +110,6 @@ fn slack(class: &Class) -> Option<Duration> {
     class.guarantee.throughput?;
     let limit = class.guarantee.response_time?.limit;
     Some(limit.saturating_sub(class.service_time.unwrap_or_default()))
-}
-
-/// Returns the number of requests that the nodes of a pool work on at once, if each of them declares it.
-fn workers(policy: &Policy, pool: usize) -> Option<u32> {
-    let nodes = policy.nodes.iter().filter(|node| node.pool == pool);
-    nodes.map(|node| node.max_outstanding).try_fold(0u32, |sum, max| Some(sum.saturating_add(max?)))
 }
 
 /// Whether a request of the class holds its worker for longer than `slack`.

@@ -62,6 +62,10 @@ pub(super) fn classes(
     let mut taken: Vec<Taken> = Vec::new();
     let mut catch_all: Option<usize> = None;
     let list = file.classes.get().map_or(&[][..], Vec::as_slice);
+    all.classes.reserve_exact(list.len());
+    all.class_sites.reserve_exact(list.len());
+    all.class_marks.reserve_exact(list.len());
+    all.rules.reserve_exact(list.len());
     for (at, item) in list.iter().enumerate() {
         let class = &item.value;
         let name = class.name.get().map_or("", |name| name.0.as_str());
@@ -96,10 +100,14 @@ pub(super) fn classes(
             cx.fail(item.mark, complaint);
         }
         if sure && class.per.get().is_none() {
-            if matches!(matches, Match::Any) {
-                catch_all.get_or_insert(taken.len());
+            let everything = matches!(matches, Match::Any);
+            // Only the first class that takes everything is compared with many classes.
+            if everything || list.len() <= MAX_COMPARED {
+                if everything {
+                    catch_all.get_or_insert(taken.len());
+                }
+                taken.push(Taken { name: name.to_owned(), mark: item.mark, matches: matches.clone() });
             }
-            taken.push(Taken { name: name.to_owned(), mark: item.mark, matches: matches.clone() });
         }
         let mut resolved = engine::Class {
             name: name.to_owned(),

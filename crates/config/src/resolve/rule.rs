@@ -93,6 +93,7 @@ impl Compiler {
             (Some(only), true) => only,
             (Some(last), false) => {
                 all.push(last);
+                all.shrink_to_fit();
                 Match::All(all)
             }
         }

@@ -116,11 +116,14 @@ fn weigh(file: &PolicyFile, all: &mut Pools) {
             NodeForm::Text(_) => false,
             NodeForm::Map(node) => node.weight.given,
         });
-        let members = || all.nodes.iter().filter(|node| node.pool == pool);
-        if given || members().any(|node| node.capacity.is_none()) {
+        // The nodes of a pool stand together.
+        let first = all.nodes.partition_point(|node| node.pool < pool);
+        let end = all.nodes.partition_point(|node| node.pool <= pool);
+        let members = &mut all.nodes[first..end];
+        if given || members.iter().any(|node| node.capacity.is_none()) {
             continue;
         }
-        for node in all.nodes.iter_mut().filter(|node| node.pool == pool) {
+        for node in members {
             node.weight = node.capacity.unwrap_or(1.0);
         }
     }

@@ -123,3 +123,14 @@ fn unknown_routes_are_not_reported_and_slots_count_where_the_table_is_not_used()
     let (slots, warnings) = priced("quorum", ROUTES, [20, 30]);
     assert_eq!((slots.fits(), warnings.len()), (Some(false), 1), "{warnings:?}");
 }
+
+#[test]
+fn a_generated_policy_gets_a_short_report() {
+    let classes: String = (0..10_000)
+        .map(|at| format!("  - {{ name: c{at}, match: {{ host: h{at} }}, guarantee: {{ throughput: 1/s }} }}\n"))
+        .collect();
+    let (report, _) = report(TWO, &(classes + "  - { name: rest }\n"));
+    let text = report.to_string();
+    assert_eq!(text.lines().count(), 1 + MAX_LEARNED + 1);
+    assert!(text.ends_with("  and 9980 more classes: their service times will be learned\n"), "{text}");
+}
