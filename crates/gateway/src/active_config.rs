@@ -27,6 +27,8 @@ pub struct ActiveConfig {
     pub checksum: String,
     /// Address of each node of the policy. An unchanged node keeps its `Arc` across reloads.
     pub nodes: Vec<Arc<Endpoint>>,
+    /// Ids of the endpoints with their nodes, ascending.
+    ids: Vec<(u64, NodeId)>,
     class_sheds: Vec<Prepared>,
     template_sheds: Vec<Prepared>,
 }
@@ -80,6 +82,8 @@ impl ActiveConfig {
                 |t| Arc::clone(t),
             ));
         }
+        let mut ids: Vec<(u64, NodeId)> = (0..).map(NodeId).zip(&endpoints).map(|(node, e)| (e.id, node)).collect();
+        ids.sort_unstable_by_key(|(id, _)| *id);
         let sheds = |of: &[ClassSite]| of.iter().map(|c| Prepared::new(&c.shed)).collect();
         ActiveConfig {
             classifier: Classifier::new(&site.rules),
@@ -88,6 +92,7 @@ impl ActiveConfig {
             version,
             checksum: checksum(text),
             nodes: endpoints,
+            ids,
             site,
         }
     }
@@ -95,6 +100,17 @@ impl ActiveConfig {
     /// Returns the endpoint of a node.
     pub(crate) fn endpoint(&self, node: NodeId) -> Option<Arc<Endpoint>> {
         self.nodes.get(node.0 as usize).cloned()
+    }
+
+    /// Returns the node whose endpoint has this id.
+    pub(crate) fn node_of(&self, id: u64) -> Option<NodeId> {
+        let at = self.ids.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.ids.get(at).map(|(_, node)| *node)
+    }
+
+    /// Returns the endpoint with this id.
+    pub(crate) fn endpoint_with(&self, id: u64) -> Option<&Arc<Endpoint>> {
+        self.nodes.get(self.node_of(id)?.0 as usize)
     }
 
     /// Returns the settings of a class.

@@ -179,8 +179,7 @@ impl Control {
     /// exists.
     pub(crate) fn tell(&self, endpoint: u64, event: impl FnOnce(NodeId) -> NodeEvent) {
         self.with(None, &mut Vec::new(), |state, now| {
-            let found = state.active_config.nodes.iter().position(|t| t.id == endpoint);
-            if let Some(node) = found.and_then(|index| u32::try_from(index).ok()).map(NodeId) {
+            if let Some(node) = state.active_config.node_of(endpoint) {
                 state.engine.node(now, event(node));
             }
         });

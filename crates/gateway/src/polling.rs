@@ -27,7 +27,7 @@ impl Polls {
             return;
         }
         self.tasks.retain(|id, tasks| {
-            let stays = active_config.nodes.iter().any(|t| t.id == *id);
+            let stays = active_config.node_of(*id).is_some();
             if !stays {
                 tasks.iter().for_each(JoinHandle::abort);
             }

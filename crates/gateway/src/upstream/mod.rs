@@ -68,7 +68,7 @@ impl Pools {
     /// node.
     pub(crate) fn sweep(&self, active_config: &ActiveConfig, now: Time) {
         self.idle.borrow_mut().retain(|id, idle| {
-            let Some(endpoint) = active_config.nodes.iter().find(|t| t.id == *id) else { return false };
+            let Some(endpoint) = active_config.endpoint_with(*id) else { return false };
             idle.retain_mut(|i| now.since(i.since) < endpoint.settings.idle_timeout && i.link.is_reusable());
             !idle.is_empty()
         });
