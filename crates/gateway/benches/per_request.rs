@@ -18,7 +18,7 @@ use weirgate_gateway::{AccessRecord, Ending, Observer, Request};
 fn rules(count: u32, condition: impl Fn(u32) -> Match) -> Classifier {
     let last = Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(count)) };
     let rule = |i| Rule { matches: condition(i), target: RuleTarget::Class(ClassId(i)) };
-    Classifier::new(&(0..count).map(rule).chain([last]).collect::<Vec<_>>())
+    Classifier::new((0..count).map(rule).chain([last]).collect())
 }
 
 fn classify(c: &mut Criterion) {

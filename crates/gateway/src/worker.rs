@@ -385,8 +385,10 @@ async fn serve(
         if listeners.obey(worker) == Order::Cut {
             break;
         }
+        // Also lets go of a replaced configuration.
+        let active_config = worker.active_config();
         if worker.index == 0 && worker.drain.get().is_none() {
-            polls.follow(&worker.active_config(), &worker.shared);
+            polls.follow(&active_config, &worker.shared);
         }
     }
     polls.stop();

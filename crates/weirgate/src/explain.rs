@@ -92,7 +92,7 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
         // Headers count as if a listed proxy had sent the request. Those of a direct client may count less.
         vouched: true,
     };
-    let classifier = Classifier::new(&site.rules);
+    let classifier = Classifier::new(site.rules.clone());
     let Some(found) = classifier.classify_readings(&site.policy, &view) else {
         return Err("no rule matches this request".to_owned());
     };

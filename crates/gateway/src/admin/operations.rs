@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weirgate_config::Site;
+use weirgate_config::{Admin, Site};
 use weirgate_engine::{NodeEvent, NodeId};
 
 use crate::access_log::AccessLog;
@@ -18,8 +18,8 @@ pub struct Operations {
     gateway: Gateway,
     metrics: Arc<Metrics>,
     log: Arc<AccessLog>,
-    /// The configuration at the start. Some of its fields take effect only at a start.
-    first: Arc<ActiveConfig>,
+    /// The fields of the configuration that take effect only at a start, as they were then.
+    at_start: (Option<Admin>, Option<usize>),
     turn: Mutex<()>,
 }
 
@@ -64,7 +64,8 @@ impl Operations {
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, log: Arc<AccessLog>) -> Operations {
         let first = gateway.active_config();
         metrics.retain(names(&first.site));
-        Operations { gateway, metrics, log, first, turn: Mutex::new(()) }
+        let at_start = (first.site.admin.clone(), first.site.threads);
+        Operations { gateway, metrics, log, at_start, turn: Mutex::new(()) }
     }
 
     /// Returns the gateway.
@@ -110,8 +111,8 @@ impl Operations {
         };
         self.metrics.retain(names(&active_config.site));
         self.log.follow(active_config.site.access_log.as_ref());
-        let (now, then) = (&active_config.site, &self.first.site);
-        let changed = [("admin", now.admin != then.admin), ("threads", now.threads != then.threads)];
+        let (now, (admin, threads)) = (&active_config.site, &self.at_start);
+        let changed = [("admin", now.admin != *admin), ("threads", now.threads != *threads)];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(field, _)| field).collect()
     }
 

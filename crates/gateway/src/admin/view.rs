@@ -208,7 +208,7 @@ pub(super) fn policy(active_config: &ActiveConfig) -> PolicyView {
         upstreams: (0..site.policy.pools.len()).map(|pool| upstream(site, pool)).collect(),
         classes: classes.map(|(class, own)| class_view(site, class, own, None)).collect(),
         templates: templates.map(|(t, own)| class_view(site, &t.class, own, Some(t.max_live))).collect(),
-        rules: site.rules.iter().map(|rule| rule_view(site, rule)).collect(),
+        rules: active_config.classifier.rules().iter().map(|rule| rule_view(site, rule)).collect(),
         max_waiting: site.policy.max_waiting,
         drain_deadline_seconds: site.drain_deadline.as_secs_f64(),
         admin: site.admin.as_ref().map(|admin| AdminView {

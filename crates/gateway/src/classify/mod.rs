@@ -66,8 +66,8 @@ impl ClassRef<'_> {
 impl Classifier {
     /// Builds the index over `rules`.
     #[must_use]
-    pub fn new(rules: &[Rule]) -> Classifier {
-        Classifier { rules: rules.to_vec(), index: Index::new(rules) }
+    pub fn new(rules: Vec<Rule>) -> Classifier {
+        Classifier { index: Index::new(&rules), rules }
     }
 
     /// Returns the rules, in order.

@@ -88,7 +88,7 @@ fn prefix(path: &str) -> Match {
 fn classes(conditions: Vec<Match>) -> Classifier {
     let rules: Vec<Rule> =
         (0u32..).zip(conditions).map(|(i, matches)| Rule { matches, target: RuleTarget::Class(ClassId(i)) }).collect();
-    Classifier::new(&rules)
+    Classifier::new(rules)
 }
 
 fn rule_of(classifier: &Classifier, request: &Sample) -> Option<usize> {
@@ -206,7 +206,7 @@ fn a_template_needs_exactly_one_key_of_bounded_length() {
         Rule { matches: Match::Any, target: RuleTarget::Template(TemplateId(8), Key::Cookie("sid".into())) },
         Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(0)) },
     ];
-    let classifier = Classifier::new(&rules);
+    let classifier = Classifier::new(rules.into());
     let request = || Sample::to("h", "/");
     let check = |request: Sample, class: ClassRef<'_>| {
         request.view(|view| assert_eq!(classifier.classify(view).unwrap().class, class));
@@ -252,7 +252,7 @@ fn an_explanation_says_what_each_rule_wanted() {
         },
         Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(2)) },
     ];
-    let said = Sample::to("a.test", "/").view(|view| Classifier::new(&rules).explain(view));
+    let said = Sample::to("a.test", "/").view(|view| Classifier::new(rules.into()).explain(view));
     let said: Vec<_> = said.iter().map(|e| (e.rule, e.matched, e.why.as_str())).collect();
     assert_eq!(
         said,
@@ -371,7 +371,7 @@ proptest! {
         rules in prop::collection::vec(rule(), 0..24),
         requests in prop::collection::vec(request(), 1..8),
     ) {
-        let classifier = Classifier::new(&rules);
+        let classifier = Classifier::new(rules.clone());
         for request in &requests {
             let expected = linear(&classifier, request);
             prop_assert_eq!(rule_of(&classifier, request), expected);
