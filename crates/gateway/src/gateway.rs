@@ -16,6 +16,7 @@ use weirgate_config::Site;
 use crate::active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource};
 use crate::clock::Clock;
 use crate::collector::Reports;
+use crate::config_thread::{ConfigThread, copied};
 use crate::control::{Control, MAX_THREADS};
 use crate::listener::{self, Opened};
 use crate::memory::Memory;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     /// Whether another process has taken over.
     pub(crate) handed_over: AtomicBool,
     handles: Mutex<Vec<JoinHandle<()>>>,
+    config_thread: ConfigThread,
     running: AtomicUsize,
     ended: Notify,
 }
@@ -197,8 +199,13 @@ impl Gateway {
         let memory = Memory::new(&site.limits);
         let connections = max_connections(&site);
         let wakers: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
-        let control = Control::new(Clock::start(), site, text, weirgate_clock::seed(), wakers.clone())
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+        let config_thread = ConfigThread::start();
+        let control = {
+            let (site, text, wakers) = (Arc::new(site), text.to_owned(), wakers.clone());
+            config_thread
+                .run(move || Control::new(Clock::start(), Site::clone(&site), &text, weirgate_clock::seed(), wakers))
+        };
+        let control = control.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
         let shared = Arc::new(Shared {
             pages: Pages::new(&control.active_config()),
             control,
@@ -217,6 +224,7 @@ impl Gateway {
             handing_over: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
             handles: Mutex::default(),
+            config_thread,
             running: AtomicUsize::new(count),
             ended: Notify::new(),
         });
@@ -331,13 +339,12 @@ impl Gateway {
     /// # Errors
     /// All errors in the policy. The old policy stays in force.
     pub fn reload(&self) -> Result<Arc<ActiveConfig>, ReloadError> {
-        let read = || match &self.shared.source {
+        let read = |source: &ReloadSource| match source {
             ReloadSource::Nowhere => Err(ReloadError::NoSource),
             ReloadSource::File { path, .. } => std::fs::read_to_string(path)
                 .map_err(|error| ReloadError::Unreadable(format!("{}: {error}", path.display()))),
         };
-        let result = read().and_then(|text| self.resolve_and_replace(&text));
-        self.count(result)
+        self.reload_from(read)
     }
 
     /// Puts `text` in force, resolved like the policy file.
@@ -345,8 +352,8 @@ impl Gateway {
     /// # Errors
     /// See [`Gateway::reload`].
     pub fn reload_text(&self, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {
-        let result = self.resolve_and_replace(text);
-        self.count(result)
+        let text = text.to_owned();
+        self.reload_from(move |_| Ok(text))
     }
 
     /// Puts `site` in force. `text` is the text that it was made from.
@@ -354,8 +361,8 @@ impl Gateway {
     /// # Errors
     /// See [`Gateway::reload`].
     pub fn reload_site(&self, site: Site, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {
-        let result = self.replace(site, text);
-        self.count(result)
+        let (gateway, text) = (self.clone(), text.to_owned());
+        self.count(self.shared.config_thread.run(move || gateway.replace(site, &text)))
     }
 
     fn count(&self, result: Result<Arc<ActiveConfig>, ReloadError>) -> Result<Arc<ActiveConfig>, ReloadError> {
@@ -365,10 +372,22 @@ impl Gateway {
         result
     }
 
-    fn resolve_and_replace(&self, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {
-        let ReloadSource::File { path, resolve } = &self.shared.source else { return Err(ReloadError::NoSource) };
-        let site = resolve(&path.display().to_string(), text).map_err(ReloadError::Invalid)?;
-        self.replace(site, text)
+    /// Puts the text in force that `read` returns.
+    fn reload_from(
+        &self,
+        read: impl FnOnce(&ReloadSource) -> Result<String, ReloadError> + Send + 'static,
+    ) -> Result<Arc<ActiveConfig>, ReloadError> {
+        let gateway = self.clone();
+        let result = self.shared.config_thread.run(move || {
+            let source = &gateway.shared.source;
+            let (site, text) = copied(|| {
+                let text = read(source)?;
+                let ReloadSource::File { path, resolve } = source else { return Err(ReloadError::NoSource) };
+                Ok((resolve(&path.display().to_string(), &text).map_err(ReloadError::Invalid)?, text))
+            })?;
+            gateway.replace(site, &text)
+        });
+        self.count(result)
     }
 
     fn replace(&self, site: Site, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {

@@ -31,6 +31,7 @@ mod client_conn;
 mod client_stream;
 mod clock;
 mod collector;
+mod config_thread;
 mod connection;
 mod control;
 mod exchange;

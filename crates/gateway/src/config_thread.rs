@@ -1,0 +1,96 @@
+//! The thread on which configurations are made.
+//!
+//! A configuration of ten thousand classes has a hundred thousand small pieces of memory, and reading its file needs
+//! twice as much for a moment. The system's allocator gives each thread an arena of its own. If each reload ran on the
+//! thread that happened to be told, the arenas of all of them would keep pages that are mostly free, and lasting pieces
+//! between those of the moment would keep the rest. So configurations live in the arena of one thread, where a new one
+//! takes the place of the one before the last. A file is read on a thread of its own, which gives everything back.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SendError, Sender, channel, sync_channel};
+use std::thread;
+
+/// A piece of work.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ConfigThread {
+    jobs: Option<Sender<Job>>,
+}
+
+impl ConfigThread {
+    /// Starts the thread. If the system has none to spare, work is done on the calling thread.
+    pub(crate) fn start() -> ConfigThread {
+        let (jobs, given): (Sender<Job>, Receiver<Job>) = channel();
+        let run = move || given.iter().for_each(|job| job());
+        let thread = thread::Builder::new().name("weirgate-config".to_owned()).spawn(run);
+        ConfigThread { jobs: thread.is_ok().then_some(jobs) }
+    }
+
+    /// Does `work` on the thread and returns its result. Panics if it does.
+    pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (give, take) = sync_channel(1);
+        let job: Job = Box::new(move || {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let _ = give.send(done);
+        });
+        let left = match &self.jobs {
+            Some(jobs) => jobs.send(job).err().map(|SendError(job)| job),
+            None => Some(job),
+        };
+        if let Some(job) = left {
+            job();
+        }
+        match take.recv() {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(_) => unreachable!("a job always gives a result"),
+        }
+    }
+}
+
+/// Makes a value on a thread of its own, which ends, and returns a copy that is made on this one.
+pub(crate) fn copied<T: Clone + Send + Sync>(make: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let (give, take) = sync_channel(1);
+        let (copied, wait) = sync_channel::<()>(0);
+        let maker = scope.spawn(move || {
+            let made = Arc::new(make());
+            let _ = give.send(Arc::clone(&made));
+            // The last one to drop it gives its memory back, and that is this thread.
+            let _ = wait.recv();
+        });
+        let Ok(made) = take.recv() else {
+            let panic = maker.join().expect_err("it ends without a value only if it panics");
+            resume_unwind(panic);
+        };
+        let copy = T::clone(&made);
+        drop(made);
+        drop(copied);
+        copy
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_done_on_one_thread_and_survives_a_panic() {
+        let thread = ConfigThread::start();
+        let id = || thread::current().id();
+        let first = thread.run(id);
+        assert_ne!(first, id());
+        let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| thread.run(|| panic!("as meant"))));
+        assert!(broken.is_err());
+        assert_eq!(thread.run(id), first);
+    }
+
+    #[test]
+    fn a_copy_is_equal_and_a_panic_is_passed_on() {
+        assert_eq!(copied(|| vec![1, 2, 3]), [1, 2, 3]);
+        assert!(std::panic::catch_unwind(|| copied(|| -> u8 { panic!("as meant") })).is_err());
+    }
+}
