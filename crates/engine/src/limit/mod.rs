@@ -9,6 +9,7 @@ mod adaptive;
 mod aimd;
 mod fixed;
 mod gradient;
+mod held_back;
 mod linear;
 mod resources;
 #[cfg(test)]
@@ -20,7 +21,7 @@ pub(crate) use resources::Resources;
 pub(crate) use view::LimitView;
 pub(crate) use window::Window;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use adaptive::Adaptive;
 use aimd::Aimd;
@@ -35,7 +36,7 @@ use crate::dispatch::Nodes;
 use crate::index::{Id, MachineGroupId, PartitionId};
 use crate::policy::{Guarantee, Policy};
 use crate::request::{ClassId, Contention, NodeId, Why};
-use crate::scheduler::{Scheduler, Standing};
+use crate::scheduler::Standing;
 use crate::snapshot::SurplusSnapshot;
 use crate::time::Time;
 
@@ -187,6 +188,10 @@ impl Limit {
         };
         let known: Vec<BTreeSet<String>> = were.groups.iter().map(|g| names(before, were, &g.partitions)).collect();
         let one = known.len() == 1 && nodes.groups.len() == 1;
+        let mut place: BTreeMap<&BTreeSet<String>, usize> = BTreeMap::new();
+        for (group, pools) in known.iter().enumerate() {
+            place.entry(pools).or_insert(group);
+        }
         let (had, have) = (windows_of_group(before), windows_of_group(policy));
         for index in 0..self.windows.len() {
             let (sub_queue, group) = self.place_of(index);
@@ -195,7 +200,7 @@ impl Limit {
                 _ => before.resources.iter().position(|old| Some(old) == policy.resources.get(sub_queue)),
             };
             let pools = names(policy, nodes, &nodes.groups[group].partitions);
-            let at = known.iter().position(|old| one || *old == pools);
+            let at = if one { Some(0) } else { place.get(&pools).copied() };
             let from = from.zip(at).map(|(sub_queue, group)| sub_queue * known.len() + group);
             let from = from.filter(|from| *from < old.windows.len());
             let first = self.windows[index].size;
@@ -496,54 +501,6 @@ impl Limit {
             Method::Aimd(method) => method.failed(now, &mut self.windows[window as usize]),
             Method::Adaptive(method) if node != NodeId::NONE => method.failed(nodes, node),
             _ => {}
-        }
-    }
-
-    /// Updates whether windows hold requests back. A full window does if a request waits that could use it. It also
-    /// does if it only diverts requests to a group that holds others back.
-    pub(crate) fn held_back(&mut self, now: Time, waiting: bool, nodes: &Nodes, scheduler: &Scheduler) {
-        let groups = &nodes.groups;
-        let (mut window, mut sub_queue) = (0, 0);
-        while window < self.windows.len() {
-            for members in groups {
-                let full = waiting && !self.windows[window].has_room(Standing::Surplus);
-                let held = full && members.partitions.iter().any(|partition| scheduler.any(*partition, sub_queue));
-                self.hold(now, window, held);
-                window += 1;
-            }
-            sub_queue += 1;
-        }
-        if !waiting || groups.len() == 1 {
-            return;
-        }
-        for first in (0..self.windows.len()).step_by(self.groups) {
-            for (group, members) in groups.pairs() {
-                let window = first + group.row();
-                if self.windows[window].has_room(Standing::Surplus) || self.holds(window) {
-                    continue;
-                }
-                let mut beside = members.partitions.iter().flat_map(|partition| nodes.groups_of(*partition));
-                if beside.any(|other| self.holds(first + other.row())) {
-                    self.hold(now, window, true);
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn hold(&mut self, now: Time, window: usize, holding: bool) {
-        let state = &mut self.windows[window];
-        state.held_back |= holding;
-        if let Method::Adaptive(method) = &mut self.method {
-            method.hold(now, window, state.in_flight, holding);
-        }
-    }
-
-    #[inline]
-    fn holds(&self, window: usize) -> bool {
-        match &self.method {
-            Method::Adaptive(method) => method.holds(window),
-            _ => false,
         }
     }
 

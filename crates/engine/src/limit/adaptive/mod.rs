@@ -52,6 +52,8 @@ pub(super) struct Adaptive {
     /// Indexed by window.
     probes: Vec<Probe>,
     reaches: Vec<Reach>,
+    /// Number of windows that hold requests back.
+    holding: usize,
     /// Indexed by the groups that contain nodes of the class's partition, and by sub-queue.
     shown: Table<ClassId, Vec<Shown>>,
     occupancy: Occupancy,
@@ -73,6 +75,7 @@ impl Adaptive {
             figures,
             probes: vec![Probe::new(now, figures); windows],
             reaches: vec![Reach::new(now); windows],
+            holding: 0,
             shown: Table::filled(classes, Vec::new()),
             occupancy: Occupancy::new(now, windows, classes, nodes.partitions.len()),
             sub_queues,
@@ -96,6 +99,7 @@ impl Adaptive {
             }
             None => self.probes[window].reconfigure(now, self.figures),
         }
+        self.holding += usize::from(self.probes[window].holding());
     }
 
     /// Takes over the estimates of classes that a new policy keeps.
@@ -123,7 +127,18 @@ impl Adaptive {
         let probe = &mut self.probes[window];
         if probe.holding() != holding {
             probe.note(now, in_flight, holding);
+            if holding {
+                self.holding += 1;
+            } else {
+                self.holding -= 1;
+            }
         }
+    }
+
+    /// Returns whether any window holds requests back.
+    #[inline]
+    pub(super) fn any_holds(&self) -> bool {
+        self.holding > 0
     }
 
     #[inline]

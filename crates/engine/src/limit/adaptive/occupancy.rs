@@ -29,7 +29,7 @@
 use super::allowance::{Pace, Slowdown, allowance};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
-use crate::index::{PartitionId, Table};
+use crate::index::{Id, MachineGroupId, PartitionId, Table};
 use crate::request::ClassId;
 use crate::scheduler::Standing;
 use crate::time::{Time, nanos};
@@ -415,9 +415,9 @@ impl Occupancy {
     fn divide(&mut self, nodes: &Nodes, seconds: f64, bounds: impl Fn(usize) -> Room) {
         let groups = nodes.groups.len();
         for window in 0..self.needs.len() {
-            let group = nodes.groups.ids().nth(window % groups);
+            let group = MachineGroupId::of(window % groups);
             let mut sum = [0.0; 4];
-            for (partition, share) in group.into_iter().flat_map(|group| nodes.shares(group)) {
+            for (partition, share) in nodes.shares(group) {
                 sum.iter_mut().zip(self.sums[partition]).for_each(|(sum, of_partition)| *sum += of_partition * share);
             }
             let max = REST * bounds(window).bound;
