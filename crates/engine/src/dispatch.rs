@@ -21,6 +21,7 @@ mod ejection;
 mod lard;
 mod least_loaded;
 mod locality_keys;
+mod order;
 mod partitions;
 mod resize;
 mod speed;
@@ -46,6 +47,7 @@ pub use resize::Resize;
 use lard::Locality;
 use least_loaded::Rotation;
 use resize::{DividedPool, Load};
+use speed::Settled;
 
 /// One node.
 #[derive(Clone, Debug)]
@@ -107,6 +109,8 @@ impl NodeInfo {
 struct Machine {
     group: MachineGroupId,
     nodes: Vec<NodeId>,
+    /// Its configured size relative to other machines: the weight of its largest node.
+    weight: f64,
     in_flight: u32,
     /// Maximum number of requests in flight. Load control may set it.
     max: u32,
@@ -119,9 +123,9 @@ struct Machine {
 }
 
 impl Machine {
-    /// Its configured size relative to other machines: the weight of its largest node.
-    fn weight(&self, nodes: &Table<NodeId, NodeInfo>) -> f64 {
-        self.nodes.iter().map(|n| nodes[*n].weight).fold(0.0, f64::max)
+    /// Requests in flight on it beyond its bound.
+    fn beyond(&self) -> u32 {
+        self.in_flight.saturating_sub(self.max)
     }
 
     fn usable(&self, nodes: &Table<NodeId, NodeInfo>) -> bool {
@@ -149,6 +153,10 @@ pub(crate) struct MachineGroup {
     /// Weight and number of its usable machines.
     pub(crate) weight: f64,
     pub(crate) usable: u32,
+    /// Requests in flight on its machines beyond their bounds.
+    beyond: u32,
+    /// The spreads that leave the bounds of its machines as they are.
+    settled: Settled,
 }
 
 impl MachineGroup {
@@ -191,6 +199,8 @@ pub(crate) struct Nodes {
     /// Weight of a dynamic request in the load, and whether collectors report the counts.
     omega: f64,
     reported: bool,
+    /// The weight of all nodes, if they have the same.
+    even: Option<f64>,
 }
 
 impl Nodes {
@@ -244,6 +254,7 @@ impl Nodes {
             divided_pools: DividedPool::all(policy, &partitions),
             loads: Table::filled(partitions.len(), Load::default()),
             omega: figures.omega,
+            even: policy.nodes.first().map(|n| n.weight).filter(|w| policy.nodes.iter().all(|n| n.weight == *w)),
             reported: figures.source != LoadSource::Live,
             partitions,
         };
@@ -316,6 +327,13 @@ impl Nodes {
         machine.in_flight += known.in_flight;
         machine.ratio = old.machines[known.machine].ratio;
         machine.learned = old.machines[known.machine].learned;
+        let (group, machine) = (machine.group, self.nodes[to].machine);
+        self.groups[group].settled = Settled::NEVER;
+        self.place_all(machine);
+    }
+
+    /// Recomputes all state that follows from the nodes' states, after [`Nodes::inherit`].
+    pub(crate) fn inherited(&mut self) {
         self.refresh();
     }
 
@@ -350,10 +368,11 @@ impl Nodes {
         }
         self.weigh_partitions();
         for group in &mut self.groups {
-            (group.weight, group.usable) = (0.0, 0);
+            (group.weight, group.usable, group.beyond) = (0.0, 0, 0);
             for machine in group.machines.iter().map(|m| &self.machines[*m]) {
+                group.beyond += machine.beyond();
                 if machine.usable(&self.nodes) {
-                    group.weight += machine.weight(&self.nodes);
+                    group.weight += machine.weight;
                     group.usable += 1;
                 }
             }
@@ -460,7 +479,7 @@ impl Nodes {
 
     /// Configured size of a machine relative to others.
     pub(crate) fn machine_weight(&self, machine: MachineId) -> f64 {
-        self.machines[machine].weight(&self.nodes)
+        self.machines[machine].weight
     }
 
     /// The number of a node's group among those in which its partition has nodes.
@@ -485,6 +504,7 @@ impl Nodes {
         self.count_content(index, content, enters);
         let node = &mut self.nodes[index];
         let machine = &mut self.machines[node.machine];
+        let before = machine.beyond();
         if enters {
             node.in_flight += 1;
             machine.in_flight += 1;
@@ -492,51 +512,10 @@ impl Nodes {
             node.in_flight -= 1;
             machine.in_flight -= 1;
         }
+        let beyond = &mut self.groups[machine.group].beyond;
+        *beyond = *beyond - before + machine.beyond();
         let machine = node.machine;
         self.place_all(machine);
-    }
-
-    /// Load of a node's machine with one more request, relative to the node's weight.
-    fn load(&self, index: NodeId) -> f64 {
-        let node = &self.nodes[index];
-        let machine = &self.machines[node.machine];
-        f64::from(machine.in_flight + 1) / (node.weight * machine.learned)
-    }
-
-    /// Load of a node's machine without it.
-    fn requests(&self, index: NodeId) -> f64 {
-        let node = &self.nodes[index];
-        let machine = &self.machines[node.machine];
-        f64::from(machine.in_flight) / (node.weight * machine.learned)
-    }
-
-    /// Updates the position of every node of a machine.
-    fn place_all(&mut self, machine: MachineId) {
-        for at in 0..self.machines[machine].nodes.len() {
-            self.place(self.machines[machine].nodes[at]);
-        }
-    }
-
-    /// Updates the position of a node among those that can take a request.
-    fn place(&mut self, index: NodeId) {
-        let load = self.load(index);
-        let node = &mut self.nodes[index];
-        let (partition, overlap) = (node.partition, node.overlap.row());
-        let machine = &self.machines[node.machine];
-        let full = node.in_flight >= node.max_outstanding || machine.in_flight >= machine.max;
-        if !node.usable() || full {
-            self.ready.remove(overlap, index);
-            return;
-        }
-        if !self.ready.contains(index) {
-            // A node that was away does not catch up on missed turns.
-            node.turn = node.turn.max(self.round[partition]);
-        }
-        let key = match self.methods[partition] {
-            Dispatch::WeightedRoundRobin => node.turn,
-            _ => load,
-        };
-        self.ready.set(overlap, index, (key, self.turns));
     }
 }
 
@@ -549,6 +528,7 @@ fn machines(policy: &Policy, nodes: &mut Table<NodeId, NodeInfo>) -> Table<Machi
             machines.push(Machine {
                 group: MachineGroupId(0),
                 nodes: Vec::new(),
+                weight: 0.0,
                 in_flight: 0,
                 max: u32::MAX,
                 learned: 1.0,
@@ -557,6 +537,7 @@ fn machines(policy: &Policy, nodes: &mut Table<NodeId, NodeInfo>) -> Table<Machi
             })
         });
         machines[number].nodes.push(index);
+        machines[number].weight = machines[number].weight.max(node.weight);
         nodes[index].machine = number;
     }
     machines

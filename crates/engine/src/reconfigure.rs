@@ -114,12 +114,16 @@ impl Engine {
     /// The new nodes, and for each old one its new id or [`NodeId::NONE`].
     fn carry_nodes(&self, policy: &Policy) -> (Nodes, Table<NodeId, NodeId>) {
         let mut nodes = Nodes::new(policy);
-        let name = |policy: &Policy, index: usize| {
+        fn name(policy: &Policy, index: usize) -> (&str, &str) {
             let node = &policy.nodes[index];
-            (policy.pools[node.pool].name.clone(), node.name.clone())
-        };
-        let known: BTreeMap<(String, String), NodeId> =
+            (&policy.pools[node.pool].name, &node.name)
+        }
+        let known: BTreeMap<(&str, &str), NodeId> =
             (0..policy.nodes.len()).map(|index| (name(policy, index), NodeId(index as u32))).collect();
+        let mut pools: BTreeMap<&str, usize> = BTreeMap::new();
+        for (index, pool) in self.policy.pools.iter().enumerate() {
+            pools.entry(&pool.name).or_insert(index);
+        }
         let node_of = (0..self.policy.nodes.len())
             .map(|old| {
                 let Some(new) = known.get(&name(&self.policy, old)).copied() else { return NodeId::NONE };
@@ -127,8 +131,9 @@ impl Engine {
                 new
             })
             .collect::<Table<NodeId, NodeId>>();
+        nodes.inherited();
         for (to, pool) in policy.pools.iter().enumerate() {
-            if let Some(from) = self.policy.pools.iter().position(|old| old.name == pool.name) {
+            if let Some(from) = pools.get(pool.name.as_str()).copied() {
                 nodes.inherit_localities(to, &self.nodes, from, &node_of);
             }
         }

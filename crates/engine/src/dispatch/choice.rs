@@ -153,12 +153,21 @@ impl Nodes {
 
     /// A ready node of these overlaps, drawn in proportion to weight.
     fn draw(&self, overlaps: impl Iterator<Item = OverlapId> + Clone, avoid: NodeId, random: &mut Random) -> NodeId {
-        let ready = overlaps.flat_map(|overlap| self.ready.items(overlap.row())).map(|(_, n)| *n);
-        let count = ready.clone().count();
-        let heaviest = ready.clone().map(|n| self.nodes[n].weight).fold(0.0, f64::max);
-        let mut last = ready.clone().next().unwrap_or(NodeId::NONE);
+        let lists = overlaps.map(|overlap| self.ready.items(overlap.row()));
+        let nth = |mut at: usize| {
+            lists.clone().find_map(|list| {
+                let found = list.get(at).map(|(_, node)| *node);
+                at = at.saturating_sub(list.len());
+                found
+            })
+        };
+        let count: usize = lists.clone().map(<[_]>::len).sum();
+        let heaviest = self
+            .even
+            .unwrap_or_else(|| lists.clone().flatten().map(|(_, node)| self.nodes[*node].weight).fold(0.0, f64::max));
+        let mut last = nth(0).unwrap_or(NodeId::NONE);
         for _ in 0..MAX_DRAWS {
-            let Some(n) = ready.clone().nth(random.below(count.max(1) as u64) as usize) else { break };
+            let Some(n) = nth(random.below(count.max(1) as u64) as usize) else { break };
             if n == avoid && count > 1 {
                 continue;
             }

@@ -130,10 +130,10 @@ impl Nodes {
             }
         }
         let changed = before != node.usable();
-        if changed {
-            self.refresh();
-        } else {
-            self.weigh_partitions();
+        match event {
+            _ if changed => self.refresh(),
+            NodeEvent::Capacity(..) | NodeEvent::Load { .. } => self.weigh_partitions(),
+            _ => {}
         }
         changed
     }
