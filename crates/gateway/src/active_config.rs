@@ -101,7 +101,7 @@ impl ActiveConfig {
         self.nodes.get(node.0 as usize).cloned()
     }
 
-    /// Returns the node whose endpoint has this id.
+    /// Returns the node of the endpoint with this id.
     pub(crate) fn node_of(&self, id: u64) -> Option<NodeId> {
         let at = self.ids.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         self.ids.get(at).map(|(_, node)| *node)

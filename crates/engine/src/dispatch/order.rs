@@ -58,8 +58,8 @@ impl Nodes {
         self.ready.set_late(overlap, index, (key, self.turns));
     }
 
-    /// Updates the positions of all nodes of a group after their loads have changed. None of them becomes full, or ceases
-    /// to be.
+    /// Updates the positions of all nodes of a group after their loads have changed. None of them becomes full, or
+    /// ceases to be.
     pub(super) fn place_group(&mut self, group: MachineGroupId) {
         for overlap in 0..self.groups[group].overlaps.len() {
             let overlap = self.groups[group].overlaps[overlap];

@@ -212,8 +212,9 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the bounds, the learned weights and the order in which nodes are chosen with those of steps that look
-        /// at every machine and put each node in its place alone. The count of requests beyond the bounds is compared with a scan.
+        /// Compares the bounds, the learned weights and the order in which nodes are chosen with those of steps that
+        /// look at every machine and put each node in its place alone. The count of requests beyond the bounds is
+        /// compared with a scan.
         #[test]
         fn shortcuts_choose_the_nodes_that_a_look_at_each_machine_chooses(
             weights in prop::collection::vec(1u8..9, 1..12),
