@@ -8,7 +8,7 @@ use crate::demand::{Costs, Demand};
 use crate::dispatch::Nodes;
 use crate::limit::{Limit, LimitView};
 use crate::policy::{InvalidPolicy, Policy};
-use crate::queue::{Bounds, Queues};
+use crate::queue::{Bounds, Queues, Turn};
 use crate::random::Random;
 use crate::request::{Action, Arrival, ClassId, Decision, NodeEvent, ShedReason, TemplateId, Ticket};
 use crate::scheduler::{Scheduler, SchedulerView, Standing};
@@ -70,7 +70,7 @@ impl Engine {
         let (class, made) = self.classes.intern(now, template, key);
         if made {
             let live = self.classes.all.len();
-            self.queues.expiry.grow(live);
+            self.queues.grow(live);
             self.admission.open(now, class);
             self.limit.open(class);
             self.scheduler.open(now, &self.classes, &self.nodes, &self.limit, core::iter::once(class));
@@ -113,7 +113,7 @@ impl Engine {
         if self.limit.resources().is_some_and(|resources| resources.is_too_large(partition, managed)) {
             return Err(ShedReason::TooLarge);
         }
-        let offer = Offer { class, sub_queue, code: self.classes.spec(class).priority, itself: None };
+        let offer = Offer { class, sub_queue, code: self.classes.spec(class).priority, itself: None, source: None };
         let standing = self.decide(&offer, Standing::Surplus, Step::Arrival).map(|_| {
             let (admission, view, _) = self.admitting();
             admission.offered(&view, &offer)
@@ -132,16 +132,24 @@ impl Engine {
             let node = self.send(now, index);
             return Ok(Decision::Release { ticket: self.tickets.ticket(index), node });
         }
-        self.queues.room(class, arrival.flow, &self.classes[class].queue, bounds)?;
-        self.decide(&offer, standing, Step::Queue)?;
+        let source = self.queues.source(class, arrival.flow);
+        let offer = Offer { source, ..offer };
+        let room = self.queues.room(&self.classes[class].queue, source, bounds);
+        let fits = self.or_displaces(&offer, room)? & {
+            let decided = self.decide(&offer, standing, Step::Queue);
+            self.or_displaces(&offer, decided)?
+        };
         let index = self.accept(now, class, arrival, (demand, sub_queue));
         self.tickets[index].owed = owed;
         let bounds = self.bounds(class);
         let state = &mut self.classes[class];
-        if self.queues.push(&mut self.tickets, &mut state.queue, index, bounds) {
+        if self.queues.push(&mut self.tickets, &mut state.queue, (index, source), bounds) {
             self.admission.waits(class, sub_queue, now);
             self.scheduler.begins(&self.classes, class);
             self.rank(class);
+        }
+        if !fits {
+            self.queues.displace(class);
         }
         Ok(Decision::Wait { ticket: self.tickets.ticket(index) })
     }
@@ -186,11 +194,14 @@ impl Engine {
 
     fn next_action(&mut self, now: Time) -> Option<Action> {
         self.promote(now);
+        if let Some(index) = self.queues.displaced(&self.tickets) {
+            return Some(self.turn_away(now, index, ShedReason::FlowFull));
+        }
         while let Some((_, class)) = self.queues.expiry.peek(0).filter(|(at, _)| *at <= now) {
-            let head = self.classes[class].queue.oldest(&self.tickets);
-            let (due, reason) = self.drop_at(now, head);
+            let oldest = self.classes[class].queue.oldest(&self.tickets);
+            let (due, reason) = self.drop_at(now, oldest);
             if due <= now {
-                return Some(self.turn_away(now, head, reason));
+                return Some(self.turn_away(now, oldest, reason));
             }
             self.queues.expiry.set(0, class, due);
         }
@@ -213,8 +224,8 @@ impl Engine {
             let code = if passed == 0 { None } else { self.puts_back(index) };
             let Some(code) = code else {
                 let (admission, view, _) = self.admitting();
-                return Some(match admission.dequeues(&view, index) {
-                    Some(reason) => self.turn_away(now, index, reason),
+                return Some(match admission.dequeues(&view, class, sub_queue) {
+                    Some((oldest, reason)) => self.turn_away(now, oldest, reason),
                     None => self.release(now, index),
                 });
             };
@@ -272,6 +283,14 @@ impl Engine {
         admission.decide(&view, offer, standing, step, random).map_or(Ok(()), Err)
     }
 
+    /// Returns true if the request fits, and false if it fits in the place of another one of its class.
+    #[inline]
+    fn or_displaces(&self, offer: &Offer, fits: Result<(), ShedReason>) -> Result<bool, ShedReason> {
+        let Err(reason) = fits else { return Ok(true) };
+        let displaces = self.queues.displaces(&self.tickets, offer.class, offer.source, (reason, offer.code));
+        if displaces { Ok(false) } else { Err(reason) }
+    }
+
     /// Creates the entry of an accepted request. It is in no queue yet.
     fn accept(&mut self, now: Time, class: ClassId, arrival: &Arrival, (demand, sub_queue): (Demand, usize)) -> u32 {
         if self.policy.is_priced() {
@@ -302,19 +321,20 @@ impl Engine {
         index
     }
 
-    /// Takes a waiting request out of its queue. Returns true if it was the head: then its class must be
-    /// ranked again.
-    pub(crate) fn dequeue(&mut self, index: u32) -> bool {
+    /// Takes a waiting request out of its queue. Returns true if it had the turn or was the oldest: then its
+    /// class must be ranked again.
+    pub(crate) fn dequeue(&mut self, index: u32, turn: Turn) -> bool {
         let class = self.tickets[index].class;
         let bounds = self.bounds(class);
         let queue = &mut self.classes[class].queue;
-        self.queues.unlink(&mut self.tickets, queue, index, bounds)
+        self.queues.unlink(&mut self.tickets, queue, (index, turn), bounds)
     }
 
     /// Forgets a waiting request.
     pub(crate) fn forget(&mut self, index: u32) {
         let class = self.tickets[index].class;
-        if self.dequeue(index) {
+        self.queues.left(class);
+        if self.dequeue(index, Turn::Kept) {
             self.rank(class);
         }
         self.tickets.remove(index);

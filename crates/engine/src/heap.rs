@@ -32,6 +32,13 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         }
     }
 
+    /// Makes room for heaps below `heaps`.
+    pub(crate) fn grow_heaps(&mut self, heaps: usize) {
+        if self.heaps.len() < heaps {
+            self.heaps.resize_with(heaps, Vec::new);
+        }
+    }
+
     /// The smallest key of `heap` and its item.
     #[inline]
     pub(crate) fn peek(&self, heap: usize) -> Option<(K, I)> {

@@ -186,8 +186,9 @@ impl Engine {
             // The new table of priorities may differ.
             self.tickets[index].code = self.classes.spec(class).priority;
             let bounds = self.bounds(class);
+            let source = self.queues.source(class, self.tickets[index].flow);
             let queue = &mut self.classes[class].queue;
-            if self.queues.push(&mut self.tickets, queue, index, bounds) {
+            if self.queues.push(&mut self.tickets, queue, (index, source), bounds) {
                 let (arrived, sub_queue) = (self.tickets[index].arrived, usize::from(self.tickets[index].sub_queue));
                 self.admission.waits(class, sub_queue, arrived);
             }

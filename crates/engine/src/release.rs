@@ -3,6 +3,7 @@
 use crate::admission::Offer;
 use crate::dispatch::Wanted;
 use crate::engine::Engine;
+use crate::queue::Turn;
 use crate::request::{Action, ClassId, NodeId};
 use crate::scheduler::{Claim, Release, SchedulerView};
 use crate::ticket::{NONE, State};
@@ -15,7 +16,7 @@ impl Engine {
         let fair = self.scheduler.charges(entry.class, usize::from(entry.sub_queue));
         self.tickets[index].fair = fair;
         // `send` ranks the class again.
-        self.dequeue(index);
+        self.dequeue(index, Turn::Used);
         let node = self.send(now, index);
         let entry = &self.tickets[index];
         let waited = now.since(entry.arrived);
@@ -78,16 +79,17 @@ impl Engine {
         let class = self.tickets[index].class;
         let sub_queue = usize::from(self.tickets[index].sub_queue);
         let (admission, view, random) = self.admitting();
-        let offer = Offer { class, sub_queue, code, itself: Some(index) };
+        let offer = Offer { class, sub_queue, code, itself: Some(index), source: None };
         if let Some(reason) = admission.decide_again(&view, &offer, random) {
             return Some(self.turn_away(now, index, reason));
         }
         let bounds = self.bounds(class);
         let queue = &mut self.classes[class].queue;
-        self.queues.unlink(&mut self.tickets, queue, index, bounds);
+        self.queues.unlink(&mut self.tickets, queue, (index, Turn::Kept), bounds);
         self.tickets[index].sequence = self.tickets.next_number();
         self.tickets[index].code = code;
-        self.queues.push(&mut self.tickets, queue, index, bounds);
+        let source = self.queues.source(class, self.tickets[index].flow);
+        self.queues.push(&mut self.tickets, queue, (index, source), bounds);
         self.rank(class);
         None
     }

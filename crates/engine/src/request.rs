@@ -83,7 +83,8 @@ pub enum ShedReason {
     Deadline,
     /// The queue of its class is full.
     QueueFull,
-    /// Its source already has the maximum number of waiting requests per source.
+    /// Its source already has the maximum number of waiting requests per source, or it made room for a request of
+    /// another source because its own had most waiting requests of a full queue.
     FlowFull,
     /// All queues together are full.
     TotalFull,

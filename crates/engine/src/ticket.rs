@@ -6,6 +6,7 @@
 
 use crate::demand::Demand;
 use crate::limit::Slot;
+use crate::queue::SourceId;
 use crate::request::{ClassId, NodeId, Ticket};
 use crate::scheduler::Standing;
 use crate::time::Time;
@@ -18,7 +19,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) enum State {
     /// The entry is free. `next` links the free entries.
     Free,
-    /// In the queue of its class. `next` and `prev` link the queue.
+    /// In the queue of its class. `next` and `prev` link the queue in order of arrival.
     Waiting,
     /// Released to a node. It holds a slot.
     InFlight,
@@ -36,6 +37,14 @@ pub(crate) struct RequestState {
     pub(crate) window: u32,
     pub(crate) next: u32,
     pub(crate) prev: u32,
+    /// The next and the last request of its source in its sub-queue.
+    pub(crate) younger: u32,
+    pub(crate) older: u32,
+    /// The requests with the turns before and after its own, while it is the oldest of its source.
+    pub(crate) turn_before: u32,
+    pub(crate) turn_after: u32,
+    /// Its source, while it waits.
+    pub(crate) source: SourceId,
     /// Order of arrival. A request that is put back gets a new number.
     pub(crate) sequence: u64,
     /// Its SEDA priority.
@@ -97,6 +106,11 @@ impl Tickets {
             window: 0,
             next: NONE,
             prev: NONE,
+            younger: NONE,
+            older: NONE,
+            turn_before: NONE,
+            turn_after: NONE,
+            source: NONE,
             sequence,
             code: 0,
             token,

@@ -8,6 +8,11 @@
 //! Departures: the queue is a class's sub-queue, and requests are dropped. A queue of one request is short,
 //! like a queue of one packet in the RFC. Facebook's variant, which serves the newest first under overload,
 //! is not implemented.
+//!
+//! Sources: the head in the RFC is the oldest request here, although its source may not have the turn. So the
+//! dropped request belongs to the backlog, and a source with requests that wait for a moment only loses none. FQ-CoDel
+//! (RFC 8290) controls each source by itself instead. That finds no standing queue if many sources wait with one
+//! request each.
 
 use core::time::Duration;
 

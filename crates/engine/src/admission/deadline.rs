@@ -4,6 +4,9 @@
 //! the expected compute time of its class. That instant (`arrival + limit − expected`) is known in advance.
 //! So the head is dropped at that instant instead of when the next slot becomes free: the same requests are
 //! dropped, and their clients learn it earlier.
+//!
+//! Sources: nothing is refused because of the queue. The requests of a greedy source miss their deadlines, and
+//! those of others do not, because sources take turns.
 
 use core::time::Duration;
 

@@ -2,6 +2,10 @@
 //!
 //! Every method is one file and owns its state of classes. All methods can use the measurements of stage
 //! *observe* (the expected compute time, for example). With every method a queue has a maximum wait.
+//!
+//! A polite source is not refused because of the backlog of a greedy one in its class. Under every method a full
+//! queue makes room for it, and its turn comes soon ([`crate::queue`]). Each method says whether more holds. The
+//! exception is `server_load`, which looks at nodes and not at queues.
 
 mod codel;
 mod deadline;
@@ -14,7 +18,7 @@ use crate::discipline::Admit;
 use crate::dispatch::Nodes;
 use crate::limit::Limit;
 use crate::policy::Policy;
-use crate::queue::Queues;
+use crate::queue::{Queues, SourceId};
 use crate::random::Random;
 use crate::request::{ClassId, ShedReason};
 use crate::scheduler::Standing;
@@ -47,6 +51,8 @@ pub(crate) struct Offer {
     pub(crate) code: u32,
     /// Its ticket, if it is already waiting and asks again.
     pub(crate) itself: Option<u32>,
+    /// Its source, if it would wait and requests of its source wait already.
+    pub(crate) source: Option<SourceId>,
 }
 
 /// The progress of a request.
@@ -171,15 +177,20 @@ impl Admission {
         }
     }
 
-    /// Returns the reason if a class's head is dropped at its turn because of its wait.
+    /// Returns the oldest request of a sub-queue and the reason if it is dropped because of its wait, when it is
+    /// the sub-queue's turn.
     #[inline]
-    pub(crate) fn dequeues(&mut self, view: &AdmissionView<'_>, head: u32) -> Option<ShedReason> {
+    pub(crate) fn dequeues(
+        &mut self,
+        view: &AdmissionView<'_>,
+        class: ClassId,
+        sub_queue: usize,
+    ) -> Option<(u32, ShedReason)> {
         let Admission::Codel(method) = self else { return None };
-        let entry = &view.tickets[head];
-        let sub_queue = usize::from(entry.sub_queue);
-        let len = view.classes[entry.class].queue.sub_queues[sub_queue].len;
-        let waited = view.now.since(entry.arrived);
-        method.drops(view.now, entry.class, sub_queue, (waited, len)).then_some(ShedReason::QueueTimeout)
+        let sub = &view.classes[class].queue.sub_queues[sub_queue];
+        let waited = view.now.since(view.tickets[sub.oldest].arrived);
+        let drops = method.drops(view.now, class, sub_queue, (waited, sub.len));
+        drops.then_some((sub.oldest, ShedReason::QueueTimeout))
     }
 
     /// The last instant at which a request that arrived at `arrived` may be released, and the reason of its

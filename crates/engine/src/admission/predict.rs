@@ -6,6 +6,11 @@
 //! of one second, from surplus. An owed request waits as long as it can meet its limit. A surplus request is
 //! refused as soon as the queue is longer than a small part of the limit. A longer queue would not serve
 //! more requests. It would only move every response time to the limit.
+//!
+//! Sources: the queue of a request is the number of requests that have their turn before it. A greedy source
+//! therefore has a long queue, and a polite source of the same class has one request per source in it. The
+//! guaranteed arrivals belong to the class: a greedy source can use them up, and the requests of others are then
+//! surplus, which the shorter queue admits as well.
 
 use core::time::Duration;
 
@@ -75,7 +80,7 @@ impl Predict {
     /// Returns the reason if the request would wait too long.
     pub(super) fn predicted(&self, view: &AdmissionView<'_>, offer: &Offer, standing: Standing) -> Option<ShedReason> {
         let Offer { class, sub_queue, .. } = *offer;
-        let waiting = view.classes[class].queue.sub_queues[sub_queue].len;
+        let waiting = view.queues.ahead(&view.classes[class].queue, sub_queue, offer.source);
         // If the nodes have room, an owed request waits for a moment only, and there is nothing to predict.
         let (partition, open) = (view.classes[class].partition, standing == Standing::Owed);
         if waiting == 0 || (open && view.limit.is_open(view.nodes, partition, sub_queue)) {

@@ -13,6 +13,9 @@
 //!   Here only classes without a guarantee are refused.
 //! - The paper names no threshold. [`ServerLoad::derived`] computes it from the guarantees.
 //!
+//! Sources: the load is that of nodes, and knows no source. A greedy source of a class without a guarantee can
+//! have all of them refused. Limit its rate, or give its network a class of its own.
+//!
 //! Departure: the loads are the gateway's own counts unless the operator asks for reports. A count that is
 //! ten seconds old admits too much for ten seconds and refuses too much for the next ten.
 

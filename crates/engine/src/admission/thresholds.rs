@@ -12,6 +12,11 @@
 //! requests of the batch must still be counted, because otherwise premium requests are refused far too
 //! early. There is no batch here: a request leaves the queue when a node has room for it, and every request
 //! that is not in flight waits. A request that finds room on a node does not wait at all.
+//!
+//! Sources: thresholds count the requests of all sources. A request beyond its threshold takes the place of
+//! another one of its class and priority, if a source has more of them waiting. So the queue is as long as
+//! published, and the greedy source of a class is refused instead of the polite one. The backlog of another class
+//! still counts for both, as published.
 
 use super::{AdmissionView, Offer};
 use crate::discipline::PriorityLevel;

@@ -4,6 +4,8 @@
 //! operation it checks conservation. After every drain it checks that no slot is idle while a request that could use
 //! it waits.
 
+mod sources;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,6 +28,8 @@ struct Request {
     token: u64,
     state: State,
     arrived: u64,
+    /// Its class and source.
+    from: (ClassId, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +47,10 @@ pub struct Model {
     /// Tickets of requests that have ended.
     stale: Vec<Ticket>,
     counted: Counted,
+    /// Whether a reload may have changed the classes of requests.
+    reloaded: bool,
+    /// Whether the engine had nothing more to do before the present operation.
+    drained: bool,
     /// Events in order.
     pub trace: Vec<String>,
 }
@@ -197,6 +205,8 @@ impl Model {
             requests: BTreeMap::new(),
             stale: Vec::new(),
             counted: Counted::default(),
+            reloaded: false,
+            drained: true,
             trace: Vec::new(),
         }
     }
@@ -223,7 +233,8 @@ impl Model {
         }
         self.check();
         // A driver polls after every call. This one is sometimes late.
-        if source.below(10)? > 0 {
+        self.drained = source.below(10)? > 0;
+        if self.drained {
             self.drain();
         }
         Some(())
@@ -251,22 +262,25 @@ impl Model {
         let before = self.engine.snapshot(self.time());
         let decision = self.engine.arrive(self.time(), arrival);
         self.trace.push(format!("{} {decision:?}", self.now));
+        let from = (class, flow);
         match decision {
             Decision::Release { ticket, node } => {
                 self.may_enter(&before, ticket, class, node);
                 assert!(
                     self.requests
-                        .insert(ticket, Request { token, state: State::InFlight(node), arrived: self.now })
+                        .insert(ticket, Request { token, state: State::InFlight(node), arrived: self.now, from })
                         .is_none()
                 );
             }
             Decision::Wait { ticket } => {
-                assert!(
-                    self.requests.insert(ticket, Request { token, state: State::Waiting, arrived: self.now }).is_none()
-                );
+                let request = Request { token, state: State::Waiting, arrived: self.now, from };
+                assert!(self.requests.insert(ticket, request).is_none());
             }
             Decision::Shed(shed) => {
                 assert!(shed.retry_after >= Duration::from_secs(1));
+                if matches!(shed.reason, ShedReason::QueueFull | ShedReason::TotalFull) && self.drained {
+                    self.may_be_refused(from);
+                }
                 self.counted.ended += 1;
             }
         }
@@ -388,6 +402,7 @@ impl Model {
                 *node = now.unwrap_or(NodeId(u32::MAX));
             }
         }
+        self.reloaded = true;
         self.counted = Counted { offered: self.requests.len() as u64, ended: 0 };
         Some(())
     }
@@ -416,10 +431,14 @@ impl Model {
                     let request = self.requests.get_mut(&ticket).expect("an unknown request was released");
                     assert_eq!((request.token, request.state), (token, State::Waiting));
                     request.state = State::InFlight(node);
+                    self.may_leave(ticket);
                 }
-                Action::Shed { ticket, token, .. } => {
+                Action::Shed { ticket, token, shed, .. } => {
                     let request = self.requests.get(&ticket).expect("an unknown request was shed");
                     assert_eq!((request.token, request.state), (token, State::Waiting));
+                    if shed.reason == ShedReason::FlowFull {
+                        self.may_be_displaced(request);
+                    }
                     self.end(ticket);
                 }
             }
