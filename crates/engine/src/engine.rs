@@ -12,6 +12,7 @@ use crate::queue::{Bounds, Queues, Turn};
 use crate::random::Random;
 use crate::request::{Action, Arrival, ClassId, Decision, NodeEvent, ShedReason, TemplateId, Ticket};
 use crate::scheduler::{Scheduler, SchedulerView, Standing};
+use crate::source_rate::SourceRates;
 use crate::ticket::{RequestState, State, Tickets};
 use crate::time::Time;
 
@@ -23,6 +24,7 @@ pub struct Engine {
     pub(crate) tickets: Tickets,
     pub(crate) classes: Classes,
     pub(crate) queues: Queues,
+    pub(crate) rates: SourceRates,
     pub(crate) nodes: Nodes,
     pub(crate) admission: Admission,
     pub(crate) limit: Limit,
@@ -49,6 +51,7 @@ impl Engine {
         let mut engine = Engine {
             now,
             tickets: Tickets::new(),
+            rates: SourceRates::default(),
             queues: Queues::new(&policy, nodes.partitions.len(), live),
             scheduler: Scheduler::new(now, &policy, &classes, &nodes, &limit),
             admission: Admission::new(now, &policy, live),
@@ -86,6 +89,11 @@ impl Engine {
             Some(state) if state.live => arrival.class,
             _ => self.classes.default_class(),
         };
+        if let Some(rate) = self.classes.spec(class).queue.max_rate_per_flow
+            && let Some(wait) = self.rates.take(now, class, arrival.flow, rate)
+        {
+            return Decision::Shed(self.limited(now, class, wait));
+        }
         let (guarantee, service) = (self.classes.spec(class).guarantee, self.classes.service_time(class));
         let owed = self.classes[class].observed.offered(now, &guarantee, service);
         let decision = self.enter(now, class, &arrival, owed);

@@ -75,8 +75,8 @@
 //! classes and requests. `docs/adding-a-discipline.md` lists the changes that a new method needs.
 //!
 //! # Modules
-//! - The stages: `classify`, `admission` (with `refuse`), `queue`, `limit` and `scheduler` (with `release`),
-//!   `dispatch`, `forward`, `observe`. `engine` calls them.
+//! - The stages: `classify`, `admission` (with `refuse`, `source_rate`), `queue`, `limit` and `scheduler` (with
+//!   `release`), `dispatch`, `forward`, `observe`. `engine` calls them.
 //! - Measurements of a class: `observed` (compared with its guarantee), `ledger` (throughput held), `expected` (compute
 //!   time).
 //! - Settings: `policy` (resolved), `discipline` (one method per stage), `reconfigure` (a new policy at run time).
@@ -106,6 +106,7 @@ mod release;
 mod request;
 mod scheduler;
 mod snapshot;
+mod source_rate;
 mod ticket;
 mod time;
 

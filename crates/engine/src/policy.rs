@@ -207,13 +207,16 @@ impl fmt::Display for Statistic {
     }
 }
 
-/// Bounds of one class's queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Bounds of one class's queue and of its sources.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueBounds {
     /// Maximum number of waiting requests.
     pub max_waiting: u32,
     /// Maximum number of waiting requests per source (see [`crate::Arrival::flow`]).
     pub max_waiting_per_flow: u32,
+    /// Maximum rate of arrivals per source in requests per second, > 0, with a burst of one second. `None` means
+    /// no limit.
+    pub max_rate_per_flow: Option<f64>,
     /// Longest wait, whatever the admit method, > 0.
     pub max_wait: Duration,
 }
@@ -222,7 +225,12 @@ impl Default for QueueBounds {
     /// 10,000 waiting requests (about 10 MB of request heads). A tenth of them may come from one source, so
     /// that no single client fills the queue. The maximum wait is 30 s, as long as people wait for a page.
     fn default() -> Self {
-        QueueBounds { max_waiting: 10_000, max_waiting_per_flow: 1_000, max_wait: Duration::from_secs(30) }
+        QueueBounds {
+            max_waiting: 10_000,
+            max_waiting_per_flow: 1_000,
+            max_rate_per_flow: None,
+            max_wait: Duration::from_secs(30),
+        }
     }
 }
 
@@ -480,6 +488,9 @@ impl Class {
         }
         if self.queue.max_waiting == 0 || self.queue.max_waiting_per_flow == 0 || self.queue.max_wait.is_zero() {
             return fail("queue bounds must be > 0");
+        }
+        if self.queue.max_rate_per_flow.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
+            return fail("the rate per source must be finite and > 0");
         }
         if !(0.0..=1.0).contains(&self.retry.ratio)
             || self.retry.min_per_second.is_nan()

@@ -19,6 +19,7 @@ use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Queue, Queues};
 use crate::request::{ClassId, NodeId, TemplateId};
 use crate::scheduler::Scheduler;
+use crate::source_rate::SourceRates;
 use crate::ticket::State;
 use crate::time::Time;
 
@@ -149,6 +150,8 @@ impl Engine {
         let admission = Admission::new(now, &self.policy, live);
         let old = core::mem::replace(&mut self.admission, admission);
         self.admission.carry(&old, kept);
+        // Classes may have other numbers now.
+        self.rates = SourceRates::default();
         self.queues = Queues::new(&self.policy, self.nodes.partitions.len(), live);
         self.limit.clear();
         for class in &mut self.classes.all {

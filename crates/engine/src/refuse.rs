@@ -11,6 +11,7 @@ use core::time::Duration;
 
 use crate::engine::Engine;
 use crate::ledger::Terms;
+use crate::policy::Guarantee;
 use crate::request::{Action, ClassId, Shed, ShedReason};
 use crate::ticket::RequestState;
 use crate::time::Time;
@@ -35,6 +36,15 @@ impl Engine {
         self.classes[class].observed.shed(now, reason);
         let fallback = self.classes.spec(class).fallback.map(|index| ClassId(index as u32));
         Shed { reason, retry_after: self.retry_after(class, reason), fallback }
+    }
+
+    /// Refuses a request whose source sends too much. It has no fallback and counts for no guarantee.
+    #[cold]
+    pub(crate) fn limited(&mut self, now: Time, class: ClassId, wait: Duration) -> Shed {
+        let observed = &mut self.classes[class].observed;
+        observed.offered(now, &Guarantee::default(), None);
+        observed.shed(now, ShedReason::SourceRate);
+        Shed { reason: ShedReason::SourceRate, retry_after: wait.max(Duration::from_secs(1)), fallback: None }
     }
 
     /// The reason that is reported.

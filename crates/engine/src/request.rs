@@ -105,11 +105,13 @@ pub enum ShedReason {
     /// The nodes are the cause: they answer no request of its class, or they are too slow or too few for a
     /// class that stays within its guarantee.
     NodesSlow,
+    /// Its source sends more than the rate that one source of its class may send.
+    SourceRate,
 }
 
 impl ShedReason {
     /// Every reason, in a fixed order. Counters are arrays in this order.
-    pub const ALL: [ShedReason; 11] = [
+    pub const ALL: [ShedReason; 12] = [
         ShedReason::Deadline,
         ShedReason::QueueFull,
         ShedReason::FlowFull,
@@ -121,6 +123,7 @@ impl ShedReason {
         ShedReason::ServerLoad,
         ShedReason::TooLarge,
         ShedReason::NodesSlow,
+        ShedReason::SourceRate,
     ];
 
     /// Its index in [`ShedReason::ALL`].
@@ -144,6 +147,7 @@ impl ShedReason {
             ShedReason::ServerLoad => "server_load",
             ShedReason::TooLarge => "too_large",
             ShedReason::NodesSlow => "nodes_slow",
+            ShedReason::SourceRate => "source_rate",
         }
     }
 }

@@ -52,6 +52,52 @@ fn d5_sources_that_collide_cost_what_others_do() {
     assert!(aimed < 8.0 * spread, "aimed {aimed} s, spread {spread} s");
 }
 
+/// One source fills the queue of its class. A request of another source takes the place of its newest one
+/// and has the second turn. The rate of a source is limited first.
+#[test]
+fn d8_a_source_with_a_full_queue_makes_room_and_takes_turns() {
+    let mut one = policy(partitioned(1), 1, vec![class("all", None, None, None)]);
+    one.classes[0].queue =
+        QueueBounds { max_waiting: 20, max_waiting_per_flow: 20, max_rate_per_flow: Some(30.0), max_wait: ms(10_000) };
+    let mut engine = Engine::new(Time::ZERO, one, 1).unwrap();
+    let arrive = |engine: &mut Engine, flow| engine.arrive(Time::ZERO, arrival(ClassId(0), flow));
+    let Decision::Release { ticket, .. } = arrive(&mut engine, 1) else { panic!("a node is free") };
+    let greedy: Vec<Ticket> = (0..20)
+        .map(|_| match arrive(&mut engine, 1) {
+            Decision::Wait { ticket } => ticket,
+            other => panic!("there is room: {other:?}"),
+        })
+        .collect();
+    let reason = |decision| match decision {
+        Decision::Shed(shed) => shed.reason,
+        other => panic!("it is refused: {other:?}"),
+    };
+    assert_eq!(reason(arrive(&mut engine, 1)), ShedReason::QueueFull);
+    let Decision::Wait { ticket: polite } = arrive(&mut engine, 2) else { panic!("a request makes room") };
+    let shed = engine.poll(Time::ZERO);
+    assert!(
+        matches!(shed, Some(Action::Shed { ticket, shed, .. })
+            if ticket == greedy[19] && shed.reason == ShedReason::FlowFull),
+        "{shed:?}"
+    );
+    assert_eq!((engine.poll(Time::ZERO), engine.snapshot(Time::ZERO).waiting), (None, 20));
+    let mut in_flight = ticket;
+    let mut next = |engine: &mut Engine| {
+        engine.observe(Time::ZERO, in_flight, Outcome::LastByte { status: 200 });
+        let Some(Action::Release { ticket, .. }) = engine.poll(Time::ZERO) else { panic!("a request waits") };
+        in_flight = ticket;
+        ticket
+    };
+    assert_eq!([next(&mut engine), next(&mut engine), next(&mut engine)], [greedy[0], polite, greedy[1]]);
+    for _ in 0..8 {
+        assert!(matches!(arrive(&mut engine, 1), Decision::Wait { .. } | Decision::Shed(_)));
+    }
+    assert_eq!(reason(arrive(&mut engine, 1)), ShedReason::SourceRate);
+    let later = Time::from_millis(34);
+    assert!(!matches!(engine.arrive(later, arrival(ClassId(0), 1)),
+        Decision::Shed(shed) if shed.reason == ShedReason::SourceRate));
+}
+
 /// Cancelling all requests in random order costs the same per request with 4,000 and with 400,000 waiting
 /// requests.
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Source: RFC 9209 (`Proxy-Status`). The error types are from its registry. Sheds for lack of capacity use
 //! `connection_limit_reached`, the closest type in the registry for a full window. Sheds for lack of
-//! responsive nodes use `destination_unavailable`. `details` has the shed reason that metrics, logs and
+//! responsive nodes use `destination_unavailable`. Sources above their rate get `http_request_denied` with status 429. `details` has the shed reason that metrics, logs and
 //! snapshots use.
 
 use std::borrow::Cow;
@@ -103,10 +103,15 @@ impl<'a> Reply<'a> {
     pub(crate) fn shed(shed: Shed, prepared: Option<&'a Prepared>) -> Reply<'a> {
         let error = match shed.reason {
             ShedReason::NoNode | ShedReason::NodesSlow => "destination_unavailable",
+            ShedReason::SourceRate => "http_request_denied",
             _ => "connection_limit_reached",
         };
         let error = (error, shed.reason.as_str());
         let reply = match prepared {
+            // The client is at fault and not the load, so the class's reply for an overload does not fit.
+            _ if shed.reason == ShedReason::SourceRate => {
+                Reply::text(StatusCode::TOO_MANY_REQUESTS, shed.reason.as_str(), error)
+            }
             Some(prepared) => Reply {
                 status: prepared.status,
                 content_type: &prepared.content_type,

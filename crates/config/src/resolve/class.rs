@@ -306,7 +306,12 @@ fn queue(queue: &Queue, cx: &mut Context) -> engine::QueueBounds {
         let what = format!("one source may have {per_source} waiting, the whole queue {max_waiting}");
         cx.fail(queue.max_waiting_per_source.mark, Complaint::new(what, "make it at most `max_waiting`"));
     }
-    engine::QueueBounds { max_waiting, max_waiting_per_flow: per_source, max_wait: queue.max_wait.get().0 }
+    engine::QueueBounds {
+        max_waiting,
+        max_waiting_per_flow: per_source,
+        max_rate_per_flow: None,
+        max_wait: queue.max_wait.get().0,
+    }
 }
 
 fn retry(switch: &Switch<Retry>, cx: &mut Context) -> engine::RetryBudget {

@@ -8,7 +8,12 @@ use crate::ticket::RequestState;
 
 const BOUNDS: Bounds = Bounds {
     partition: PartitionId(0),
-    queue: QueueBounds { max_waiting: 40, max_waiting_per_flow: 25, max_wait: Duration::from_secs(30) },
+    queue: QueueBounds {
+        max_waiting: 40,
+        max_waiting_per_flow: 25,
+        max_rate_per_flow: None,
+        max_wait: Duration::from_secs(30),
+    },
 };
 const CLASSES: u32 = 2;
 

@@ -76,7 +76,12 @@ pub fn policy(variant: u64) -> Policy {
         },
         content: if name < "B" { Content::Static } else { Content::Dynamic },
         service_time: (limit == Some(300)).then(|| Duration::from_millis(20)),
-        queue: QueueBounds { max_waiting: waiting, max_waiting_per_flow: 3, max_wait: Duration::from_nanos(MAX_WAIT) },
+        queue: QueueBounds {
+            max_waiting: waiting,
+            max_waiting_per_flow: 3,
+            max_rate_per_flow: None,
+            max_wait: Duration::from_nanos(MAX_WAIT),
+        },
         retry: RetryBudget::default(),
         utility: 1.0 + waiting as f64,
         weight: 1.0 + waiting as f64,

@@ -38,7 +38,12 @@ impl Site {
             demand: Demand::of_shares(&[0.01, 0.01, 0.01][..self.resources.min(3)]),
             priority: 0,
             fallback: None,
-            queue: QueueBounds { max_waiting: 1_000_000, max_waiting_per_flow: 1_000_000, max_wait: self.max_wait },
+            queue: QueueBounds {
+                max_waiting: 1_000_000,
+                max_waiting_per_flow: 1_000_000,
+                max_rate_per_flow: None,
+                max_wait: self.max_wait,
+            },
             retry: RetryBudget::default(),
         };
         let node = |(index, weight): (usize, &f64)| Node {

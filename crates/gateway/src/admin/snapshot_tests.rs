@@ -181,7 +181,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
         served: 7,
         failed: 1,
         cancelled: 0,
-        shed: [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 3],
+        shed: [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 3, 0],
         retried: 1,
         unknown: 3,
         used: [1.5, 0.0, 0.25, 0.0],
