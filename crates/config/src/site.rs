@@ -3,11 +3,11 @@
 //! A [`Site`] has every default filled in, every name bound to an index and every pattern compiled. It is
 //! made from the typed file (`crate::file`) in one place (`crate::resolve`) and never from YAML directly.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipnet::IpNet;
+pub use ipnet::IpNet;
 use weirgate_engine as engine;
 use weirgate_reserves::Cluster;
 
@@ -107,13 +107,45 @@ pub enum RuleTarget {
     Template(engine::TemplateId, Key),
 }
 
-/// The value of a request that keys a template.
+/// The value of a request that keys a template, or that tells its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
     /// The value of a header.
     Header(http::HeaderName),
     /// The value of a cookie.
     Cookie(String),
+    /// The network of the client's address.
+    Network(NetworkSize),
+}
+
+/// The size of the networks that count as one client: lengths of the prefix of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkSize {
+    /// For an IPv4 address, at most 32.
+    pub ipv4: u8,
+    /// For an IPv6 address, at most 64.
+    pub ipv6: u8,
+}
+
+impl NetworkSize {
+    /// An IPv4 address, or an IPv6 /64: a client with one IPv6 address has the whole /64.
+    pub const ADDRESS: NetworkSize = NetworkSize { ipv4: 32, ipv6: 64 };
+
+    /// The network of an address.
+    #[must_use]
+    pub fn network_of(self, address: IpAddr) -> IpNet {
+        let prefix = if address.is_ipv4() { self.ipv4.min(32) } else { self.ipv6.min(64) };
+        IpNet::new(address, prefix).map_or(IpNet::from(address), |net| net.trunc())
+    }
+}
+
+impl std::fmt::Display for NetworkSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if *self == NetworkSize::ADDRESS {
+            return f.write_str("address");
+        }
+        write!(f, "/{} /{}", self.ipv4, self.ipv6)
+    }
 }
 
 /// A condition on a request.
@@ -194,6 +226,8 @@ pub struct ClassSite {
     pub shed: ShedReply,
     /// Timeouts towards the nodes.
     pub timeouts: NodeTimeouts,
+    /// The value of a request that tells its source.
+    pub source: Key,
 }
 
 /// The reply to a shed request. `Retry-After` and `Proxy-Status` are added.
@@ -238,6 +272,8 @@ pub struct ClientTimeouts {
 pub struct Limits {
     /// Maximum number of connections at once. Further connections wait in the kernel's backlog.
     pub connections: usize,
+    /// Maximum number of connections of one IPv4 address or IPv6 /64. Further ones are closed. `None` means no limit.
+    pub connections_per_source: Option<u32>,
     /// Maximum size of a request head in bytes. A larger one is answered with 431.
     pub head_bytes: usize,
     /// Maximum number of headers. More are answered with 431.

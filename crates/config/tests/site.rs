@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use weirgate_config::{
-    AdminAddress, HostPattern, Key, Loaded, Match, PathPattern, RuleTarget, ValuePattern, load, load_bytes, load_file,
+    AdminAddress, HostPattern, Key, Loaded, Match, NetworkSize, PathPattern, RuleTarget, ValuePattern, load,
+    load_bytes, load_file,
 };
 use weirgate_engine as engine;
 
@@ -92,6 +93,25 @@ fn templates_stand_apart_and_rules_keep_their_order() {
     assert_eq!(*targets[2], RuleTarget::Class(engine::ClassId(0)));
     assert_eq!(site.policy.templates.iter().map(|t| t.max_live).collect::<Vec<_>>(), [1_024, 9]);
     assert_eq!((site.classes.len(), site.templates.len()), (1, 2));
+}
+
+#[test]
+fn a_class_says_what_a_source_is() {
+    let text = format!(
+        "{HEAD}discipline: none\nlimits: {{ connections_per_source: 20 }}\nclasses:\n  \
+         - {{ name: net, per: {{ source: /24 }}, source: {{ header: X-Key }} }}\n  \
+         - {{ name: a, match: {{ host: a }}, source: /16 /48, limit_per_source: 120/min }}\n  - {{ name: rest }}\n"
+    );
+    let Loaded { site, warnings } = loaded(&text);
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let size = |ipv4, ipv6| Key::Network(NetworkSize { ipv4, ipv6 });
+    assert_eq!(site.rules[0].target, RuleTarget::Template(engine::TemplateId(0), size(24, 56)));
+    assert_eq!(site.templates[0].source, Key::Header("x-key".parse().unwrap()));
+    assert_eq!(site.classes.iter().map(|class| class.source.clone()).collect::<Vec<_>>(), [size(16, 48), size(32, 64)]);
+    let rates: Vec<_> = site.policy.classes.iter().map(|class| class.queue.max_rate_per_flow).collect();
+    assert_eq!((rates, site.limits.connections_per_source), (vec![Some(2.0), None], Some(20)));
+    let network = |text: &str| NetworkSize { ipv4: 24, ipv6: 56 }.network_of(text.parse().unwrap()).to_string();
+    assert_eq!([network("192.0.2.7"), network("2001:db8:0:1ff::1")], ["192.0.2.0/24", "2001:db8:0:100::/56"]);
 }
 
 #[test]

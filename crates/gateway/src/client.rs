@@ -6,6 +6,7 @@
 
 use std::net::IpAddr;
 
+use weirgate_config::NetworkSize;
 use weirgate_http1::Name;
 
 use crate::active_config::ActiveConfig;
@@ -38,12 +39,14 @@ pub(crate) fn client(peer: IpAddr, active_config: &ActiveConfig, request: &Reque
     }
 }
 
-/// Returns the number that identifies a client in tables: one number for each IPv4 address, and one for each
-/// IPv6 /64, because a client with one IPv6 address has the whole /64.
-pub(crate) fn key(client: IpAddr) -> u64 {
+/// Returns the number that identifies the network of a client in tables.
+pub(crate) fn key(client: IpAddr, size: NetworkSize) -> u64 {
     match client {
-        IpAddr::V4(v4) => u64::from(u32::from(v4)),
-        IpAddr::V6(v6) => u64::try_from(u128::from(v6) >> 64).unwrap_or(u64::MAX),
+        IpAddr::V4(v4) => u64::from(u32::from(v4) & u32::MAX.unbounded_shl(32 - u32::from(size.ipv4.min(32)))),
+        IpAddr::V6(v6) => {
+            let high = u64::try_from(u128::from(v6) >> 64).unwrap_or(u64::MAX);
+            high & u64::MAX.unbounded_shl(64 - u32::from(size.ipv6.min(64)))
+        }
     }
 }
 
@@ -103,9 +106,12 @@ mod tests {
 
     #[test]
     fn an_ipv6_network_is_one_client() {
-        let key_of = |t: &str| key(t.parse().expect("an address"));
+        let key_of = |t: &str| key(t.parse().expect("an address"), NetworkSize::ADDRESS);
         assert_eq!(key_of("2001:db8::1"), key_of("2001:db8::ffff:1"));
         assert_ne!(key_of("2001:db8::1"), key_of("2001:db8:0:1::1"));
         assert_ne!(key_of("192.0.2.1"), key_of("192.0.2.2"));
+        let wide = |t: &str| key(t.parse().expect("an address"), NetworkSize { ipv4: 24, ipv6: 56 });
+        assert!(wide("192.0.2.1") == wide("192.0.2.2") && wide("192.0.2.1") != wide("192.0.3.1"));
+        assert!(wide("2001:db8:0:1::1") == wide("2001:db8::1") && wide("2001:db8:0:100::1") != wide("2001:db8::1"));
     }
 }

@@ -21,6 +21,7 @@ use crate::control::{Control, MAX_THREADS};
 use crate::listener::{self, Opened};
 use crate::memory::Memory;
 use crate::pages::Pages;
+use crate::peers::Peers;
 use crate::record::{AccessRecord, Observer};
 use crate::threads::{Command, Threads};
 use crate::worker;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) connections: AtomicU64,
     /// Number of accepted connections that wait because that maximum is reached.
     pub(crate) waiting_conns: AtomicUsize,
+    /// Open connections per peer.
+    pub(crate) peers: Peers,
     observers: Vec<Box<dyn Observer>>,
     /// Commands to the threads.
     pub(crate) threads: Threads,
@@ -86,6 +89,8 @@ pub enum Phase {
 pub struct Counters {
     /// Number of accepted client connections.
     pub accepted: AtomicU64,
+    /// Number of accepted client connections that were closed at once, because their peer had too many.
+    pub refused_connections: AtomicU64,
     /// Number of client connections open now.
     pub open: AtomicU64,
     /// Number of times that accepting paused because of a lack of file descriptors or memory.
@@ -215,6 +220,7 @@ impl Gateway {
             memory,
             connections: AtomicU64::new(connections),
             waiting_conns: AtomicUsize::new(0),
+            peers: Peers::default(),
             observers,
             threads: Threads::new(wakers),
             phase: AtomicU8::new(Phase::Starting as u8),

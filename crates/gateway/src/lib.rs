@@ -47,6 +47,7 @@ mod memory;
 pub mod metrics;
 mod pages;
 mod path;
+mod peers;
 mod permit;
 mod polling;
 mod received_body;

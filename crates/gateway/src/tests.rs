@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weirgate_config::{ClassSite, ClientTimeouts, Limits, MemoryLimit, NodeTimeouts, PoolSite, ShedReply, Site};
+use weirgate_config::{
+    ClassSite, ClientTimeouts, Key, Limits, MemoryLimit, NetworkSize, NodeTimeouts, PoolSite, ShedReply, Site,
+};
 use weirgate_engine as engine;
 
 use crate::active_config::ReloadSource;
@@ -48,6 +50,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         classes: vec![ClassSite {
             shed: ShedReply { status: 503, content_type: "text/plain".into(), body: "overloaded\n".into() },
             timeouts: NodeTimeouts { connect: second, first_byte: second, body_progress: second, total: second },
+            source: Key::Network(NetworkSize::ADDRESS),
         }],
         templates: Vec::new(),
         pools: vec![PoolSite {
@@ -60,6 +63,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         nodes: Vec::new(),
         limits: Limits {
             connections: 100,
+            connections_per_source: None,
             head_bytes: 65_536,
             headers: 100,
             body_bytes: None,

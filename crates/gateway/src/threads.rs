@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::peers::PeerConn;
+
 /// Command to a thread.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -14,7 +16,7 @@ pub(crate) enum Command {
     /// are dealt out to all threads, because not every thread has a socket.
     Listen { named: SocketAddr, socket: TcpListener, deal: bool },
     /// Serve this connection, which another thread has accepted and counted.
-    Serve(Accepted),
+    Serve(Accepted<TcpStream>),
     /// Stop accepting connections on this address.
     Close(SocketAddr),
     /// Stop accepting, finish the requests in flight, and end. An idle connection is closed after this time.
@@ -25,9 +27,11 @@ pub(crate) enum Command {
 
 /// An accepted connection on its way to a thread.
 #[derive(Debug)]
-pub(crate) struct Accepted {
-    pub(crate) stream: TcpStream,
+pub(crate) struct Accepted<S> {
+    pub(crate) stream: S,
     pub(crate) peer: SocketAddr,
+    /// The connection among those of its peer.
+    pub(crate) place: PeerConn,
     /// The listener, as the policy names it.
     pub(crate) named: SocketAddr,
     /// Port that the client connected to.
@@ -107,7 +111,7 @@ impl Threads {
 
     /// Gives `accepted` to the thread whose turn it is. Returns it if that is thread `own`, or if that thread has
     /// ended.
-    pub(crate) fn deal(&self, own: usize, accepted: Accepted) -> Option<Accepted> {
+    pub(crate) fn deal(&self, own: usize, accepted: Accepted<TcpStream>) -> Option<Accepted<TcpStream>> {
         let turn = self.dealt.fetch_add(1, Ordering::Relaxed) % self.count().max(1);
         if turn == own {
             return Some(accepted);
@@ -128,11 +132,12 @@ fn lock(queue: &Mutex<CommandQueue>) -> MutexGuard<'_, CommandQueue> {
 mod tests {
     use super::*;
 
-    fn accepted() -> Accepted {
+    fn accepted() -> Accepted<TcpStream> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let named = listener.local_addr().unwrap();
         let stream = TcpStream::connect(named).unwrap();
-        Accepted { stream, peer: named, named, port: named.port() }
+        let place = crate::peers::Peers::default().enter(named.ip(), None).unwrap();
+        Accepted { stream, peer: named, place, named, port: named.port() }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use slab::Slab;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, LocalSet};
+use weirgate_config::NetworkSize;
 use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
 
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
@@ -22,6 +23,7 @@ use crate::control::{Delivery, Origin};
 use crate::gateway::Shared;
 use crate::memory::Pressure;
 use crate::pages::{Lookup, Routed, ServiceInterval};
+use crate::peers::PeerConn;
 use crate::permit::Permit;
 use crate::polling::Polls;
 use crate::threads::{Accepted, Command};
@@ -149,7 +151,7 @@ impl Worker {
 
     /// Returns the source of a request, as a keyed hash.
     pub(crate) fn flow(&self, client: IpAddr) -> u64 {
-        self.hasher.hash_one(client::key(client))
+        self.hasher.hash_one(client::key(client, NetworkSize::ADDRESS))
     }
 
     /// Returns the requested resource, as a keyed hash.
@@ -292,18 +294,24 @@ impl Worker {
     }
 
     /// Serves a connection that has been counted.
-    fn serve(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, named: SocketAddr, port: u16) {
+    fn serve(self: &Rc<Self>, accepted: Accepted<TcpStream>) {
+        let Accepted { stream, peer, place, named, port } = accepted;
         // Responses are sent at once, because head and body are written together.
         let _ = stream.set_nodelay(true);
-        let task = connection::drive(Rc::clone(self), stream, peer, named, port);
+        let served = connection::drive(Rc::clone(self), stream, peer, named, port);
+        let task = async move {
+            served.await;
+            drop(place);
+        };
         // A connection limits its turns itself, in bytes. The runtime's own limit counts calls.
         tokio::task::spawn_local(tokio::task::unconstrained(task));
     }
 
     /// Serves a connection that another thread has accepted and counted.
-    fn serve_dealt(self: &Rc<Self>, accepted: Accepted) {
-        match TcpStream::from_std(accepted.stream) {
-            Ok(stream) => self.serve(stream, accepted.peer, accepted.named, accepted.port),
+    fn serve_dealt(self: &Rc<Self>, accepted: Accepted<std::net::TcpStream>) {
+        let Accepted { stream, peer, place, named, port } = accepted;
+        match TcpStream::from_std(stream) {
+            Ok(stream) => self.serve(Accepted { stream, peer, place, named, port }),
             // The runtime cannot watch it, for lack of memory.
             Err(_) => drop(self.shared.counters.open.fetch_sub(1, Ordering::Relaxed)),
         }
@@ -495,12 +503,17 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, named: SocketAddr, de
         match listener.accept().await {
             Ok((stream, peer)) => {
                 counters.accepted.fetch_add(1, Ordering::Relaxed);
+                let Some(place) = place(&worker, peer.ip()) else {
+                    counters.refused_connections.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                };
+                let accepted = Accepted { stream, peer, place, named, port };
                 if open_conn(&worker) {
-                    begin(&worker, stream, peer, (named, port), deal);
+                    begin(&worker, accepted, deal);
                 } else {
                     // At the limit, this connection waits unread, and further ones wait in the kernel. It waits in a
                     // task of its own, so that a drain does not lose it.
-                    let waiting = wait_for_room(Rc::clone(&worker), stream, peer, (named, port), deal);
+                    let waiting = wait_for_room(Rc::clone(&worker), accepted, deal);
                     let _ = tokio::task::spawn_local(waiting).await;
                 }
             }
@@ -516,13 +529,15 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, named: SocketAddr, de
 }
 
 /// Serves a connection that has been counted, on this thread or on the one whose turn it is.
-fn begin(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, (named, port): (SocketAddr, u16), deal: bool) {
+fn begin(worker: &Rc<Worker>, accepted: Accepted<TcpStream>, deal: bool) {
     if !deal {
-        return worker.serve(stream, peer, named, port);
+        return worker.serve(accepted);
     }
+    let Accepted { stream, peer, place, named, port } = accepted;
     match stream.into_std() {
         Ok(stream) => {
-            if let Some(accepted) = worker.shared.threads.deal(worker.index, Accepted { stream, peer, named, port }) {
+            let accepted = Accepted { stream, peer, place, named, port };
+            if let Some(accepted) = worker.shared.threads.deal(worker.index, accepted) {
                 worker.serve_dealt(accepted);
             }
         }
@@ -532,20 +547,14 @@ fn begin(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, (named, port)
 }
 
 /// Begins to serve a connection when there is room for it.
-async fn wait_for_room(
-    worker: Rc<Worker>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    listener: (SocketAddr, u16),
-    deal: bool,
-) {
+async fn wait_for_room(worker: Rc<Worker>, accepted: Accepted<TcpStream>, deal: bool) {
     let waiting = WaitingConn::new(&worker.shared.waiting_conns);
     while !open_conn(&worker) {
         worker.close_idle(1);
         let _ = weirgate_clock::within(PAUSE, worker.left.notified()).await;
     }
     drop(waiting);
-    begin(&worker, stream, peer, listener, deal);
+    begin(&worker, accepted, deal);
 }
 
 /// Counts a connection that waits for capacity, until it gets it or its listener is closed.
@@ -562,6 +571,14 @@ impl Drop for WaitingConn<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Counts one more connection of a peer, if its limit allows it. Listed proxies have none.
+fn place(worker: &Worker, peer: IpAddr) -> Option<PeerConn> {
+    let active_config = worker.active_config();
+    let max = active_config.site.limits.connections_per_source;
+    let max = max.filter(|_| !active_config.trusts(peer.to_canonical()));
+    worker.shared.peers.enter(peer, max)
 }
 
 /// Counts one more connection, if the limit allows it. Returns whether it does.

@@ -128,7 +128,7 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
     }
     let (class, max_live) = match found.class {
         ClassRef::Class(id) => (site.policy.classes.get(id.0 as usize), None),
-        ClassRef::Template(id, _) => {
+        ClassRef::Template(id, _) | ClassRef::Network(id, _) => {
             let template = site.policy.templates.get(id.0 as usize);
             (template.map(|t| &t.class), template.map(|t| t.max_live))
         }
@@ -136,6 +136,7 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
     if let Some(class) = class {
         let key = match found.class {
             ClassRef::Template(_, key) => Some(weirgate_wire::admin::key_text(key)),
+            ClassRef::Network(_, network) => Some(network.to_string()),
             ClassRef::Class(_) => None,
         };
         write_class(&mut text, site, class, key.as_deref(), max_live);
@@ -156,6 +157,7 @@ fn target_name(site: &Site, rule: usize) -> String {
             let by = match key {
                 Key::Header(name) => format!("header {name}"),
                 Key::Cookie(name) => format!("cookie {name}"),
+                Key::Network(size) => format!("source {size}"),
             };
             format!("template {} by {by}", template.map_or("?", |t| t.class.name.as_str()))
         }

@@ -1,20 +1,23 @@
 //! Classes and templates: their guarantees and how their requests are treated.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_engine as engine;
-use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, Optional, Required, StepName, Switch};
+use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, Optional, Required, StepName, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Name, Rate, Share, Span, Text};
-use weirgate_spanned_yaml::{record, words};
+use weirgate_spanned_yaml::{any_of, record, text_schema, words};
 
 use super::conditions::{HeaderName, Match, Token};
 use super::page_table::CostForm;
+use crate::site::{IpNet, NetworkSize};
 
 record! {
-    /// A service class. With `per:` it is a template, which makes one class for every value of a header or cookie.
+    /// A service class. With `per:` it is a template, which makes one class for every value of a header or cookie,
+    /// or for every network of clients.
     pub(crate) struct Class {
         /// Its unique name, in metrics, logs and replies.
         name: Required<Name>,
@@ -49,6 +52,13 @@ record! {
         priority: Optional<Name>,
         /// Limits of its queue.
         queue: Defaulted<Queue> = {},
+        /// The source of a request. The queue is fair among sources. `address` is the client's IPv4 address or IPv6
+        /// /64, `/24` its IPv4 network of this size or IPv6 /56, and `/24 /48` gives both sizes. A map names a header
+        /// or a cookie. A request without it, or with two, counts for the client's address.
+        source: Defaulted<SourceForm> = "address",
+        /// Maximum rate of requests of one source, as `50/s`. Requests beyond it, and a burst of one second, are
+        /// answered with 429 and `Retry-After`. No limit by default.
+        limit_per_source: Optional<Rate>,
         /// Degraded service, tried before the `shed` reply.
         fallback: Optional<Fallback>,
         /// The reply to a request that is turned away.
@@ -77,7 +87,30 @@ record! {
         header: Optional<HeaderName>,
         /// The value of this cookie.
         cookie: Optional<Token>,
+        /// The client's `address`, or its network: `/24`, or `/24 /56`.
+        source: Optional<Networks>,
     }
+}
+
+record! {
+    /// The value of a request that tells its source: exactly one of the fields.
+    pub(crate) struct SourceField {
+        /// The value of this header. If proxies are listed, it counts only if it comes from one of them.
+        header: Optional<HeaderName>,
+        /// The value of this cookie.
+        cookie: Optional<Token>,
+    }
+}
+
+/// The networks that count as one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Networks(pub(crate) NetworkSize);
+
+/// What tells the source of a request: its client's network, or a field.
+#[derive(Clone, Debug)]
+pub(crate) enum SourceForm {
+    Networks(Networks),
+    Field(Box<SourceField>),
 }
 
 record! {
@@ -100,7 +133,7 @@ record! {
     pub(crate) struct Queue {
         /// Maximum number of waiting requests. 10,000 waiting request heads take about 10 MB.
         max_waiting: Defaulted<Count> = 10000,
-        /// Maximum number of waiting requests per client address, so that no single client fills the queue.
+        /// Maximum number of waiting requests per source, so that no single client fills the queue.
         /// 1000 by default, because an office or a proxy may share one address.
         max_waiting_per_source: Defaulted<Count> = 1000,
         /// Longest wait. People and clients usually give up after about 30 s.
@@ -206,6 +239,55 @@ fn statistic(word: &str) -> Result<engine::Statistic, Complaint> {
         }
         _ => Err(Complaint::new(format!("{} is not a statistic", quoted(word)), "write `avg`, or `p50` to `p99.9`")),
     }
+}
+
+/// Prefix of IPv6 networks beside an IPv4 prefix: the smallest network that providers commonly give to a site.
+const IPV6_PREFIX: u8 = 56;
+
+impl FromText for Networks {
+    const EXPECTED: &'static str = "`address`, or a network such as `/24` or `/24 /56`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        if text == "address" {
+            return Ok(Networks(NetworkSize::ADDRESS));
+        }
+        let prefix = |word: &str, min: u8, max: u8| {
+            let digits = word.strip_prefix('/').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
+            digits.parse().ok().filter(|prefix| (min..=max).contains(prefix))
+        };
+        let mut words = text.split_ascii_whitespace();
+        let ipv4 = words.next().and_then(|word| prefix(word, 8, 32));
+        let ipv6 = words.next().map_or(Some(IPV6_PREFIX), |word| prefix(word, 16, 64));
+        match (ipv4, ipv6, words.next()) {
+            (Some(ipv4), Some(ipv6), None) => Ok(Networks(NetworkSize { ipv4, ipv6 })),
+            _ if text.parse::<IpNet>().is_ok() || text.parse::<IpAddr>().is_ok() => Err(Complaint::new(
+                format!("{} is a network of clients", quoted(text)),
+                "conditions belong in `match:`; write the size of networks alone, such as `/24`",
+            )),
+            _ => Err(Complaint::new(
+                format!("{} is not a size of networks", quoted(text)),
+                "write `address`, an IPv4 prefix from `/8` to `/32`, or also an IPv6 prefix from `/16` to `/64`, such \
+                 as `/24 /56`",
+            )),
+        }
+    }
+}
+
+impl Decode for SourceForm {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match &node.value {
+            Value::Map(_) => SourceField::decode(node, cx).map(|field| SourceForm::Field(Box::new(field))),
+            _ => Networks::decode(node, cx).map(SourceForm::Networks),
+        }
+    }
+}
+
+text_schema! {
+    Networks: { "type": "string", "pattern": r"^(address|/[0-9]+( +/[0-9]+)?)$", "examples": ["address", "/24", "/24 /56"] };
+}
+
+any_of! {
+    SourceForm = [Networks, SourceField];
 }
 
 impl JsonSchema for ResponseTime {

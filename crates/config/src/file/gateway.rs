@@ -18,6 +18,10 @@ record! {
         /// and further connections wait in the kernel. 20,000 with one
         /// node connection each stay below the usual limit of 65,536 open files.
         connections: Defaulted<Count> = 20000,
+        /// Maximum number of connections of one peer at once: of an IPv4 address or an IPv6 /64. Further ones are
+        /// closed when they are accepted. `trusted_proxies` have no limit. `off` by default, because an office or a
+        /// provider may share one address.
+        connections_per_source: Defaulted<Switch<Count>> = "off",
         /// Maximum size of a request head. A larger one is answered with 431. The default is eight times the
         /// size that browsers send.
         head_bytes: Defaulted<Bytes> = "64KiB",

@@ -23,7 +23,7 @@ use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
 pub(crate) use address::{Listen, Net, NodeAddress};
-pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed};
+pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, SourceForm};
 pub use conditions::Token;
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::Discipline;
@@ -109,7 +109,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("guarantee", &["response_time", "throughput"], "it belongs in `guarantee:`"),
     (
         "guarantee",
-        &["host", "path", "path_prefix", "path_pattern", "method", "port", "source", "header", "cookie", "query"],
+        &["host", "path", "path_prefix", "path_pattern", "method", "port", "header", "cookie", "query"],
         "conditions belong in `match:`",
     ),
     ("guarantee", &["max_waiting", "max_waiting_per_source", "max_wait"], "it belongs in `queue:`"),

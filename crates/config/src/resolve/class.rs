@@ -15,8 +15,8 @@ use super::rule::Compiler;
 use super::upstream::Pools;
 use super::{page_table, priorities};
 use crate::embed::Defaults;
-use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed};
-use crate::site::{self, ClassSite, Key, Match, Rule, RuleTarget, ShedReply, ValuePattern};
+use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed, SourceForm};
+use crate::site::{self, ClassSite, Key, Match, NetworkSize, Rule, RuleTarget, ShedReply, ValuePattern};
 
 /// Default and maximum number of live classes of a template. Class tables are sized for 100,000 classes.
 const LIVE: u32 = 1_024;
@@ -120,10 +120,14 @@ pub(super) fn classes(
             demand: page_table::unknown(class),
             priority: priorities::priority(class, priorities, cx),
             fallback: None,
-            queue: queue(class.queue.get(), cx),
+            queue: queue(class, cx),
             retry: retry(class.retry.get(), cx),
         };
-        let class_site = ClassSite { shed: answer(class, cx), timeouts: timeouts(class.timeouts.get(), cx) };
+        let class_site = ClassSite {
+            shed: answer(class, cx),
+            timeouts: timeouts(class.timeouts.get(), cx),
+            source: source(class, cx),
+        };
         if let Some(pool) = fallback(class, pools, cx) {
             // As the class itself, but without a guarantee.
             resolved.fallback = Some(all.classes.len());
@@ -213,7 +217,11 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
     cx.warn(file.classes.mark, Complaint::new(what, hint));
     let class = assumed_class(cx);
     all.rules.push(Rule { matches: Match::Any, target: RuleTarget::Class(engine::ClassId(index(all.classes.len()))) });
-    all.class_sites.push(ClassSite { shed: shed(class.shed.get(), cx), timeouts: timeouts(class.timeouts.get(), cx) });
+    all.class_sites.push(ClassSite {
+        shed: shed(class.shed.get(), cx),
+        timeouts: timeouts(class.timeouts.get(), cx),
+        source: source(&class, cx),
+    });
     all.class_marks.push(None);
     all.classes.push(engine::Class {
         name: DEFAULT.into(),
@@ -226,7 +234,7 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
         demand: page_table::UNKNOWN,
         priority: 0,
         fallback: None,
-        queue: queue(class.queue.get(), cx),
+        queue: queue(&class, cx),
         retry: retry(class.retry.get(), cx),
     });
 }
@@ -296,7 +304,8 @@ fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
     engine::Guarantee { throughput, response_time }
 }
 
-fn queue(queue: &Queue, cx: &mut Context) -> engine::QueueBounds {
+fn queue(class: &Class, cx: &mut Context) -> engine::QueueBounds {
+    let queue: &Queue = class.queue.get();
     let max_waiting = queue.max_waiting.get().0;
     let mut per_source = queue.max_waiting_per_source.get().0;
     if !queue.max_waiting_per_source.given {
@@ -309,8 +318,8 @@ fn queue(queue: &Queue, cx: &mut Context) -> engine::QueueBounds {
     engine::QueueBounds {
         max_waiting,
         max_waiting_per_flow: per_source,
-        max_rate_per_flow: None,
         max_wait: queue.max_wait.get().0,
+        max_rate_per_flow: class.limit_per_source.get().map(|rate| rate.0),
     }
 }
 
@@ -406,16 +415,35 @@ fn timeouts(file: &NodeTimeouts, cx: &mut Context) -> site::NodeTimeouts {
 /// Returns the key, if the class is a template.
 fn template_key(class: &Class, cx: &mut Context) -> Option<Key> {
     let per = class.per.get()?;
-    match (per.header.get(), per.cookie.get()) {
-        (Some(header), None) => Some(Key::Header(header.0.clone())),
-        (None, Some(cookie)) => Some(Key::Cookie(cookie.0.clone())),
-        (None, None) if class.per.bad => None,
+    match (per.header.get(), per.cookie.get(), per.source.get()) {
+        (Some(header), None, None) => Some(Key::Header(header.0.clone())),
+        (None, Some(cookie), None) => Some(Key::Cookie(cookie.0.clone())),
+        (None, None, Some(networks)) => Some(Key::Network(networks.0)),
+        (None, None, None) if class.per.bad => None,
         _ => {
-            let hint = "give it either `header:` or `cookie:`";
+            let hint = "give it one of `header:`, `cookie:` and `source:`";
             cx.fail(class.per.mark, Complaint::new("a template is keyed by one value", hint));
             None
         }
     }
+}
+
+/// Returns the value that tells the source of a request.
+fn source(class: &Class, cx: &mut Context) -> Key {
+    let field = match class.source.get() {
+        SourceForm::Networks(networks) => return Key::Network(networks.0),
+        SourceForm::Field(field) => field,
+    };
+    match (field.header.get(), field.cookie.get()) {
+        (Some(header), None) => return Key::Header(header.0.clone()),
+        (None, Some(cookie)) => return Key::Cookie(cookie.0.clone()),
+        (None, None) if class.source.bad => {}
+        _ => {
+            let hint = "give it either `header:` or `cookie:`, or write `source: address`";
+            cx.fail(class.source.mark, Complaint::new("a source is told by one value", hint));
+        }
+    }
+    Key::Network(NetworkSize::ADDRESS)
 }
 
 /// Returns the class's weight for resources. Only ratios matter.

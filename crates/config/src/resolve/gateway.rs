@@ -111,6 +111,10 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
     }
     Limits {
         connections: count(&limits.connections, 1 << 20, cx) as usize,
+        connections_per_source: match limits.connections_per_source.get() {
+            Switch::Off => None,
+            Switch::On(Count(connections)) => Some(*connections),
+        },
         head_bytes,
         headers: count(&limits.headers, 1_000, cx) as usize,
         body_bytes: match limits.body_bytes.get() {

@@ -74,6 +74,11 @@ fn process(operations: &Operations) -> Vec<Single> {
         single("connections", "Client connections accepted", Value::Counter(read(&counters.accepted))),
         single("connections_open", "Client connections open now", Value::Gauge(read(&counters.open))),
         single(
+            "connections_refused",
+            "Client connections closed at once because of limits.connections_per_source",
+            Value::Counter(read(&counters.refused_connections)),
+        ),
+        single(
             "accept_pauses",
             "Times that accepting paused because file descriptors or memory ran out",
             Value::Counter(read(&counters.accept_pauses)),

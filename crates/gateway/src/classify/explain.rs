@@ -152,6 +152,7 @@ pub(crate) fn describe_key(key: &Key) -> String {
     match key {
         Key::Header(name) => format!("header {name}"),
         Key::Cookie(name) => format!("cookie {name}"),
+        Key::Network(size) => format!("source {size}"),
     }
 }
 

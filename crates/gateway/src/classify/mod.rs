@@ -14,7 +14,7 @@ mod explain;
 mod index;
 mod view;
 
-use weirgate_config::{Key, Rule, RuleTarget};
+use weirgate_config::{IpNet, Key, Rule, RuleTarget};
 use weirgate_engine::{ClassId, Policy, TemplateId};
 
 use crate::record::ClassIndex;
@@ -51,6 +51,8 @@ pub enum ClassRef<'a> {
     Class(ClassId),
     /// The class of this key (at most [`MAX_KEY_BYTES`]) under a template.
     Template(TemplateId, &'a [u8]),
+    /// The class of this network under a template.
+    Network(TemplateId, IpNet),
 }
 
 impl ClassRef<'_> {
@@ -58,7 +60,7 @@ impl ClassRef<'_> {
     pub(crate) fn index(self) -> ClassIndex {
         match self {
             ClassRef::Class(class) => ClassIndex::Class(class.0),
-            ClassRef::Template(template, _) => ClassIndex::Template(template),
+            ClassRef::Template(template, _) | ClassRef::Network(template, _) => ClassIndex::Template(template),
         }
     }
 }
@@ -121,7 +123,7 @@ impl Classifier {
 fn promise(policy: &Policy, class: ClassRef<'_>) -> Option<(f64, bool, f64)> {
     let class = match class {
         ClassRef::Class(id) => policy.classes.get(id.0 as usize)?,
-        ClassRef::Template(id, _) => &policy.templates.get(id.0 as usize)?.class,
+        ClassRef::Template(id, _) | ClassRef::Network(id, _) => &policy.templates.get(id.0 as usize)?.class,
     };
     let guarantee = &class.guarantee;
     Some((guarantee.throughput.unwrap_or(0.0), guarantee.response_time.is_some(), class.weight))
@@ -135,6 +137,9 @@ fn target<'a>(rule: &Rule, fields: &Fields<'a, '_>) -> Option<ClassRef<'a>> {
     }
     match &rule.target {
         RuleTarget::Class(class) => Some(ClassRef::Class(*class)),
+        RuleTarget::Template(template, Key::Network(size)) => {
+            Some(ClassRef::Network(*template, size.network_of(fields.view.client)))
+        }
         RuleTarget::Template(template, key) => key_of(key, fields).ok().map(|k| ClassRef::Template(*template, k)),
     }
 }
@@ -153,6 +158,7 @@ fn key_of<'a>(key: &Key, fields: &Fields<'a, '_>) -> Result<&'a [u8], &'static s
         }
     }
     match key {
+        Key::Network(_) => Err("is a network"),
         // If proxies are listed, only they can state the origin of a request.
         Key::Header(_) if !fields.view.vouched => Err("does not come from a listed proxy"),
         Key::Header(name) => only(fields.view.request.values(name.as_str())),

@@ -13,6 +13,7 @@ mod locality;
 mod pages;
 mod queueing;
 mod retries;
+mod sources;
 mod stage;
 mod threats;
 mod timeouts;

@@ -48,9 +48,11 @@ impl Template {
                 RuleTarget::Template(TemplateId(id), key) if *id as usize == template => Some(key.clone()),
                 _ => None,
             };
-            headers.extend(site.rules.iter().find_map(|rule| of(&rule.target)).map(|key| match key {
-                Key::Header(header) => (header.as_str().to_owned(), "{key}".to_owned()),
-                Key::Cookie(cookie) => ("cookie".to_owned(), format!("{cookie}={{key}}")),
+            headers.extend(site.rules.iter().find_map(|rule| of(&rule.target)).and_then(|key| match key {
+                Key::Header(header) => Some((header.as_str().to_owned(), "{key}".to_owned())),
+                Key::Cookie(cookie) => Some(("cookie".to_owned(), format!("{cookie}={{key}}"))),
+                // The lab has one address, so all requests are of one class.
+                Key::Network(_) => None,
             }));
         }
         let shape = &traffic.request;

@@ -1,0 +1,145 @@
+//! Fairness among sources inside a class, and the limits of a source.
+
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+use crate::stage::{Client, Node, Stage, policy, wait_until};
+
+/// Sends a request from this client address, with these headers.
+fn from(stage: &Stage, address: &str, headers: &str) -> Client {
+    let mut client = stage.client();
+    client.send(format!("GET /{address} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {address}\r\n{headers}\r\n"));
+    client
+}
+
+fn waiting(stage: &Stage) -> u32 {
+    stage.gateway.control().snapshot().waiting
+}
+
+/// A class with one request in flight at most. `more` are further fields of the class.
+fn one_at_a_time(node: &Node, more: &str) -> Stage {
+    let rest = format!(
+        "trusted_proxies: [127.0.0.1]\nclasses: [{{ name: all{more} }}]\n\
+         discipline: {{ custom: {{ admit: none, load_control: {{ fixed: 1 }}, precedence: fifo }} }}\n"
+    );
+    Stage::open(&policy(&[node], &rest))
+}
+
+#[test]
+fn a_polite_client_does_not_stand_behind_150_requests_of_another() {
+    let node = Node::scripted();
+    let stage = one_at_a_time(&node, "");
+    let mut greedy: Vec<Client> = (0..150).map(|_| from(&stage, "192.0.2.1", "")).collect();
+    let first = node.call();
+    wait_until("the others wait", || waiting(&stage) == 149);
+    let mut polite = from(&stage, "192.0.2.2", "");
+    wait_until("it waits too", || waiting(&stage) == 150);
+    first.ok("");
+    let lines: Vec<String> = (0..149)
+        .map(|_| {
+            let call = node.call();
+            let line = call.line().to_owned();
+            call.ok("");
+            line
+        })
+        .collect();
+    node.call().ok("");
+    // One request of the greedy client has its turn before.
+    assert_eq!(lines.iter().position(|line| line.starts_with("GET /192.0.2.2")), Some(1));
+    assert_eq!(polite.answer().status, 200);
+    assert!(greedy.iter_mut().all(|client| client.answer().status == 200));
+}
+
+#[test]
+fn a_full_queue_makes_room_for_a_polite_client() {
+    let node = Node::scripted();
+    let stage = one_at_a_time(&node, ", queue: { max_waiting: 20 }");
+    let mut greedy: Vec<Client> = (0..21).map(|_| from(&stage, "192.0.2.1", "")).collect();
+    let first = node.call();
+    wait_until("the queue is full", || waiting(&stage) == 20);
+    let mut refused = from(&stage, "192.0.2.1", "");
+    assert_eq!(refused.answer().header("proxy-status").as_deref(), Some(QUEUE_FULL));
+    let mut polite = from(&stage, "192.0.2.2", "");
+    let all = || stage.gateway.control().classes(weirgate_engine::ClassId(0), 1);
+    wait_until("a request of the greedy client makes room", || all()[0].shed.iter().sum::<u64>() == 2);
+    assert_eq!(waiting(&stage), 20);
+    first.ok("");
+    for _ in 0..20 {
+        node.call().ok("");
+    }
+    assert_eq!(polite.answer().status, 200);
+    let answers: Vec<_> = greedy.iter_mut().map(Client::answer).collect();
+    let shed: Vec<_> = answers.iter().filter(|answer| answer.status == 503).collect();
+    assert_eq!(shed.len(), 1);
+    assert_eq!(shed[0].header("proxy-status").as_deref(), Some(SOURCE_FULL));
+}
+
+const QUEUE_FULL: &str = "weirgate; error=connection_limit_reached; details=\"queue_full\"";
+const SOURCE_FULL: &str = "weirgate; error=connection_limit_reached; details=\"source_full\"";
+
+#[test]
+fn every_network_has_a_class_of_its_own() {
+    let node = Node::answering(crate::stage::ok("x"));
+    let rest = "trusted_proxies: [127.0.0.1]\ndiscipline: none\n\
+                classes: [{ name: network, per: { source: /24 } }, { name: other }]\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    for address in ["192.0.2.1", "192.0.2.200", "198.51.100.1", "2001:db8::1"] {
+        assert_eq!(from(&stage, address, "").answer().status, 200);
+    }
+    let classes = stage.gateway.control().classes(weirgate_engine::ClassId(0), 10);
+    let keys: Vec<_> = classes.iter().filter_map(|class| class.key.as_deref()).map(String::from_utf8_lossy).collect();
+    assert_eq!(keys, ["192.0.2.0/24", "198.51.100.0/24", "2001:db8::/56"]);
+}
+
+#[test]
+fn a_source_beyond_its_rate_is_told_to_wait() {
+    let node = Node::answering(crate::stage::ok("x"));
+    let rest = "trusted_proxies: [127.0.0.1]\ndiscipline: none\n\
+                classes: [{ name: all, limit_per_source: 6/min, fallback: { body: never } }]\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    assert_eq!(from(&stage, "192.0.2.1", "").answer().status, 200);
+    let answer = from(&stage, "192.0.2.1", "").answer();
+    assert_eq!((answer.status, answer.text().as_str()), (429, "429 Too Many Requests: source_rate\n"));
+    let wait: u64 = answer.header("retry-after").and_then(|text| text.parse().ok()).expect("a time");
+    assert!((5..=10).contains(&wait), "{wait}");
+    assert_eq!(
+        answer.header("proxy-status").as_deref(),
+        Some("weirgate; error=http_request_denied; details=\"source_rate\"")
+    );
+    assert_eq!(from(&stage, "192.0.2.2", "").answer().status, 200, "another source has its own rate");
+}
+
+#[test]
+fn a_peer_beyond_its_connections_is_closed() {
+    let node = Node::answering(crate::stage::ok("x"));
+    let rest = "discipline: none\nclasses: [{ name: all }]\nlimits: { connections_per_source: 3 }\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    let answers = |client: &mut Client| {
+        client.get("/");
+        client.answer().status == 200
+    };
+    let mut first: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+    assert!(first.iter_mut().all(answers));
+    assert!(stage.client().is_closed());
+    assert_eq!(stage.gateway.counters().refused_connections.load(Ordering::Relaxed), 1);
+    drop(first.pop());
+    wait_until("there is room again", || {
+        let mut client = stage.client();
+        // The gateway may have closed it already.
+        let _ = client.stream().write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        client.rest().starts_with(b"HTTP/1.1 200")
+    });
+}
+
+#[test]
+fn a_listed_proxy_has_no_limit_of_connections() {
+    let node = Node::answering(crate::stage::ok("x"));
+    let rest = "trusted_proxies: [127.0.0.1]\ndiscipline: none\nclasses: [{ name: all }]\n\
+                limits: { connections_per_source: 1 }\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    let mut clients: Vec<Client> = (0..4).map(|_| stage.client()).collect();
+    for client in &mut clients {
+        client.get("/");
+        assert_eq!(client.answer().status, 200);
+    }
+}
