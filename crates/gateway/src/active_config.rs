@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::StatusCode;
-use weirgate_config::{ClassSite, LocalityKeyOf, PoolSite, ShedReply, Site};
+use weirgate_config::{ClassSite, Key, LocalityKeyOf, NetworkSize, PoolSite, ShedReply, Site};
 use weirgate_engine::NodeId;
 
 use crate::classify::Classifier;
@@ -118,6 +118,12 @@ impl ActiveConfig {
             ClassIndex::Class(index) => self.site.classes.get(index as usize),
             ClassIndex::Template(template) => self.site.templates.get(template.0 as usize),
         }
+    }
+
+    /// Returns the value of a request of this class that tells its source.
+    pub(crate) fn source_of(&self, class: Option<ClassIndex>) -> &Key {
+        const ADDRESS: &Key = &Key::Network(NetworkSize::ADDRESS);
+        class.and_then(|class| self.class_site(class)).map_or(ADDRESS, |site| &site.source)
     }
 
     /// Returns the part of a request that the class's pool uses as its locality key, if it uses one.

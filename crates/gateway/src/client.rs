@@ -4,9 +4,10 @@
 //! not a listed proxy. If both are present and agree, `X-Forwarded-For` is used. If they disagree, neither is
 //! used: a listed proxy that writes only one of them passes on the other as the client sent it.
 
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 
-use weirgate_config::NetworkSize;
+use weirgate_config::{Key, NetworkSize};
 use weirgate_http1::Name;
 
 use crate::active_config::ActiveConfig;
@@ -47,6 +48,23 @@ pub(crate) fn key(client: IpAddr, size: NetworkSize) -> u64 {
             let high = u64::try_from(u128::from(v6) >> 64).unwrap_or(u64::MAX);
             high & u64::MAX.unbounded_shl(64 - u32::from(size.ipv6.min(64)))
         }
+    }
+}
+
+/// Returns the source of a request as a keyed hash. `by` is the value that tells it, and `field` finds a header or
+/// cookie. A request without that value counts for its client's address.
+pub(crate) fn source<'a>(
+    hasher: &impl BuildHasher,
+    by: &Key,
+    client: IpAddr,
+    field: impl FnOnce(&Key) -> Option<&'a [u8]>,
+) -> u64 {
+    match by {
+        Key::Network(size) => hasher.hash_one(key(client, *size)),
+        Key::Header(_) | Key::Cookie(_) => match field(by) {
+            Some(value) => hasher.hash_one(value),
+            None => hasher.hash_one(key(client, NetworkSize::ADDRESS)),
+        },
     }
 }
 
@@ -113,5 +131,18 @@ mod tests {
         let wide = |t: &str| key(t.parse().expect("an address"), NetworkSize { ipv4: 24, ipv6: 56 });
         assert!(wide("192.0.2.1") == wide("192.0.2.2") && wide("192.0.2.1") != wide("192.0.3.1"));
         assert!(wide("2001:db8:0:1::1") == wide("2001:db8::1") && wide("2001:db8:0:100::1") != wide("2001:db8::1"));
+    }
+
+    #[test]
+    fn a_request_without_the_field_counts_for_its_address() {
+        let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
+        let cookie = Key::Cookie("sid".to_owned());
+        let [one, two] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().expect("an address"));
+        let of = |by: &Key, client, value| source(&hasher, by, client, |_| value);
+        let address = Key::Network(NetworkSize::ADDRESS);
+        assert_eq!(of(&cookie, one, Some(b"a".as_slice())), of(&cookie, two, Some(b"a".as_slice())));
+        assert_ne!(of(&cookie, one, Some(b"a".as_slice())), of(&cookie, one, Some(b"b".as_slice())));
+        assert_eq!(of(&cookie, one, None), of(&address, one, None));
+        assert_ne!(of(&cookie, one, None), of(&cookie, two, None));
     }
 }

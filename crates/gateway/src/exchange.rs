@@ -20,7 +20,7 @@ use weirgate_engine::{ClassId, Outcome, Shed, Time};
 use weirgate_http1::Name;
 
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
-use crate::classify::{ClassRef, View};
+use crate::classify::{ClassRef, View, value_of};
 use crate::client_conn::ClientConn;
 use crate::client_stream::{ClientStream, Lost};
 use crate::connection::End;
@@ -208,7 +208,6 @@ impl Exchange {
     /// Runs the stages *admit*, *queue*, *release* and *dispatch*.
     async fn admit(&mut self, stream: &mut ClientStream, expects: bool) -> Result<(), Stop> {
         let worker = Rc::clone(&self.conn.worker);
-        let flow = worker.flow(self.client);
         let routed = worker.route(self.request.path(), self.request.query());
         // A reload between the rules and the engine's decision requires a new classification. The number of
         // rounds is bounded, so that reloads cannot hold a request for ever.
@@ -222,6 +221,8 @@ impl Exchange {
             };
             let class = find_class(&self.active_config, &view);
             self.class = Some(class.index());
+            let by = self.active_config.source_of(self.class);
+            let flow = worker.flow(by, self.client, |by| value_of(by, &view));
             self.conn.progress.set(self.timeouts().body_progress);
             if !expects {
                 poll_fn(|cx| stream.poll_sendable(cx)).await?;

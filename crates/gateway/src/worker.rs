@@ -13,7 +13,7 @@ use slab::Slab;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, LocalSet};
-use weirgate_config::NetworkSize;
+use weirgate_config::Key;
 use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
 
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
@@ -149,9 +149,9 @@ impl Worker {
         Rc::clone(&active_config)
     }
 
-    /// Returns the source of a request, as a keyed hash.
-    pub(crate) fn flow(&self, client: IpAddr) -> u64 {
-        self.hasher.hash_one(client::key(client, NetworkSize::ADDRESS))
+    /// Returns the source of a request, as a keyed hash. See [`client::source`].
+    pub(crate) fn flow<'a>(&self, by: &Key, client: IpAddr, field: impl FnOnce(&Key) -> Option<&'a [u8]>) -> u64 {
+        client::source(&self.hasher, by, client, field)
     }
 
     /// Returns the requested resource, as a keyed hash.

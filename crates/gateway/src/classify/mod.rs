@@ -144,6 +144,11 @@ fn target<'a>(rule: &Rule, fields: &Fields<'a, '_>) -> Option<ClassRef<'a>> {
     }
 }
 
+/// Returns the value of a header or cookie of a request, if it can serve as a key.
+pub(crate) fn value_of<'a>(key: &Key, view: &View<'a>) -> Option<&'a [u8]> {
+    key_of(key, &Fields::new(view)).ok()
+}
+
 /// Returns the value that is the key for a template.
 ///
 /// # Errors The reason why there is no key. Two values give no key, because the node might use the other one.

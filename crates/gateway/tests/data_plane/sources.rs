@@ -78,6 +78,42 @@ const QUEUE_FULL: &str = "weirgate; error=connection_limit_reached; details=\"qu
 const SOURCE_FULL: &str = "weirgate; error=connection_limit_reached; details=\"source_full\"";
 
 #[test]
+fn a_policy_says_what_a_source_is() {
+    // The policy's `source`, and two requests: address and headers of each.
+    for (source, one, two, alike) in [
+        ("address", ("192.0.2.1", ""), ("192.0.2.2", ""), false),
+        ("/24", ("192.0.2.1", ""), ("192.0.2.2", ""), true),
+        ("/24", ("192.0.2.1", ""), ("192.0.3.1", ""), false),
+        ("/24 /48", ("2001:db8:0:1::1", ""), ("2001:db8:0:2::1", ""), true),
+        ("/24", ("2001:db8:0:100::1", ""), ("2001:db8:0:200::1", ""), false),
+        ("{ header: X-Key }", ("192.0.2.1", "X-Key: a\r\n"), ("192.0.2.2", "X-Key: a\r\n"), true),
+        ("{ header: X-Key }", ("192.0.2.1", "X-Key: a\r\n"), ("192.0.2.1", "X-Key: b\r\n"), false),
+        ("{ cookie: sid }", ("192.0.2.1", "Cookie: sid=a\r\n"), ("192.0.2.1", "Cookie: sid=b\r\n"), false),
+        ("{ cookie: sid }", ("192.0.2.1", ""), ("192.0.2.1", "Cookie: other=b\r\n"), true),
+    ] {
+        let node = Node::scripted();
+        let stage = one_at_a_time(&node, &format!(", source: {source}, queue: {{ max_waiting_per_source: 1 }}"));
+        let mut in_flight = from(&stage, "203.0.113.1", "X-Key: z\r\nCookie: sid=z\r\n");
+        let call = node.call();
+        let mut first = from(&stage, one.0, one.1);
+        wait_until("the first waits", || waiting(&stage) == 1);
+        let mut second = from(&stage, two.0, two.1);
+        if alike {
+            assert_eq!(second.answer().status, 503, "{source}: {one:?} and {two:?}");
+        } else {
+            wait_until("the second waits", || waiting(&stage) == 2);
+        }
+        call.ok("");
+        node.call().ok("");
+        if !alike {
+            node.call().ok("");
+            assert_eq!(second.answer().status, 200, "{source}: {one:?} and {two:?}");
+        }
+        assert_eq!((in_flight.answer().status, first.answer().status), (200, 200));
+    }
+}
+
+#[test]
 fn every_network_has_a_class_of_its_own() {
     let node = Node::answering(crate::stage::ok("x"));
     let rest = "trusted_proxies: [127.0.0.1]\ndiscipline: none\n\
