@@ -8,7 +8,7 @@
 //! segment can be a segment that `..` removes. For such a path there are several forms, and a request is of the class
 //! that grants the least of those that the rules find for them. So no spelling of a path leads to a better class than
 //! every node would agree to. Paths that lead out of the root, hide a dot segment behind parameters (`/..;/`) or have
-//! an encoded NUL are refused. They occur in attacks only, and servers do refuse them.
+//! an encoded NUL are refused. They occur in attacks only, and servers do refuse them. See ADR 14.
 
 use std::borrow::Cow;
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use weirgate_gateway::Ending;
 
-use crate::stage::{Node, PLAIN, Stage, ok, policy, wait_until};
+use crate::stage::{Node, PLAIN, Stage, ok, policy, wait_until, windowed};
 
 fn class_with(timeouts: &str) -> String {
     format!("discipline: none\nclasses: [{{ name: all, retry: off, timeouts: {{ {timeouts} }} }}]\n")
@@ -67,6 +67,33 @@ fn interim_responses_without_end_are_a_504_and_delay_no_other_request() {
     assert_eq!(answer.map(|answer| answer.status), Some(504));
     assert_eq!(stage.record().ending, Ending::Failed("http_response_timeout"));
     assert!(stage.is_empty());
+}
+
+/// A sender that is slow while its request waits has no more time than one that is served.
+#[test]
+fn a_body_that_comes_too_slowly_in_the_queue_is_a_408() {
+    let node = Node::raw(|_, mut stream| {
+        while stream.read(&mut [0; 4096])? > 0 {}
+        Ok(())
+    });
+    let rest = format!("{}timeouts: {{ body: 200ms, body_rate: 1MiB }}\n", windowed(1));
+    let stage = Stage::open(&policy(&[&node], &rest));
+    let mut in_flight = stage.client();
+    in_flight.get("/");
+    wait_until("it is in flight", || stage.gateway.control().snapshot().outstanding == 1);
+    for framing in ["Content-Length: 100000000", "Transfer-Encoding: chunked"] {
+        let mut client = stage.client();
+        client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n1\r\nx\r\n"));
+        wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
+        assert_eq!(client.answer().status, 408, "{framing}");
+        assert!(matches!(stage.record().ending, Ending::Refused(_)), "{framing}");
+    }
+    // A request without a byte of its body does not even wait.
+    let mut client = stage.client();
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    assert_eq!(client.answer().status, 408);
+    let record = stage.record();
+    assert_eq!((record.queue_wait, record.status), (std::time::Duration::ZERO, 408));
 }
 
 /// A byte now and then is progress, but not fast enough.
