@@ -35,6 +35,8 @@ pub struct Site {
     pub limits: Limits,
     /// Timeouts towards clients.
     pub timeouts: ClientTimeouts,
+    /// Changes to requests and responses on their way.
+    pub forward: Forward,
     /// The admin listener. `None` switches it off.
     pub admin: Option<Admin>,
     /// The access log. `None` switches it off.
@@ -48,6 +50,23 @@ pub struct Site {
     /// Costs of requests as shares of the nodes' resources. If given, `policy.resources` are
     /// [`weirgate_wire::RESOURCE_NAMES`].
     pub page_table: Option<PageTable>,
+}
+
+/// Changes to requests on their way to the nodes, and to responses on their way back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Whether nodes get the normal form of a path.
+    pub normalized_path: bool,
+    /// Whether `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are written.
+    pub x_forwarded: bool,
+    /// Whether `Forwarded` is written.
+    pub forwarded: bool,
+    /// Whether `Via` is written, in both directions.
+    pub via: bool,
+    /// Whether `traceparent` is added to a request without a valid one.
+    pub traceparent: bool,
+    /// Whether `X-Request-ID` is written.
+    pub request_id: bool,
 }
 
 /// Costs of requests as shares of the nodes' resources.

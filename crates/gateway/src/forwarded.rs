@@ -7,6 +7,7 @@
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
+use weirgate_config::Forward;
 use weirgate_http1::{Name, Names, write};
 
 use crate::request::Request;
@@ -15,36 +16,28 @@ use crate::request::Request;
 pub(crate) const REWRITTEN: Names = Names::of(&[Name::XForwardedFor]);
 
 /// Writes the fields of the origin, continued by `peer`, the listed proxy.
-pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, peer: &str) {
+pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, peer: &str, forward: Forward) {
     let old = hops(request, Name::XForwardedFor);
     let new = hops(request, Name::Forwarded);
     let value = |name| request.all(name).next();
     let first = |parameter: &[u8]| new.first().and_then(|element| of_element(element, parameter));
 
-    out.extend_from_slice(b"x-forwarded-for: ");
-    if old.is_empty() {
-        for address in new.iter().filter_map(|element| of_element(element, b"for")).filter_map(address) {
-            let _ = write!(out, "{address}, ");
-        }
-    } else {
-        for hop in &old {
-            out.extend_from_slice(hop);
-            out.extend_from_slice(b", ");
-        }
-    }
-    out.extend_from_slice(peer.as_bytes());
-    out.extend_from_slice(b"\r\n");
-
     let proto = value(Name::XForwardedProto).or(first(b"proto")).filter(|proto| is_token(proto)).unwrap_or(b"http");
     let authority = request.authority().as_bytes();
     let host = value(Name::XForwardedHost).or(first(b"host")).filter(|host| is_host(host)).unwrap_or(authority);
-    if !request.has(Name::XForwardedProto) {
-        write::field(out, b"x-forwarded-proto", proto);
+    if forward.x_forwarded {
+        let missing = |name| !request.has(name);
+        older(out, (&old, &new), peer);
+        if missing(Name::XForwardedProto) {
+            write::field(out, b"x-forwarded-proto", proto);
+        }
+        if missing(Name::XForwardedHost) {
+            write::field(out, b"x-forwarded-host", host);
+        }
     }
-    if !request.has(Name::XForwardedHost) {
-        write::field(out, b"x-forwarded-host", host);
+    if !forward.forwarded {
+        return;
     }
-
     out.extend_from_slice(b"forwarded: ");
     let mut hop = (host, proto);
     if new.is_empty() {
@@ -57,6 +50,23 @@ pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, peer: &str) {
         hop = (authority, b"http");
     }
     element(out, address(peer.as_bytes()), hop);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes `X-Forwarded-For`: the hops of the older family or else of the newer one, and `peer`.
+fn older(out: &mut Vec<u8>, (old, new): (&[&[u8]], &[&[u8]]), peer: &str) {
+    out.extend_from_slice(b"x-forwarded-for: ");
+    if old.is_empty() {
+        for address in new.iter().filter_map(|element| of_element(element, b"for")).filter_map(address) {
+            let _ = write!(out, "{address}, ");
+        }
+    } else {
+        for hop in old {
+            out.extend_from_slice(hop);
+            out.extend_from_slice(b", ");
+        }
+    }
+    out.extend_from_slice(peer.as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
@@ -120,7 +130,7 @@ mod tests {
         let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
         let request = Request::parse(head.as_bytes()).expect("it is sound");
         let mut out = Vec::new();
-        continued(&mut out, &request, "10.0.0.1");
+        continued(&mut out, &request, "10.0.0.1", crate::tests::FORWARD);
         String::from_utf8(out).expect("ASCII").replace("\r\n", "\n")
     }
 

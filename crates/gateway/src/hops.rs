@@ -6,6 +6,7 @@
 //!
 //! Most of a head is copied as it was received: spelling, order and repeated fields stay.
 
+use weirgate_config::Forward;
 use weirgate_http1::{Head, Length, Name, Names, Version, write};
 
 use crate::forwarded;
@@ -74,6 +75,8 @@ pub(crate) struct Way<'a> {
     /// Whether the peer is trusted to state the origin of requests.
     pub(crate) trusted: bool,
     pub(crate) trace: Trace,
+    /// The changes that the policy asks for.
+    pub(crate) forward: Forward,
     /// Address of the node, for a request without a host.
     pub(crate) address: &'a str,
 }
@@ -83,7 +86,19 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
     let request = way.request;
     let (head, bytes) = request.head();
     let authority = request.authority();
-    write::request_line(out, head.method(bytes), request.target());
+    let forward = way.forward;
+    if forward.normalized_path {
+        out.extend_from_slice(head.method(bytes).as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(request.path().as_bytes());
+        if let Some(query) = request.query() {
+            out.push(b'?');
+            out.extend_from_slice(query.as_bytes());
+        }
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+    } else {
+        write::request_line(out, head.method(bytes), request.target());
+    }
     let mut left_out = NOT_TO_NODE;
     // An absolute target replaces `Host` (RFC 9112 Sec. 3.2.2).
     let host = match authority {
@@ -95,10 +110,19 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
         left_out = left_out.union(Names::of(&[Name::Host]));
         write::field(out, b"host", host.as_bytes());
     }
-    if way.trace.is_new() {
+    let new_trace = way.trace.is_new() && forward.traceparent;
+    if new_trace {
         left_out = left_out.union(Names::of(&[Name::Traceparent]));
     }
-    left_out = left_out.union(if way.trusted { forwarded::REWRITTEN } else { ORIGIN });
+    let new_id = forward.request_id && !(way.trusted && request.has(Name::XRequestId));
+    if new_id {
+        left_out = left_out.union(Names::of(&[Name::XRequestId]));
+    }
+    left_out = match way.trusted {
+        false => left_out.union(ORIGIN),
+        true if forward.x_forwarded => left_out.union(forwarded::REWRITTEN),
+        true => left_out,
+    };
     write::fields(out, head, bytes, |field| left_out.contains(field.name()));
     if request.has(Name::TransferEncoding) {
         out.extend_from_slice(CHUNKED);
@@ -116,20 +140,32 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
         None => {}
     }
     if way.trusted {
-        forwarded::continued(out, request, way.peer);
+        forwarded::continued(out, request, way.peer, forward);
     } else {
-        origin(out, authority, way.peer);
+        origin(out, authority, way.peer, forward);
     }
-    out.extend_from_slice(VIA);
-    way.trace.write(out);
+    if forward.via {
+        out.extend_from_slice(VIA);
+    }
+    if new_trace {
+        way.trace.write(out);
+    }
+    if new_id {
+        write::field(out, b"x-request-id", way.trace.id.as_str().as_bytes());
+    }
     write::end(out);
 }
 
 /// Writes the origin of a request that comes from its client directly.
-fn origin(out: &mut Vec<u8>, authority: &str, peer: &str) {
-    write::field(out, b"x-forwarded-for", peer.as_bytes());
-    out.extend_from_slice(b"x-forwarded-proto: http\r\n");
-    write::field(out, b"x-forwarded-host", authority.as_bytes());
+fn origin(out: &mut Vec<u8>, authority: &str, peer: &str, forward: Forward) {
+    if forward.x_forwarded {
+        write::field(out, b"x-forwarded-for", peer.as_bytes());
+        out.extend_from_slice(b"x-forwarded-proto: http\r\n");
+        write::field(out, b"x-forwarded-host", authority.as_bytes());
+    }
+    if !forward.forwarded {
+        return;
+    }
     let (before, after) = if peer.contains(':') { ("forwarded: for=\"[", "]\"") } else { ("forwarded: for=", "") };
     for part in [before, peer, after] {
         out.extend_from_slice(part.as_bytes());
@@ -185,13 +221,22 @@ impl Frame {
     }
 }
 
+/// Additions to a response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp<'a> {
+    /// The present date, for a response without one.
+    pub(crate) date: &'a [u8],
+    /// Whether `Via` is written.
+    pub(crate) via: bool,
+}
+
 /// Writes the head of a node's response for the client.
 pub(crate) fn to_client(
     out: &mut Vec<u8>,
     (head, bytes): (&Head, &[u8]),
     frame: Frame,
     connection: Connection,
-    date: &[u8],
+    stamp: &Stamp<'_>,
 ) {
     write::status_line(out, head.status(), head.reason(bytes));
     // One of several equal lengths stays, and none of a response that has no body (RFC 9110 Sec. 8.6).
@@ -216,14 +261,16 @@ pub(crate) fn to_client(
     }
     connection.write(out);
     if !head.names().contains(Name::Date) {
-        write::field(out, b"date", date);
+        write::field(out, b"date", stamp.date);
     }
-    out.extend_from_slice(VIA);
+    if stamp.via {
+        out.extend_from_slice(VIA);
+    }
     write::end(out);
 }
 
 /// Writes an interim response, or the 101 that changes the protocol.
-pub(crate) fn interim(out: &mut Vec<u8>, (head, bytes): (&Head, &[u8])) {
+pub(crate) fn interim(out: &mut Vec<u8>, (head, bytes): (&Head, &[u8]), via: bool) {
     write::status_line(out, head.status(), head.reason(bytes));
     let upgraded = head.status() == 101;
     write::fields(out, head, bytes, |field| match field.name() {
@@ -234,7 +281,9 @@ pub(crate) fn interim(out: &mut Vec<u8>, (head, bytes): (&Head, &[u8])) {
     if upgraded {
         out.extend_from_slice(b"connection: upgrade\r\n");
     }
-    out.extend_from_slice(VIA);
+    if via {
+        out.extend_from_slice(VIA);
+    }
     write::end(out);
 }
 
@@ -243,13 +292,21 @@ mod tests {
     use weirgate_http1::{Event, Limits, Responses};
 
     use super::*;
+    use crate::tests::FORWARD;
     use crate::trace::TraceIds;
 
     fn to_node_from(head: &str, trusted: bool) -> String {
+        to_node_with(head, trusted, FORWARD)
+    }
+
+    fn to_node_with(head: &str, trusted: bool, forward: Forward) -> String {
         let request = Request::parse(head.as_bytes()).expect("it is sound");
         let trace = TraceIds::new().of(&request);
         let mut out = Vec::new();
-        to_node(&mut out, &Way { request: &request, peer: "192.0.2.1", trusted, trace, address: "10.0.0.9:80" });
+        to_node(
+            &mut out,
+            &Way { request: &request, peer: "192.0.2.1", trusted, trace, forward, address: "10.0.0.9:80" },
+        );
         String::from_utf8(out).expect("ASCII")
     }
 
@@ -287,6 +344,23 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_switches_every_addition() {
+        let nothing = Forward { x_forwarded: false, forwarded: false, via: false, traceparent: false, ..FORWARD };
+        let head = "GET /a//b%2fc?q=%2f HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.1.1.1\r\nForwarded: for=1.1.1.1\r\n\
+             X-Request-ID: x\r\ntraceparent: broken\r\n\r\n";
+        let expected = "GET /a//b%2fc?q=%2f HTTP/1.1\r\nHost: a\r\nX-Request-ID: x\r\ntraceparent: broken\r\n\r\n";
+        assert_eq!(to_node_with(head, false, nothing), expected);
+        // The statements of a listed proxy pass as they are.
+        assert_eq!(to_node_with(head, true, nothing), head);
+        let node = to_node_with(head, false, Forward { normalized_path: true, request_id: true, ..FORWARD });
+        assert!(node.starts_with("GET /a/b%2Fc?q=%2f HTTP/1.1\r\n") && !node.contains("X-Request-ID: x"), "{node}");
+        let (_, id) = node.split_once("\r\nx-request-id: ").expect("an id");
+        assert!(node.contains(&format!("\r\ntraceparent: 00-{}-", &id[..32])), "{node}");
+        let node = to_node_with(head, true, Forward { request_id: true, ..FORWARD });
+        assert!(node.contains("\r\nX-Request-ID: x\r\n") && !node.contains("x-request-id"), "{node}");
+    }
+
+    #[test]
     fn an_old_client_needs_no_host_and_an_upgrade_is_asked_for() {
         let node = to_node_from(&format!("GET / HTTP/1.0\r\n{TRACE}\r\n"), false);
         assert!(node.starts_with("GET / HTTP/1.1\r\nhost: 10.0.0.9:80\r\n"), "{node}");
@@ -307,8 +381,14 @@ mod tests {
         let mut out = Vec::new();
         let head = (responses.head(), head.as_bytes());
         match head.0.status() {
-            100..=199 => interim(&mut out, head),
-            _ => to_client(&mut out, head, Frame::of(responses.length(), version), connection, b"now"),
+            100..=199 => interim(&mut out, head, true),
+            _ => to_client(
+                &mut out,
+                head,
+                Frame::of(responses.length(), version),
+                connection,
+                &Stamp { date: b"now", via: true },
+            ),
         }
         String::from_utf8(out).expect("ASCII")
     }

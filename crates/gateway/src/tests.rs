@@ -6,12 +6,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weirgate_config::{
-    ClassSite, ClientTimeouts, Key, Limits, MemoryLimit, NetworkSize, NodeTimeouts, PoolSite, ShedReply, Site,
+    ClassSite, ClientTimeouts, Forward, Key, Limits, MemoryLimit, NetworkSize, NodeTimeouts, PoolSite, ShedReply, Site,
 };
 use weirgate_engine as engine;
 
 use crate::active_config::ReloadSource;
 use crate::gateway::Gateway;
+
+/// The defaults of a policy.
+pub(crate) const FORWARD: Forward = Forward {
+    normalized_path: false,
+    x_forwarded: true,
+    forwarded: true,
+    via: true,
+    traceparent: true,
+    request_id: false,
+};
 
 /// Builds a policy with one class, no nodes, and trusted proxies in `nets`.
 pub(crate) fn site_trusting(nets: &[&str]) -> Site {
@@ -72,6 +82,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             memory: MemoryLimit::Off,
         },
         timeouts: ClientTimeouts { header: second, idle: second, body: second, body_rate: 500 },
+        forward: FORWARD,
         admin: None,
         access_log: None,
         drain_deadline: second,

@@ -22,7 +22,7 @@ use crate::client_conn::ClientConn;
 use crate::client_stream::{ClientStream, Lost};
 use crate::exchange::{Exchange, Served, Stop};
 use crate::forward::Missed;
-use crate::hops::{self, Frame, Way};
+use crate::hops::{self, Frame, Stamp, Way};
 use crate::record::Ending;
 use crate::reply::NodeError;
 use crate::upstream::{Broken, Inbox, Link, Sending};
@@ -143,7 +143,8 @@ impl Transfer {
             && let (Some(endpoint), Some(trace)) = (&exchange.endpoint, exchange.trace)
         {
             let (request, peer, trusted) = (&exchange.request, &*self.conn.peer_text, exchange.trusted);
-            hops::to_node(&mut out, &Way { request, peer, trusted, trace, address: &endpoint.address });
+            let forward = exchange.active_config.site.forward;
+            hops::to_node(&mut out, &Way { request, peer, trusted, trace, forward, address: &endpoint.address });
         }
         for turn in 0.. {
             let before = stream.body.len();
@@ -193,10 +194,11 @@ impl Transfer {
             };
             let head = (link.head(), inbox.rest());
             let version = exchange.request.head().0.version();
+            let via = exchange.active_config.site.forward.via;
             match head.0.status() {
                 101 if !exchange.request.asks_for_upgrade() => return missed(NodeError::Upgrade),
                 101 => {
-                    hops::interim(out, head);
+                    hops::interim(out, head, via);
                     inbox.take(bytes);
                     return Poll::Ready(Ok(Answer::Upgraded));
                 }
@@ -204,7 +206,7 @@ impl Transfer {
                     // The gateway has answered an expectation itself. An old client knows no interim responses
                     // (RFC 9110 Sec. 15.2), and one that does not read gets no further ones.
                     if status != 100 && version == Version::Http11 && stream.unsent() == 0 {
-                        hops::interim(out, head);
+                        hops::interim(out, head, via);
                         stream.send(cx, out, b"");
                         out.clear();
                     }
@@ -214,7 +216,9 @@ impl Transfer {
                     let frame = Frame::of(link.length(), version);
                     let mut connection = exchange.connection(stream);
                     connection.kept &= frame != Frame::UntilClose;
-                    hops::to_client(out, head, frame, connection, self.conn.worker.date.borrow().as_bytes());
+                    let date = self.conn.worker.date.borrow();
+                    hops::to_client(out, head, frame, connection, &Stamp { date: date.as_bytes(), via });
+                    drop(date);
                     inbox.take(bytes);
                     (self.status, self.frame, self.kept) = (status, Some(frame), connection.kept);
                     if let Err(error) = self.burst(exchange, (inbox, out), cx) {

@@ -70,6 +70,8 @@ names! {
     ProxyAuthenticate = "proxy-authenticate",
     /// `Proxy-Authorization`
     ProxyAuthorization = "proxy-authorization",
+    /// `X-Request-ID`
+    XRequestId = "x-request-id",
     /// `traceparent`
     Traceparent = "traceparent",
     /// `tracestate`
@@ -94,6 +96,7 @@ impl Name {
             9 => &[Name::Forwarded, Name::XRealIp],
             10 => &[Name::Connection, Name::KeepAlive, Name::Tracestate],
             11 => &[Name::Traceparent],
+            12 => &[Name::XRequestId],
             14 => &[Name::ContentLength, Name::Http2Settings],
             15 => &[Name::XForwardedFor],
             16 => &[Name::ProxyConnection, Name::XForwardedHost, Name::XForwardedPort],

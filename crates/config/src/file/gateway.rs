@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, OneOrMany, Optional, Switch, unknown_word};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::tree::{Node, Value};
-use weirgate_spanned_yaml::unit::{Bytes, Count, Share, Span, Text};
+use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Share, Span, Text};
 use weirgate_spanned_yaml::{any_of, record, text_schema};
 
 use super::address::Listen;
@@ -60,6 +60,26 @@ record! {
         /// Minimum rate of a request body after that time, in bytes a second. The default is Apache's. Slow phones send
         /// ten times as fast.
         body_rate: Defaulted<Bytes> = "500B",
+    }
+}
+
+record! {
+    /// Changes to requests on their way to the nodes, and to responses on their way back.
+    pub(crate) struct ForwardForm {
+        /// Whether nodes get the normal form of a path, which rules compare, in place of the path as it was sent.
+        /// `false` by default, because signatures and names with `%2F` or `//` depend on the spelling.
+        normalized_path: Defaulted<Answer> = false,
+        /// Whether `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are written. If not, those of
+        /// `trusted_proxies` pass as they are. Those of other clients never pass.
+        x_forwarded: Defaulted<Answer> = true,
+        /// Whether `Forwarded` is written. If not, the same holds for it as for `x_forwarded`.
+        forwarded: Defaulted<Answer> = true,
+        /// Whether `Via` is written, in both directions. Without it, nginx compresses responses to this gateway.
+        via: Defaulted<Answer> = true,
+        /// Whether `traceparent` is added to a request without a valid one.
+        traceparent: Defaulted<Answer> = true,
+        /// Whether `X-Request-ID` is written, with the trace id of the access log. That of `trusted_proxies` is kept.
+        request_id: Defaulted<Answer> = false,
     }
 }
 

@@ -28,7 +28,7 @@ pub use conditions::Token;
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::Discipline;
 pub(crate) use dispatch::{Dispatch, Lard};
-pub(crate) use gateway::{AccessLog, Admin, AdminAddressForm, ClientTimeouts, Limits, MemoryForm};
+pub(crate) use gateway::{AccessLog, Admin, AdminAddressForm, ClientTimeouts, ForwardForm, Limits, MemoryForm};
 pub(crate) use mqos::ResourceWord;
 pub use page_table::page_table_schema;
 pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};
@@ -60,6 +60,8 @@ record! {
         limits: Defaulted<Limits> = {},
         /// Timeouts towards clients.
         timeouts: Defaulted<ClientTimeouts> = {},
+        /// Changes to requests on their way to the nodes, and to responses on their way back.
+        forward: Defaulted<ForwardForm> = {},
         /// The admin listener: `off`, `IP:PORT`, `unix:/path`, or a map. On loopback by default, so that only
         /// this machine reaches it.
         admin: Defaulted<Switch<Admin>> = "127.0.0.1:9900",

@@ -9,8 +9,8 @@ use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Bytes, Count, Text};
 
 use crate::embed::Defaults;
-use crate::file::{AdminAddressForm, MemoryForm, NEEDED, PolicyFile};
-use crate::site::{AccessLog, Admin, AdminAddress, ClientTimeouts, Limits, Listener, MemoryLimit};
+use crate::file::{AdminAddressForm, ForwardForm, MemoryForm, NEEDED, PolicyFile};
+use crate::site::{AccessLog, Admin, AdminAddress, ClientTimeouts, Forward, Limits, Listener, MemoryLimit};
 
 /// Maximum number of threads. A number above the cores of any machine is a typing error.
 const MAX_THREADS: u32 = 1_024;
@@ -55,6 +55,17 @@ pub(super) fn trusted_proxies(file: &PolicyFile, cx: &mut Context) -> Vec<IpNet>
         nets.push(net.value.0);
     }
     nets
+}
+
+pub(super) fn forward(form: &ForwardForm) -> Forward {
+    Forward {
+        normalized_path: form.normalized_path.get().0,
+        x_forwarded: form.x_forwarded.get().0,
+        forwarded: form.forwarded.get().0,
+        via: form.via.get().0,
+        traceparent: form.traceparent.get().0,
+        request_id: form.request_id.get().0,
+    }
 }
 
 pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], env_token: bool, cx: &mut Context) -> Option<Admin> {

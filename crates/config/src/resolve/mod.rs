@@ -59,6 +59,7 @@ pub(crate) fn resolve(
     let reserves = reserves::reserves(file, &listeners, admin.as_ref(), env_token, cx);
     let limits = gateway::limits(file, cx);
     let timeouts = gateway::timeouts(file, cx);
+    let forward = gateway::forward(file.forward.get());
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
     let pools = upstream::pools(file, cx);
@@ -102,6 +103,7 @@ pub(crate) fn resolve(
         nodes: pools.node_sites,
         limits,
         timeouts,
+        forward,
         admin,
         access_log,
         drain_deadline: file.drain_deadline.get().0,

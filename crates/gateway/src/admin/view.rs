@@ -142,9 +142,20 @@ pub(super) struct PolicyView {
     /// Rules in order. The first one that matches applies.
     rules: Vec<RuleView>,
     max_waiting: u32,
+    forward: ForwardView,
     drain_deadline_seconds: f64,
     admin: Option<AdminView>,
     access_log_sample: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct ForwardView {
+    normalized_path: bool,
+    x_forwarded: bool,
+    forwarded: bool,
+    via: bool,
+    traceparent: bool,
+    request_id: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -210,6 +221,14 @@ pub(super) fn policy(active_config: &ActiveConfig) -> PolicyView {
         templates: templates.map(|(t, own)| class_view(site, &t.class, own, Some(t.max_live))).collect(),
         rules: active_config.classifier.rules().iter().map(|rule| rule_view(site, rule)).collect(),
         max_waiting: site.policy.max_waiting,
+        forward: ForwardView {
+            normalized_path: site.forward.normalized_path,
+            x_forwarded: site.forward.x_forwarded,
+            forwarded: site.forward.forwarded,
+            via: site.forward.via,
+            traceparent: site.forward.traceparent,
+            request_id: site.forward.request_id,
+        },
         drain_deadline_seconds: site.drain_deadline.as_secs_f64(),
         admin: site.admin.as_ref().map(|admin| AdminView {
             address: match &admin.address {
