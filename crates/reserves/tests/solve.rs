@@ -31,18 +31,60 @@ fn problem(nodes: usize, classes: usize) -> impl Strategy<Value = Problem> {
     })
 }
 
+/// Checks that two formulations and two methods give one answer.
+fn compare(problem: &Problem) -> Result<(), String> {
+    let (ours, theirs) = (solve(problem).unwrap(), literal::solve(problem));
+    if (ours.deviation - theirs.deviation).abs() >= 1e-4 {
+        return Err(format!("V {} and {}", ours.deviation, theirs.deviation));
+    }
+    let off = worst(&ours.closest, &theirs.closest);
+    // The interior-point solver has a tolerance of 10^-6 in V, and stops early in a few problems. The least squares are
+    // unique, so the answer with the smaller sum is the right one: ours may differ only where it is that.
+    let [ours_sum, theirs_sum] = [&ours.closest, &theirs.closest].map(|shares| literal::distance(problem, shares));
+    if off >= 5e-3 && ours_sum >= theirs_sum {
+        let answers = (&ours.closest, &theirs.closest);
+        return Err(format!("off by {off}, with sums of {ours_sum} and {theirs_sum}: {answers:?}"));
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Two formulations and two methods give one answer.
     #[test]
     fn it_is_what_the_paper_asks_for(problem in problem(7, 6)) {
-        let (ours, theirs) = (solve(&problem).unwrap(), literal::solve(&problem));
-        prop_assert!((ours.deviation - theirs.deviation).abs() < 1e-4, "V {} and {}", ours.deviation, theirs.deviation);
-        let off = worst(&ours.closest, &theirs.closest);
-        // The interior-point solver has a tolerance of 10^-6 in V.
-        prop_assert!(off < 5e-3, "off by {off}: {:?} and {:?}", ours.closest, theirs.closest);
+        let compared = compare(&problem);
+        prop_assert!(compared.is_ok(), "{compared:?}");
     }
+}
+
+/// The other solver stops early here: it leaves a class 0.09 points more than its use asks for.
+#[test]
+fn it_is_closer_than_a_solver_that_stops_early() {
+    let problem = Problem {
+        desired: vec![35.06074271708543, 16.900187869369528],
+        usage: vec![
+            vec![0.0, 53.86698681030448],
+            vec![98.94512039699892, 0.37819007217490774],
+            vec![87.52909961875042, 44.4340314064017],
+            vec![0.0, 0.8136047181782563],
+            vec![0.10140071947919932, 99.7974695634666],
+            vec![64.07597129175417, 4.495453602275178],
+            vec![22.15474484751118, 1.019259188471768],
+        ],
+        sink: vec![
+            vec![false, false],
+            vec![true, false],
+            vec![false, false],
+            vec![true, true],
+            vec![false, true],
+            vec![false, false],
+            vec![false, false],
+        ],
+    };
+    assert_eq!(compare(&problem), Ok(()));
+    let (ours, theirs) = (solve(&problem).unwrap().closest, literal::solve(&problem).closest);
+    assert!(literal::distance(&problem, &ours) < literal::distance(&problem, &theirs));
 }
 
 proptest! {
