@@ -91,16 +91,8 @@ pub fn solve(problem: &Problem) -> Literal {
     Literal { deviation, closest: found[..shares].chunks(classes).map(<[f64]>::to_vec).collect() }
 }
 
-/// What step 2 minimises: the sum of the squares of the distances from u + k.
-pub fn distance(problem: &Problem, shares: &[Vec<f64>]) -> f64 {
-    let rows = shares.iter().zip(&problem.usage);
-    rows.flat_map(|(row, used)| row.iter().zip(used).zip(&problem.desired))
-        .map(|((share, used), desired)| (share - aim(*desired, *used)).powi(2))
-        .sum()
-}
-
 /// u + k of the paper, with 5 in place of its 500.
-fn aim(desired: f64, usage: f64) -> f64 {
+pub fn aim(desired: f64, usage: f64) -> f64 {
     if desired == 0.0 {
         return if usage > 0.0 { usage - 5.0 } else { usage };
     }
