@@ -4,6 +4,7 @@
 //! mention, and resolves it with the rest. The errors of both are in one list, in the order of the file.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use weirgate_spanned_yaml::decode::{Context, Decode, Mark};
@@ -94,7 +95,8 @@ impl Policy {
     /// Binds all names and checks the policy, completed with `defaults`. Returns `None` after an error, which is
     /// reported in `cx`.
     pub fn resolve(&self, defaults: &Defaults, cx: &mut Context) -> Option<Resolved> {
-        crate::resolve::resolve(&self.0, true, Some(defaults), cx)
+        let surroundings = crate::resolve::Surroundings { env_token: true, folder: Path::new("") };
+        crate::resolve::resolve(&self.0, &surroundings, Some(defaults), cx)
     }
 }
 

@@ -10,7 +10,7 @@ use weirgate_spanned_yaml::tree::{self, Kind, Tree};
 use crate::feasibility::feasibility;
 use crate::file::{PageTableFile, PolicyFile, elsewhere};
 use crate::include::with_page_table;
-use crate::resolve::{Resolved, resolve, resolve_page_table};
+use crate::resolve::{Resolved, Surroundings, resolve, resolve_page_table};
 use crate::site::{PageTable, Site};
 use crate::workers::{ShortOfWorkers, short_of_workers};
 
@@ -66,7 +66,7 @@ pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
         let file = PolicyFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
         // The tree of a large policy takes as much memory as everything else.
         drop(tree);
-        resolve(&file, env_token, None, &mut cx)
+        resolve(&file, &Surroundings { env_token, folder }, None, &mut cx)
     });
     match resolved {
         Some(resolved) if cx.problems.reports() == 0 => {

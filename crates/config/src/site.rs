@@ -10,6 +10,7 @@ use std::time::Duration;
 pub use ipnet::IpNet;
 use weirgate_engine as engine;
 use weirgate_reserves::Cluster;
+use weirgate_tls::{ClientSettings, ServerSettings};
 
 /// All settings of one gateway process, and those of a coordinator and its agents. A policy with only `reserves`
 /// has no listeners, pools and classes, and then there is no gateway to run.
@@ -105,6 +106,10 @@ pub struct Route {
 pub struct Listener {
     /// Address and port.
     pub address: SocketAddr,
+    /// TLS. `None` if connections are not encrypted.
+    pub tls: Option<ServerSettings>,
+    /// Whether clients may speak HTTP/2.
+    pub http2: bool,
 }
 
 /// One classification rule.
@@ -186,6 +191,12 @@ pub enum Match {
     Method(http::Method),
     /// The port of the listener that accepted the connection.
     Port(u16),
+    /// Whether the connection to the listener is encrypted with TLS.
+    Encrypted(bool),
+    /// The name that the client asked for in the TLS handshake (SNI).
+    Sni(HostPattern),
+    /// A part of the client's certificate.
+    ClientCertificate(CertificatePart, ValuePattern),
     /// The client's address (the rightmost untrusted hop).
     Source(IpNet),
     /// A header's value.
@@ -194,6 +205,17 @@ pub enum Match {
     Cookie(String, ValuePattern),
     /// A query parameter's value, percent-decoded.
     Query(String, ValuePattern),
+}
+
+/// A part of a client's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificatePart {
+    /// The whole subject, such as `CN=alice,O=Example`. Every certificate has one, which may be empty.
+    Subject,
+    /// The subject's common name.
+    CommonName,
+    /// An alternative name: a DNS name, an e-mail address, a URI or an IP address.
+    Name,
 }
 
 /// How a host is compared.
@@ -299,6 +321,10 @@ pub struct Limits {
     pub headers: usize,
     /// Maximum size of a request body in bytes. A larger one is answered with 413. `None` means no limit.
     pub body_bytes: Option<u64>,
+    /// Maximum number of requests at once on one HTTP/2 connection.
+    pub http2_streams: u32,
+    /// Number of HTTP/2 frames without content that a client may send at once.
+    pub http2_overhead_frames: u32,
     /// Bytes of one reply that are buffered for a slow client.
     pub buffer_per_request: usize,
     /// Bytes of all replies that are buffered for slow clients.
@@ -322,6 +348,8 @@ pub enum MemoryLimit {
 /// The gateway's settings for a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSite {
+    /// TLS towards the nodes. `None` if connections are not encrypted.
+    pub tls: Option<ClientSettings>,
     /// Active health checks. `None` switches them off.
     pub health: Option<HealthCheck>,
     /// How the nodes' own counts are learned. `None` means that they are not.
@@ -329,8 +357,12 @@ pub struct PoolSite {
     /// The parts of a request that identify its document for the pool's dispatch. `None` if dispatch does not
     /// use it.
     pub locality_key: Option<LocalityKeyOf>,
+    /// Whether the nodes speak HTTP/2.
+    pub http2: bool,
     /// Maximum number of idle connections kept per node and thread.
     pub idle_connections: usize,
+    /// Maximum number of responses per node that stall without a slot because their clients read slowly.
+    pub stalled_responses: u32,
     /// How long an idle connection is kept.
     pub idle_timeout: Duration,
 }

@@ -116,7 +116,7 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         if at == ABSENT {
             let last = slots.len();
             slots.push((key, item));
-            up(slots, &mut self.at, last);
+            up(slots, &mut self.at, last, 0);
             return;
         }
         let at = at as usize;
@@ -125,7 +125,7 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         let rises = key < slot.0;
         slot.0 = key;
         if rises {
-            up(slots, &mut self.at, at);
+            up(slots, &mut self.at, at, 0);
         } else {
             down(slots, &mut self.at, at);
         }
@@ -156,7 +156,7 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         debug_assert_eq!(gone.1, item, "an item is in one heap only");
         if at < slots.len() {
             if slots[at] < gone {
-                up(slots, &mut self.at, at);
+                up(slots, &mut self.at, at, 0);
             } else {
                 down(slots, &mut self.at, at);
             }
@@ -184,10 +184,10 @@ fn search<'a, K: Copy + PartialOrd, I: Id>(
     search(slots, 2 * place + 2, fits, best);
 }
 
-/// Moves the item at `hole` towards the root until its parent is not greater.
-fn up<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I, u32>, mut hole: usize) {
+/// Moves the item at `hole` towards the root until its parent is not greater, at most to the place `top`.
+fn up<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I, u32>, mut hole: usize, top: usize) {
     let slot = slots[hole];
-    while hole > 0 {
+    while hole > top {
         let parent = (hole - 1) / 2;
         let above = slots[parent];
         if above <= slot {
@@ -204,15 +204,7 @@ fn up<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I, u
 /// Moves the item at `hole` away from the root until no child is smaller.
 fn down<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I, u32>, mut hole: usize) {
     let slot = slots[hole];
-    loop {
-        let left = 2 * hole + 1;
-        let Some(mut below) = slots.get(left).copied() else { break };
-        let mut child = left;
-        if let Some(right) = slots.get(left + 1).copied()
-            && right < below
-        {
-            (child, below) = (left + 1, right);
-        }
+    while let Some((child, below)) = smaller_child(slots, hole) {
         if slot <= below {
             break;
         }
@@ -229,31 +221,24 @@ fn down<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I,
 fn sink<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I, u32>, start: usize) {
     let slot = slots[start];
     let mut hole = start;
-    loop {
-        let left = 2 * hole + 1;
-        let Some(mut below) = slots.get(left).copied() else { break };
-        let mut child = left;
-        if let Some(right) = slots.get(left + 1).copied()
-            && right < below
-        {
-            (child, below) = (left + 1, right);
-        }
+    while let Some((child, below)) = smaller_child(slots, hole) {
         slots[hole] = below;
         places[below.1] = hole as u32;
         hole = child;
     }
-    while hole > start {
-        let parent = (hole - 1) / 2;
-        let above = slots[parent];
-        if above <= slot {
-            break;
-        }
-        slots[hole] = above;
-        places[above.1] = hole as u32;
-        hole = parent;
-    }
     slots[hole] = slot;
-    places[slot.1] = hole as u32;
+    up(slots, places, hole, start);
+}
+
+/// Returns the place of the smaller child of `place`, and the item there.
+#[inline]
+fn smaller_child<K: Copy + PartialOrd, I: Id>(slots: &[(K, I)], place: usize) -> Option<(usize, (K, I))> {
+    let left = 2 * place + 1;
+    let below = slots.get(left).copied()?;
+    match slots.get(left + 1).copied() {
+        Some(right) if right < below => Some((left + 1, right)),
+        _ => Some((left, below)),
+    }
 }
 
 #[cfg(test)]

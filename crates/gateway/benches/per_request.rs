@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use http::Method;
 use weirgate_config::{HostPattern, Match, PathPattern, Rule, RuleTarget, ValuePattern};
 use weirgate_engine::ClassId;
 use weirgate_gateway::access_log::AccessLog;
@@ -31,7 +30,7 @@ fn classify(c: &mut Criterion) {
              X-Key: k99999\r\n\r\n"
         );
         let request = Request::parse(head.as_bytes()).expect("it is sound");
-        let view = View { request: &request, path: request.path(), client, port: 80, vouched: true };
+        let view = View { request: &request, path: request.path(), client, port: 80, tls: None, vouched: true };
         let by_host = rules(count, |i| Match::Host(HostPattern::Exact(format!("tenant{i}.test"))));
         group.bench_with_input(BenchmarkId::new("host", count), &view, |b, view| {
             b.iter(|| black_box(by_host.classify(black_box(view))));
@@ -50,6 +49,8 @@ fn classify(c: &mut Criterion) {
 }
 
 fn observe(c: &mut Criterion) {
+    let head = b"GET /some/path?with=query HTTP/1.1\r\nHost: gold.test\r\n\r\n";
+    let request = Request::parse(head).expect("it is sound");
     let record = AccessRecord {
         version: 1,
         class: None,
@@ -63,12 +64,11 @@ fn observe(c: &mut Criterion) {
         total: Duration::from_millis(10),
         bytes_in: 0,
         bytes_out: 1024,
-        trace_id: "4bf92f3577b34da6a3ce929d0e0e4736",
-        method: Some(&Method::GET),
-        host: "gold.test",
-        path: "/some/path",
-        query: Some("with=query"),
+        protocol: weirgate_gateway::Protocol::Http11,
+        trace_id: None,
+        request: &request,
         client: IpAddr::from([192, 0, 2, 1]),
+        tls: None,
     };
     let mut group = c.benchmark_group("observe");
     let metrics = Arc::new(Metrics::new());

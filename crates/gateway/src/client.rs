@@ -51,6 +51,11 @@ pub(crate) fn key(client: IpAddr, size: NetworkSize) -> u64 {
     }
 }
 
+/// Returns the number that identifies a peer in tables.
+pub(crate) fn peer_key(peer: IpAddr) -> u64 {
+    key(peer.to_canonical(), NetworkSize::ADDRESS)
+}
+
 /// Returns the source of a request as a keyed hash. `by` is the value that tells it, and `field` finds a header or
 /// cookie. A request without that value counts for its client's address.
 pub(crate) fn source<'a>(

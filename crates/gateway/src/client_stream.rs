@@ -1,4 +1,4 @@
-//! The client's side of a connection: requests in, responses out.
+//! The client's side of an HTTP/1.1 connection: requests in, responses out.
 //!
 //! Messages are read by `weirgate-http1`. While a request is being served, the connection's task reads on, up to a
 //! limit. So a client that leaves is noticed at once, and a body arrives while its request waits. Bytes of a response
@@ -13,14 +13,16 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
 use weirgate_engine::Time;
 use weirgate_http1::{Event, Fault, Head, Limits, Requests};
 
-use crate::client_conn::ClientConn;
+use crate::connection::End;
+use crate::io::Io;
 use crate::received_body::{AHEAD, ReceivedBody, TOO_SLOW};
 use crate::refusal::Refusal;
 use crate::request::Request;
+use crate::request_stream::{Lost, RequestStream};
+use crate::stream_state::StreamState;
 
 /// Maximum capacity of an empty buffer that is kept for the next request: enough for most heads. Larger
 /// buffers are freed, because thousands of connections may be idle.
@@ -36,14 +38,14 @@ const READS: usize = 4;
 /// A client and its messages.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
-    io: TcpStream,
-    conn: Rc<ClientConn>,
+    io: Io,
+    conn: Rc<StreamState>,
     requests: Requests,
     /// Bytes received and not yet examined.
     input: BytesMut,
     /// Memory for the next request.
     memory: (BytesMut, Head),
-    pub(crate) body: ReceivedBody,
+    body: ReceivedBody,
     /// Bytes of the response that the client has not taken.
     unsent: BytesMut,
     /// Reason for refusing the rest of the current body. Nothing after it is read.
@@ -59,23 +61,16 @@ pub(crate) enum Next {
     Head(usize),
     /// It sends input that is no request. Nothing after it is read.
     Refused(Refusal),
+    /// It speaks HTTP/2. Take what it has sent with [`ClientStream::into_tunnel`].
+    Http2,
     /// It may send nothing more: it has been idle for too long, or the connection is to be closed.
     Idle,
     /// It has left.
     Gone,
 }
 
-/// The client does not complete its request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Lost {
-    /// It has left.
-    Gone,
-    /// Its body is refused.
-    Refused(Refusal),
-}
-
 impl ClientStream {
-    pub(crate) fn new(io: TcpStream, conn: &Rc<ClientConn>, limits: Limits) -> ClientStream {
+    pub(crate) fn new(io: Io, conn: &Rc<StreamState>, limits: Limits) -> ClientStream {
         ClientStream {
             io,
             conn: Rc::clone(conn),
@@ -101,6 +96,7 @@ impl ClientStream {
                 Ok(Event::More) => {}
                 // Neither comes before a head.
                 Ok(Event::Data { .. } | Event::End(_) | Event::Hold) => return Poll::Ready(Next::Gone),
+                Err(_) if self.has_preface() => return Poll::Ready(Next::Http2),
                 Err(fault) => return Poll::Ready(Next::Refused(fault.into())),
             }
             if self.ended {
@@ -114,6 +110,13 @@ impl ClientStream {
             self.conn.phase.set(due);
             ready!(self.poll_fill(cx));
         }
+    }
+
+    /// Whether the connection begins with the first line of HTTP/2, and may speak it.
+    fn has_preface(&self) -> bool {
+        let listeners = &self.conn.worker.active_config().site.listeners;
+        let may_speak = || listeners.iter().any(|one| one.address == self.conn.listener && one.http2);
+        self.conn.requests.get() == 0 && self.input.starts_with(b"PRI * HTTP/2.0\r\n") && may_speak()
     }
 
     /// Returns the time until which the client may wait with its next bytes, and the consequence if it waits longer.
@@ -146,79 +149,6 @@ impl ClientStream {
         let head = self.requests.take_head(spare);
         self.conn.begin();
         Request::new(memory, head)
-    }
-
-    /// Begins to receive the body of the request, whose head has just been received. What is refused in it is told by
-    /// [`ClientStream::watch`].
-    pub(crate) fn begin_body(&mut self, awaited: bool) -> Result<(), Refusal> {
-        let active_config = self.conn.worker.active_config();
-        let site = &active_config.site;
-        let pace = crate::body_pace::BodyPace::new(&site.timeouts);
-        let length = self.requests.length();
-        self.body.begin(self.conn.now(), length, site.limits.body_bytes, pace)?;
-        if awaited {
-            self.body.await_client(self.conn.now());
-        }
-        let input = std::mem::take(&mut self.input);
-        let used = self.decode(&input);
-        self.input = input;
-        self.input.advance(used);
-        Ok(())
-    }
-
-    /// Waits until the request can be admitted: a small body has arrived, or the first byte of a larger one. So a
-    /// request holds no slot while there is nothing to send.
-    ///
-    /// # Errors
-    /// As [`ClientStream::watch`].
-    pub(crate) fn poll_sendable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
-        if !self.body.is_sendable() {
-            self.watch(cx)?;
-        }
-        if self.body.is_sendable() { Poll::Ready(Ok(())) } else { Poll::Pending }
-    }
-
-    /// Tells a client that waits for it to send the body (RFC 9110 Sec. 10.1.1). Does nothing for other clients.
-    pub(crate) fn invite_body(&mut self) {
-        if self.body.is_complete() || self.body.is_awaited() {
-            return;
-        }
-        self.body.await_client(self.conn.now());
-        self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-        self.conn.stuck.set(self.conn.now() + self.conn.progress.get());
-    }
-
-    /// Reads on while a request is being served, up to a limit.
-    ///
-    /// # Errors
-    /// The client has left, its body breaks a rule, or it sends the body too slowly.
-    pub(crate) fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
-        if self.ended {
-            return Err(Lost::Gone);
-        }
-        for turn in 0.. {
-            if !self.has_room() || self.refused.is_some() {
-                break;
-            }
-            if turn == READS {
-                cx.waker().wake_by_ref();
-                break;
-            }
-            if self.poll_fill(cx).is_pending() {
-                break;
-            }
-            if self.ended {
-                return Err(Lost::Gone);
-            }
-        }
-        let room = self.has_room();
-        let due = self.body.due(&self.conn, room);
-        self.conn.body_due.set(due);
-        match self.refused {
-            Some(refusal) => Err(Lost::Refused(refusal)),
-            None if self.conn.now() >= due => Err(Lost::Refused(TOO_SLOW)),
-            None => Ok(()),
-        }
     }
 
     fn has_room(&self) -> bool {
@@ -281,13 +211,118 @@ impl ClientStream {
         used
     }
 
-    /// The body, to be sent to a node, and its trailer section.
-    pub(crate) fn upload(&mut self) -> (&mut ReceivedBody, &[u8]) {
+    /// Whether the client has sent nothing after the current request.
+    fn is_quiet(&self) -> bool {
+        self.has_sent_all() && self.input.is_empty()
+    }
+
+    /// Ends the current request, whose body is complete, and takes back its memory.
+    fn recycle(&mut self, request: Request) {
+        self.requests.resume();
+        self.body.clear();
+        let (mut bytes, head) = request.into_memory();
+        bytes.clear();
+        if bytes.capacity() <= KEPT {
+            self.memory = (bytes, head);
+        }
+        if self.input.is_empty() && self.input.capacity() > KEPT {
+            self.input = BytesMut::new();
+        }
+    }
+
+    /// Returns the transport and the bytes received after the last request, for another protocol.
+    pub(crate) fn into_tunnel(self) -> (Io, Bytes) {
+        (self.io, self.input.freeze())
+    }
+
+    /// Sends `last`, without regard to the current request. Returns whether the client took it.
+    pub(crate) async fn send_last(&mut self, last: &[u8]) -> bool {
+        let sent = async {
+            self.io.write_all(last).await?;
+            self.io.flush().await
+        };
+        weirgate_clock::within(LINGER.0, sent).await.is_some_and(|sent| sent.is_ok())
+    }
+
+    /// Closes the connection in such a way that the last response arrives, although the client may still be sending.
+    pub(crate) async fn linger(self) {
+        linger(self.io).await;
+    }
+
+    /// Closes the connection in an orderly way.
+    pub(crate) async fn close(mut self) {
+        drop(weirgate_clock::within(LINGER.0, self.io.shutdown()).await);
+    }
+}
+
+impl RequestStream for ClientStream {
+    fn body(&mut self) -> &mut ReceivedBody {
+        &mut self.body
+    }
+
+    fn begin_body(&mut self, awaited: bool) -> Result<(), Refusal> {
+        let active_config = self.conn.worker.active_config();
+        let site = &active_config.site;
+        let pace = crate::body_pace::BodyPace::new(&site.timeouts);
+        let length = self.requests.length();
+        self.body.begin(self.conn.now(), length, site.limits.body_bytes, pace)?;
+        if awaited {
+            self.body.await_client(self.conn.now());
+        }
+        let input = std::mem::take(&mut self.input);
+        let used = self.decode(&input);
+        self.input = input;
+        self.input.advance(used);
+        Ok(())
+    }
+
+    fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
+        if self.ended {
+            return Err(Lost::Gone);
+        }
+        for turn in 0.. {
+            if !self.has_room() || self.refused.is_some() {
+                break;
+            }
+            if turn == READS {
+                cx.waker().wake_by_ref();
+                break;
+            }
+            if self.poll_fill(cx).is_pending() {
+                break;
+            }
+            if self.ended {
+                return Err(Lost::Gone);
+            }
+        }
+        let room = self.has_room();
+        let due = self.body.due(&self.conn, room);
+        self.conn.body_due.set(due);
+        match self.refused {
+            Some(refusal) => Err(Lost::Refused(refusal)),
+            None if self.conn.now() >= due => Err(Lost::Refused(TOO_SLOW)),
+            None => Ok(()),
+        }
+    }
+
+    fn invite_body(&mut self) {
+        if self.body.is_complete() || self.body.is_awaited() {
+            return;
+        }
+        self.body.await_client(self.conn.now());
+        self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        self.conn.stuck.set(self.conn.now() + self.conn.progress.get());
+    }
+
+    fn upload(&mut self) -> (&mut ReceivedBody, &[u8]) {
         (&mut self.body, self.requests.trailers())
     }
 
-    /// Sends two pieces after everything that is unsent. Keeps the bytes that the client does not take at once.
-    pub(crate) fn send(&mut self, cx: &mut Context<'_>, first: &[u8], second: &[u8]) {
+    fn begin_message(&mut self, _: usize) {}
+
+    fn end_message(&mut self, _: &[u8]) {}
+
+    fn send(&mut self, cx: &mut Context<'_>, first: &[u8], second: &[u8]) {
         self.conn.answered.set(true);
         let mut taken = 0;
         if self.unsent.is_empty() {
@@ -310,11 +345,7 @@ impl ClientStream {
         self.unsent.extend_from_slice(second.get(taken.saturating_sub(first.len())..).unwrap_or_default());
     }
 
-    /// Sends the bytes that are unsent. Ready when there are none.
-    ///
-    /// # Errors
-    /// The client has left or does not read.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
         while !self.unsent.is_empty() && !self.ended {
             match Pin::new(&mut self.io).poll_write(cx, &self.unsent) {
                 Poll::Ready(Ok(bytes)) if bytes > 0 => {
@@ -324,6 +355,18 @@ impl ClientStream {
                 Poll::Ready(_) => self.ended = true,
                 Poll::Pending if self.conn.now() >= self.conn.stuck.get() => self.ended = true,
                 Poll::Pending => return Poll::Pending,
+            }
+        }
+        if !self.ended {
+            match Pin::new(&mut self.io).poll_flush(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => self.ended = true,
+                Poll::Pending if self.conn.now() >= self.conn.stuck.get() => self.ended = true,
+                Poll::Pending => {
+                    // The time runs from the last byte that the transport has taken.
+                    self.conn.stuck.set(self.conn.stuck.get().min(self.conn.now() + self.conn.progress.get()));
+                    return Poll::Pending;
+                }
             }
         }
         if self.ended {
@@ -336,66 +379,38 @@ impl ClientStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Number of bytes that the client has not taken.
-    pub(crate) fn unsent(&self) -> usize {
+    fn unsent(&self) -> usize {
         self.unsent.len()
     }
 
-    /// Whether the client can send another request after the current one: it has sent all of that.
-    pub(crate) fn has_sent_all(&self) -> bool {
+    fn has_sent_all(&self) -> bool {
         self.body.is_complete() && self.refused.is_none()
     }
 
-    /// Whether the client has sent nothing after the current request.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.has_sent_all() && self.input.is_empty()
-    }
-
-    /// Ends the current request, whose body is complete, and takes back its memory.
-    pub(crate) fn recycle(&mut self, request: Request) {
-        self.requests.resume();
-        self.body.clear();
-        let (mut bytes, head) = request.into_memory();
-        bytes.clear();
-        if bytes.capacity() <= KEPT {
-            self.memory = (bytes, head);
+    fn finish(&mut self, request: Request, kept: bool) -> End {
+        if kept && self.has_sent_all() {
+            self.recycle(request);
+            return End::Kept;
         }
-        if self.input.is_empty() && self.input.capacity() > KEPT {
-            self.input = BytesMut::new();
+        if self.is_quiet() { End::Done } else { End::Linger }
+    }
+}
+
+/// Closes a connection in such a way that the last response arrives, although the client may still be sending.
+pub(crate) async fn linger<T: AsyncRead + AsyncWrite + Unpin>(mut io: T) {
+    let drain = async {
+        if io.shutdown().await.is_err() {
+            return;
         }
-    }
-
-    /// Returns the transport and the bytes received after the last request, for a tunnel.
-    pub(crate) fn into_tunnel(self) -> (TcpStream, Bytes) {
-        (self.io, self.input.freeze())
-    }
-
-    /// Sends `last`, without regard to the current request. Returns whether the client took it.
-    pub(crate) async fn send_last(&mut self, last: &[u8]) -> bool {
-        weirgate_clock::within(LINGER.0, self.io.write_all(last)).await.is_some_and(|sent| sent.is_ok())
-    }
-
-    /// Closes the connection in an orderly way.
-    pub(crate) async fn close(mut self) {
-        drop(weirgate_clock::within(LINGER.0, self.io.shutdown()).await);
-    }
-
-    /// Closes the connection in such a way that the last response arrives, although the client may still be sending.
-    pub(crate) async fn linger(mut self) {
-        let drain = async {
-            if self.io.shutdown().await.is_err() {
-                return;
+        // On the heap, because on the stack it would dominate the size of every connection's task.
+        let mut scratch = vec![0; 4096];
+        let mut read = 0;
+        while read < LINGER.1 {
+            match io.read(&mut scratch).await {
+                Ok(bytes) if bytes > 0 => read += bytes,
+                _ => return,
             }
-            // On the heap, because on the stack it would dominate the size of every connection's task.
-            let mut scratch = vec![0; 4096];
-            let mut read = 0;
-            while read < LINGER.1 {
-                match self.io.read(&mut scratch).await {
-                    Ok(bytes) if bytes > 0 => read += bytes,
-                    _ => return,
-                }
-            }
-        };
-        let _ = weirgate_clock::within(LINGER.0, drain).await;
-    }
+        }
+    };
+    let _ = weirgate_clock::within(LINGER.0, drain).await;
 }

@@ -1,11 +1,10 @@
 //! Task of one client connection: one request after the other, until the connection ends.
 //!
 //! All work of a connection happens in this one task: reading the client, the request being served, the connection to
-//! the node and the response on its way back. Nothing is handed to another task and no other task is woken. HTTP/2
-//! would be another caller of `exchange::serve`.
+//! the node and the response on its way back. Nothing is handed to another task and no other task is woken. A client
+//! that speaks HTTP/2 is served by `http2` from its first bytes on.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
@@ -17,9 +16,10 @@ use weirgate_http1::Limits;
 
 use crate::client_conn::ClientConn;
 use crate::client_stream::{ClientStream, Next};
+use crate::io::Io;
+use crate::stream_state::StreamState;
 use crate::tunnel::Tunnel;
-use crate::worker::Worker;
-use crate::{exchange, reply};
+use crate::{exchange, handshake, http2, reply};
 
 /// How a connection ends, or what follows a request.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub(crate) enum End {
     Linger,
     /// The client left, broke off or was too slow, or a response broke off. Nothing more is sent.
     Gone,
+    /// The client speaks HTTP/2.
+    Http2,
     /// Another protocol follows.
     Tunnel(Box<Tunnel>),
     /// A panic.
@@ -39,10 +41,19 @@ pub(crate) enum End {
 }
 
 /// Serves one connection to its end.
-pub(crate) async fn drive(worker: Rc<Worker>, io: TcpStream, peer: SocketAddr, listener: SocketAddr, port: u16) {
-    let conn = ClientConn::new(&worker, peer, listener, port);
-    let _guard = worker.guard(&conn);
-    let limits = worker.active_config().site.limits;
+pub(crate) async fn drive(client: Rc<ClientConn>, io: TcpStream) {
+    let _guard = client.worker.guard(&client);
+    let conn = StreamState::new(&client, Rc::clone(&client.alarm));
+    let io = match client.worker.shared.tls.listeners.of(&client.listener) {
+        None => Io::Plain(io),
+        // Boxed, because a handshake needs more memory than the connection afterwards. A client that
+        // agreed on HTTP/2 begins with its preface.
+        Some(server) => match Box::pin(handshake::accept(&conn, io, server)).await {
+            Some(io) => io,
+            None => return,
+        },
+    };
+    let limits = client.worker.active_config().site.limits;
     let heads = Limits { head_bytes: limits.head_bytes, fields: limits.headers };
     let mut stream = ClientStream::new(io, &conn, heads);
     let end = {
@@ -60,16 +71,20 @@ pub(crate) async fn drive(worker: Rc<Worker>, io: TcpStream, peer: SocketAddr, l
     // Boxed like requests, because every connection would have the memory of every ending.
     match end {
         End::Gone => {}
-        end => Box::pin(conclude(end, conn, stream)).await,
+        end => Box::pin(conclude(end, &client, conn, stream)).await,
     }
 }
 
 /// Ends a connection.
-async fn conclude(end: End, conn: Rc<ClientConn>, mut stream: ClientStream) {
+async fn conclude(end: End, client: &Rc<ClientConn>, conn: Rc<StreamState>, mut stream: ClientStream) {
     match end {
         End::Gone => {}
         End::Kept | End::Done => stream.close().await,
         End::Linger => stream.linger().await,
+        End::Http2 => {
+            let (io, first) = stream.into_tunnel();
+            http2::serve(client, io, first).await;
+        }
         End::Tunnel(tunnel) => {
             let (io, first) = stream.into_tunnel();
             tunnel.run(io, first, &conn).await;
@@ -84,12 +99,19 @@ async fn conclude(end: End, conn: Rc<ClientConn>, mut stream: ClientStream) {
     }
 }
 
-async fn serve(conn: &Rc<ClientConn>, stream: &mut ClientStream) -> End {
+async fn serve(conn: &Rc<StreamState>, stream: &mut ClientStream) -> End {
     loop {
         // The future of a request is boxed, so that an idle connection does not hold its memory.
         let end = match poll_fn(|cx| stream.poll_request(cx)).await {
-            Next::Head(bytes) => Box::pin(exchange::serve(conn, stream, bytes)).await,
-            Next::Refused(refusal) => Box::pin(exchange::refuse(conn, stream, refusal)).await,
+            Next::Head(bytes) => {
+                let request = stream.begin(bytes);
+                Box::pin(exchange::serve(conn, stream, request)).await
+            }
+            Next::Refused(refusal) => {
+                conn.begin();
+                Box::pin(exchange::refuse(conn, stream, refusal)).await
+            }
+            Next::Http2 => End::Http2,
             Next::Idle => End::Done,
             Next::Gone => End::Gone,
         };
@@ -107,10 +129,10 @@ mod tests {
     /// The state of one idle connection of tens of thousands: about a kilobyte, without buffers.
     #[test]
     fn the_state_of_an_idle_connection_is_small() {
-        fn size<T: Future>(_: impl FnOnce(Rc<Worker>, TcpStream, SocketAddr, SocketAddr, u16) -> T) -> usize {
+        fn size<T: Future>(_: impl FnOnce(Rc<ClientConn>, TcpStream) -> T) -> usize {
             size_of::<T>()
         }
-        let bytes = size(drive) + size_of::<ClientConn>();
+        let bytes = size(drive) + size_of::<ClientConn>() + size_of::<StreamState>();
         assert!(bytes <= 1024, "{bytes} bytes");
     }
 }

@@ -199,13 +199,9 @@ impl Control {
     ) -> (Time, Option<Decision>) {
         let token = (thread as u64) << 48 | slot as u64;
         // The text of a network is made before the lock is taken.
-        let network;
-        let class = match class {
-            ClassRef::Network(template, key) => {
-                network = key.to_string();
-                ClassRef::Template(template, network.as_bytes())
-            }
-            class => class,
+        let network = match class {
+            ClassRef::Network(_, key) => key.to_string(),
+            ClassRef::Class(_) | ClassRef::Template(..) => String::new(),
         };
         self.with(Some(thread), own, |state, now| {
             if state.active_config.version != version {
@@ -214,7 +210,7 @@ impl Control {
             let class = match class {
                 ClassRef::Class(class) => class,
                 ClassRef::Template(template, key) => state.engine.class(now, template, key),
-                ClassRef::Network(template, _) => state.engine.class(now, template, &[]),
+                ClassRef::Network(template, _) => state.engine.class(now, template, network.as_bytes()),
             };
             (now, Some(state.engine.arrive(now, Arrival { class, flow, demand, locality_key, token })))
         })

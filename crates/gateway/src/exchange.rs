@@ -1,8 +1,8 @@
 //! One request, from its head to its access record: the stages in order.
 //!
 //! The stages are *classify*, then *admit*, *queue*, *release* and *dispatch* (this module asks the engine
-//! and waits for its decision), *forward* (`forward.rs` and `relay.rs`), and *observe* (the record is written after the
-//! last byte is sent).
+//! and waits for its decision), *forward* (`forward.rs` and `transfer.rs`), and *observe* (the record is
+//! written after the last byte is sent).
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -14,32 +14,32 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use tokio::net::TcpStream;
 use weirgate_config::{LocalityKeyOf, NodeTimeouts};
 use weirgate_engine::{ClassId, Outcome, Shed, Time};
-use weirgate_http1::Name;
+use weirgate_http1::{Name, Version};
 
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
 use crate::classify::{ClassRef, View, value_of};
-use crate::client_conn::ClientConn;
-use crate::client_stream::{ClientStream, Lost};
 use crate::connection::End;
 use crate::hops::Connection;
+use crate::io::Io;
 use crate::memory::Pressure;
 use crate::permit::Permit;
-use crate::record::{AccessRecord, ClassIndex, Ending};
+use crate::record::{AccessRecord, ClassIndex, Ending, Protocol};
 use crate::refusal::Refusal;
 use crate::reply::{NodeError, Reply};
 use crate::request::Request;
+use crate::request_stream::{Lost, RequestStream};
+use crate::stream_state::StreamState;
 use crate::trace::Trace;
 use crate::tunnel::Tunnel;
 use crate::worker::Admission;
-use crate::{client, forward};
+use crate::{client, forward, grpc};
 
 /// State of a request. Dropping it writes the access record.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    pub(crate) conn: Rc<ClientConn>,
+    pub(crate) conn: Rc<StreamState>,
     pub(crate) active_config: Rc<ConfigHandle>,
     pub(crate) request: Request,
     pub(crate) ending: Ending,
@@ -70,7 +70,7 @@ pub(crate) enum Served {
     /// The response broke off after its head.
     BrokenOff,
     /// The protocol changed: the connection to the node, the bytes received from it, and the idle timeout.
-    Upgraded(TcpStream, Bytes, Duration),
+    Upgraded(Io, Bytes, Duration),
 }
 
 /// Reason why a request gets no response of a node.
@@ -84,6 +84,8 @@ pub(crate) enum Stop {
     Shed(Time, Shed),
     /// The nodes failed to serve it.
     Failed(NodeError),
+    /// The client's deadline has passed while the request waited.
+    Late,
     /// This gateway has reached its own limits.
     Exhausted,
 }
@@ -103,9 +105,9 @@ impl From<Refusal> for Stop {
     }
 }
 
-/// Serves the request with the head of `bytes` that a client has sent.
-pub(crate) async fn serve(conn: &Rc<ClientConn>, stream: &mut ClientStream, bytes: usize) -> End {
-    let mut exchange = Exchange::new(conn, stream.begin(bytes));
+/// Serves a request whose head a client has sent.
+pub(crate) async fn serve(conn: &Rc<StreamState>, stream: &mut impl RequestStream, request: Request) -> End {
+    let mut exchange = Exchange::new(conn, request);
     #[cfg(test)]
     assert_eq!(exchange.request.values("x-panic").count(), 0, "a test asks for a panic");
     let kept = match exchange.stages(stream).await {
@@ -123,16 +125,11 @@ pub(crate) async fn serve(conn: &Rc<ClientConn>, stream: &mut ClientStream, byte
         },
     };
     exchange.observe();
-    if kept && stream.has_sent_all() {
-        stream.recycle(std::mem::take(&mut exchange.request));
-        return End::Kept;
-    }
-    if stream.is_quiet() { End::Done } else { End::Linger }
+    stream.finish(std::mem::take(&mut exchange.request), kept)
 }
 
 /// Answers input that is no request.
-pub(crate) async fn refuse(conn: &Rc<ClientConn>, stream: &mut ClientStream, refusal: Refusal) -> End {
-    conn.begin();
+pub(crate) async fn refuse(conn: &Rc<StreamState>, stream: &mut impl RequestStream, refusal: Refusal) -> End {
     let mut exchange = Exchange::new(conn, Request::default());
     match exchange.answer(stream, Stop::Refused(refusal)).await {
         Ok(_) => End::Linger,
@@ -141,7 +138,7 @@ pub(crate) async fn refuse(conn: &Rc<ClientConn>, stream: &mut ClientStream, ref
 }
 
 impl Exchange {
-    fn new(conn: &Rc<ClientConn>, request: Request) -> Exchange {
+    fn new(conn: &Rc<StreamState>, request: Request) -> Exchange {
         Exchange {
             conn: Rc::clone(conn),
             active_config: conn.worker.active_config(),
@@ -165,7 +162,7 @@ impl Exchange {
     }
 
     /// Runs all stages up to the last byte of the response.
-    async fn stages(&mut self, stream: &mut ClientStream) -> Result<Served, Stop> {
+    async fn stages(&mut self, stream: &mut impl RequestStream) -> Result<Served, Stop> {
         let expects = self.request.expects_continue();
         // First, so that the end of the request is found even if it is shed.
         stream.begin_body(!expects)?;
@@ -173,8 +170,18 @@ impl Exchange {
             return Err(Stop::Exhausted);
         }
         self.identify()?;
+        if self.is_call()
+            && let Some(timeout) = grpc::timeout(&self.request)
+        {
+            self.conn.total.set(self.conn.now() + timeout);
+        }
         self.admit(stream, expects).await?;
         forward::forward(self, stream).await
+    }
+
+    /// Whether the request is a call of gRPC.
+    fn is_call(&self) -> bool {
+        self.conn.http2.get() && grpc::is_call(&self.request)
     }
 
     /// Stage *classify* up to the rules: determines the target, the authority and the client of the request.
@@ -206,7 +213,7 @@ impl Exchange {
     }
 
     /// Runs the stages *admit*, *queue*, *release* and *dispatch*.
-    async fn admit(&mut self, stream: &mut ClientStream, expects: bool) -> Result<(), Stop> {
+    async fn admit(&mut self, stream: &mut impl RequestStream, expects: bool) -> Result<(), Stop> {
         let worker = Rc::clone(&self.conn.worker);
         let routed = worker.route(self.request.path(), self.request.query());
         // A reload between the rules and the engine's decision requires a new classification. The number of
@@ -217,6 +224,7 @@ impl Exchange {
                 path: self.request.path(),
                 client: self.client,
                 port: self.conn.port,
+                tls: self.conn.tls.get().map(|tls| &**tls),
                 vouched: self.trusted || self.active_config.site.trusted_proxies.is_empty(),
             };
             let class = find_class(&self.active_config, &view);
@@ -230,14 +238,14 @@ impl Exchange {
             let from = (flow, self.class.and_then(|class| self.locality_key(class)));
             let (at, admission) = worker.arrive(&self.active_config, class, from, routed);
             self.arrived = at;
-            let mut admission = undisturbed(stream, admission).await?;
+            let mut admission = undisturbed(&self.conn, stream, admission).await?;
             if let Admission::Shed(_, refusal) = admission
                 && let Some(fallback) = refusal.fallback
             {
                 let class = self.class.replace(ClassIndex::Class(fallback.0));
                 let from = (flow, self.locality_key(ClassIndex::Class(fallback.0)));
                 let (_, second) = worker.arrive(&self.active_config, ClassRef::Class(fallback), from, routed);
-                admission = match undisturbed(stream, second).await? {
+                admission = match undisturbed(&self.conn, stream, second).await? {
                     // If the fallback sheds the request as well, the first refusal is sent.
                     Admission::Shed(at, _) => {
                         self.class = class;
@@ -268,7 +276,7 @@ impl Exchange {
     }
 
     /// Sends the gateway's own response. Returns whether the connection stays open.
-    async fn answer(&mut self, stream: &mut ClientStream, stop: Stop) -> Result<bool, Lost> {
+    async fn answer(&mut self, stream: &mut impl RequestStream, stop: Stop) -> Result<bool, Lost> {
         let config = Rc::clone(&self.active_config);
         let reply = match stop {
             Stop::Gone => return Err(Lost::Gone),
@@ -285,12 +293,17 @@ impl Exchange {
                 self.ending = Ending::Failed(error.as_str());
                 Reply::failed(error)
             }
+            Stop::Late => {
+                self.ending = Ending::Failed("deadline_exceeded");
+                Reply::late()
+            }
             Stop::Exhausted => {
                 self.ending = Ending::Failed("connection_limit_reached");
                 Reply::exhausted()
             }
         };
-        self.status = reply.status.as_u16();
+        let call = self.is_call();
+        self.status = if call { 200 } else { reply.status.as_u16() };
         self.conn.end_phases();
         // The bytes after a request that breaks a rule cannot be trusted.
         let mut connection = self.connection(stream);
@@ -301,8 +314,14 @@ impl Exchange {
             if !std::mem::replace(&mut sent, true) {
                 let worker = &self.conn.worker;
                 let mut out = worker.out.borrow_mut();
-                let bytes = reply.write(&mut out, with_body, connection, worker.date.borrow().as_bytes());
+                let date = worker.date.borrow();
+                let bytes = match call {
+                    true => reply.write_call(&mut out, date.as_bytes()),
+                    false => reply.write(&mut out, with_body, connection, date.as_bytes()),
+                };
                 self.bytes_out = bytes as u64;
+                stream.begin_message(out.len() - bytes);
+                stream.end_message(b"");
                 stream.send(cx, &out, b"");
                 out.clear();
             }
@@ -314,18 +333,28 @@ impl Exchange {
 
     /// Returns what the head of a response says about the client's connection: whether it can stay open after the
     /// current request, as far as is known now.
-    pub(crate) fn connection(&self, stream: &ClientStream) -> Connection {
+    pub(crate) fn connection(&self, stream: &impl RequestStream) -> Connection {
         let (head, bytes) = self.request.head();
+        let protocol = self.protocol();
         let ends = self.conn.closing.get() || self.conn.worker.drains();
         let kept = stream.has_sent_all() && head.is_persistent(bytes) && !ends;
-        Connection { kept, version: head.version() }
+        Connection { kept, protocol }
+    }
+
+    /// Protocol of the request.
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self.request.head().0.version() {
+            _ if self.conn.http2.get() => Protocol::Http2,
+            Version::Http11 => Protocol::Http11,
+            Version::Http10 => Protocol::Http10,
+        }
     }
 
     /// Notes that a node has answered.
     pub(crate) fn answered(&mut self, status: u16) {
         self.status = status;
         if status < 400 {
-            self.conn.worker.answered(self.request.path(), self.request.query());
+            self.conn.worker.answered(&self.request);
         }
     }
 
@@ -388,12 +417,11 @@ impl Exchange {
             total: now.since(self.arrived),
             bytes_in: self.conn.bytes_in.get(),
             bytes_out: self.bytes_out,
-            trace_id: self.trace.as_ref().map_or("", |trace| trace.id.as_str()),
-            method: self.request.method(),
-            host: self.request.host(),
-            path: self.request.path(),
-            query: self.request.query(),
+            protocol: self.protocol(),
+            trace_id: self.trace.as_ref().map(|trace| &trace.id),
+            request: &self.request,
             client: self.client,
+            tls: self.conn.tls.get().map(|tls| &**tls),
         };
         worker.shared.observe(&record);
     }
@@ -417,14 +445,19 @@ fn find_class<'a>(config: &ActiveConfig, view: &View<'a>) -> ClassRef<'a> {
     found.map_or(ClassRef::Class(ClassId(last)), |found| found.class)
 }
 
-/// Waits for `decision`, unless the client leaves or breaks a rule meanwhile.
-async fn undisturbed<T>(stream: &mut ClientStream, decision: impl Future<Output = T>) -> Result<T, Lost> {
+/// Waits for `decision`, unless the client leaves, breaks a rule or gives up meanwhile.
+async fn undisturbed<T>(
+    conn: &StreamState,
+    stream: &mut impl RequestStream,
+    decision: impl Future<Output = T>,
+) -> Result<T, Stop> {
     let mut decision = pin!(decision);
     poll_fn(|cx| match decision.as_mut().poll(cx) {
         Poll::Ready(decided) => Poll::Ready(Ok(decided)),
+        Poll::Pending if conn.is_late() => Poll::Ready(Err(Stop::Late)),
         Poll::Pending => match stream.watch(cx) {
             Ok(()) => Poll::Pending,
-            Err(lost) => Poll::Ready(Err(lost)),
+            Err(lost) => Poll::Ready(Err(lost.into())),
         },
     })
     .await

@@ -18,10 +18,10 @@ use weirgate_config::NodeTimeouts;
 use weirgate_engine::Outcome;
 
 use crate::active_config::Endpoint;
-use crate::client_conn::ClientConn;
-use crate::client_stream::{ClientStream, Lost};
 use crate::exchange::{Exchange, Served, Stop};
 use crate::reply::NodeError;
+use crate::request_stream::{Lost, RequestStream};
+use crate::stream_state::StreamState;
 use crate::transfer::{Answer, Transfer};
 use crate::upstream::{self, Link};
 
@@ -34,6 +34,8 @@ pub(crate) enum Missed {
     Unsent,
     /// A reused connection closed before it answered. This says nothing about the node.
     Stale,
+    /// The node has certainly not processed the request.
+    Refused,
     /// The client failed.
     Client(Lost),
     /// This gateway has no file descriptor or port left.
@@ -41,10 +43,11 @@ pub(crate) enum Missed {
 }
 
 /// Forwards to the node that the engine has chosen, until a node answers or no further attempt is allowed.
-pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut ClientStream) -> Result<Served, Stop> {
+pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut impl RequestStream) -> Result<Served, Stop> {
     let conn = Rc::clone(&exchange.conn);
     let timeouts = exchange.timeouts();
-    conn.total.set(conn.now() + timeouts.total);
+    // A call of gRPC may have a deadline already.
+    conn.total.set(conn.total.get().min(conn.now() + timeouts.total));
     let mut fresh = false;
     loop {
         let missed = match attempt(exchange, stream, &mut fresh, timeouts).await {
@@ -73,6 +76,13 @@ pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut ClientStream) 
                 return Err(Stop::Exhausted);
             }
             Missed::Unsent | Missed::Stale => fresh = true,
+            Missed::Refused => {
+                let again = stream.body().is_whole() && conn.now() < conn.total.get();
+                if !exchange.fail(again) {
+                    return Err(Stop::Failed(NodeError::Terminated));
+                }
+                fresh = false;
+            }
             Missed::Node(error) => {
                 let again = is_repeatable(exchange, stream) && conn.now() < conn.total.get();
                 if !exchange.fail(again) {
@@ -85,22 +95,22 @@ pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut ClientStream) 
 }
 
 /// Returns whether the request can be sent again: it is idempotent and none of it has been lost.
-fn is_repeatable(exchange: &Exchange, stream: &ClientStream) -> bool {
+fn is_repeatable(exchange: &Exchange, stream: &mut impl RequestStream) -> bool {
     exchange.request.method().is_some_and(Method::is_idempotent)
-        && stream.body.is_whole()
+        && stream.body().is_whole()
         && exchange.request.upgrade().is_none()
 }
 
 /// Makes one attempt at the exchange's node, on a reused connection unless `fresh`.
 async fn attempt(
     exchange: &mut Exchange,
-    stream: &mut ClientStream,
+    stream: &mut impl RequestStream,
     fresh: &mut bool,
     timeouts: NodeTimeouts,
 ) -> Result<(Transfer, Answer), Missed> {
     let conn = Rc::clone(&exchange.conn);
     let Some(endpoint) = exchange.endpoint.clone() else { return Err(Missed::Node(NodeError::Unavailable)) };
-    let pooled = if *fresh { None } else { conn.worker.pools.take(&endpoint) };
+    let pooled = if *fresh { None } else { conn.worker.pools.take(&endpoint, conn.now()) };
     let link = match pooled {
         Some(link) => link,
         // Rare and large, so it is boxed to keep the future of every request small.
@@ -118,10 +128,12 @@ async fn attempt(
     Err(match missed {
         Missed::Unsent if !used => Missed::Node(NodeError::Terminated),
         Missed::Node(NodeError::Terminated)
-            if used && transfer.received() == before && is_repeatable(exchange, stream) =>
+            if used && transfer.received() == Some(before) && is_repeatable(exchange, stream) =>
         {
             Missed::Stale
         }
+        // Another connection may be sound, for example after a GOAWAY.
+        Missed::Refused if used && stream.body().is_whole() => Missed::Stale,
         missed => missed,
     })
 }
@@ -129,13 +141,13 @@ async fn attempt(
 /// Opens a connection. If no file descriptor is left for it, idle connections are closed first.
 async fn connect(
     endpoint: &Arc<Endpoint>,
-    conn: &Rc<ClientConn>,
-    stream: &mut ClientStream,
+    conn: &Rc<StreamState>,
+    stream: &mut impl RequestStream,
     limit: Duration,
 ) -> Result<Box<Link>, Missed> {
     conn.begin_phase(limit);
     for last in [false, true] {
-        let mut connecting = pin!(upstream::connect(endpoint, &conn.worker.shared.counters));
+        let mut connecting = pin!(upstream::connect(endpoint, &conn.worker, conn.now()));
         let connected = poll_fn(|cx| match connecting.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(Ok(Some(result))),
             Poll::Pending if conn.is_late() => Poll::Ready(Ok(None)),
@@ -154,9 +166,10 @@ async fn connect(
                 }
                 Err(Missed::Exhausted)
             }
-            Some(Err(error)) => Err(Missed::Node(match error.kind() {
-                io::ErrorKind::ConnectionRefused => NodeError::Refused,
-                io::ErrorKind::TimedOut => NodeError::ConnectTimeout,
+            Some(Err(error)) => Err(Missed::Node(match (error.kind(), NodeError::of_tls(&error)) {
+                (_, Some(error)) => error,
+                (io::ErrorKind::ConnectionRefused, _) => NodeError::Refused,
+                (io::ErrorKind::TimedOut, _) => NodeError::ConnectTimeout,
                 _ if endpoint.address.parse::<std::net::SocketAddr>().is_err() => NodeError::Dns,
                 _ => NodeError::Unavailable,
             })),

@@ -15,15 +15,15 @@ use crate::request::Request;
 /// The fields of a request from a listed proxy that [`continued`] writes anew.
 pub(crate) const REWRITTEN: Names = Names::of(&[Name::XForwardedFor]);
 
-/// Writes the fields of the origin, continued by `peer`, the listed proxy.
-pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, peer: &str, forward: Forward) {
+/// Writes the fields of the origin, continued by `peer`, the listed proxy, which used `scheme`.
+pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, (peer, scheme): (&str, &[u8]), forward: Forward) {
     let old = hops(request, Name::XForwardedFor);
     let new = hops(request, Name::Forwarded);
     let value = |name| request.all(name).next();
     let first = |parameter: &[u8]| new.first().and_then(|element| of_element(element, parameter));
 
-    let proto = value(Name::XForwardedProto).or(first(b"proto")).filter(|proto| is_token(proto)).unwrap_or(b"http");
-    let authority = request.authority().as_bytes();
+    let proto = value(Name::XForwardedProto).or(first(b"proto")).filter(|proto| is_token(proto)).unwrap_or(scheme);
+    let authority = request.authority();
     let host = value(Name::XForwardedHost).or(first(b"host")).filter(|host| is_host(host)).unwrap_or(authority);
     if forward.x_forwarded {
         let missing = |name| !request.has(name);
@@ -40,16 +40,19 @@ pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, peer: &str, forwar
     }
     out.extend_from_slice(b"forwarded: ");
     let mut hop = (host, proto);
+    let mut own = hop;
+    if !old.is_empty() || !new.is_empty() {
+        own = (authority, scheme);
+    }
     if new.is_empty() {
         for text in &old {
-            element(out, address(text), hop);
+            let address = address(text).map_or_else(|| "unknown".to_owned(), |address| address.to_string());
+            element(out, &address, hop);
             out.extend_from_slice(b", ");
-            hop = (authority, b"http");
+            hop = (authority, b"http".as_slice());
         }
-    } else {
-        hop = (authority, b"http");
     }
-    element(out, address(peer.as_bytes()), hop);
+    element(out, peer, own);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -76,13 +79,13 @@ fn hops(request: &Request, name: Name) -> Vec<&[u8]> {
     head.list(bytes, name).collect()
 }
 
-/// Writes one element of `Forwarded`.
-fn element(out: &mut Vec<u8>, address: Option<IpAddr>, (host, proto): (&[u8], &[u8])) {
-    let _ = match address {
-        Some(IpAddr::V4(v4)) => write!(out, "for={v4}"),
-        Some(IpAddr::V6(v6)) => write!(out, "for=\"[{v6}]\""),
-        None => write!(out, "for=unknown"),
-    };
+/// Writes one element of `Forwarded`, for an address or the word `unknown`.
+pub(crate) fn element(out: &mut Vec<u8>, address: &str, (host, proto): (&[u8], &[u8])) {
+    // Quoted, because an IPv6 address and an authority contain colons and brackets, which a token may not.
+    let (before, after) = if address.contains(':') { ("for=\"[", "]\"") } else { ("for=", "") };
+    for part in [before, address, after] {
+        out.extend_from_slice(part.as_bytes());
+    }
     if !host.is_empty() {
         out.extend_from_slice(b";host=\"");
         out.extend_from_slice(host);
@@ -130,7 +133,7 @@ mod tests {
         let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
         let request = Request::parse(head.as_bytes()).expect("it is sound");
         let mut out = Vec::new();
-        continued(&mut out, &request, "10.0.0.1", crate::tests::FORWARD);
+        continued(&mut out, &request, ("10.0.0.1", b"http"), crate::tests::FORWARD);
         String::from_utf8(out).expect("ASCII").replace("\r\n", "\n")
     }
 

@@ -18,12 +18,15 @@ use crate::clock::Clock;
 use crate::collector::Reports;
 use crate::config_thread::{ConfigThread, copied};
 use crate::control::{Control, MAX_THREADS};
+use crate::handshake::Handshakes;
 use crate::listener::{self, Opened};
 use crate::memory::Memory;
+use crate::metrics::Tls;
 use crate::pages::Pages;
-use crate::peers::Peers;
+use crate::places::Places;
 use crate::record::{AccessRecord, Observer};
 use crate::threads::{Command, Threads};
+use crate::tls_files::{self, TlsFiles};
 use crate::worker;
 
 /// A running gateway. Clones refer to the same gateway.
@@ -49,8 +52,12 @@ pub(crate) struct Shared {
     pub(crate) connections: AtomicU64,
     /// Number of accepted connections that wait because that maximum is reached.
     pub(crate) waiting_conns: AtomicUsize,
+    /// Certificates of listeners, and authorities for nodes.
+    pub(crate) tls: TlsFiles,
     /// Open connections per peer.
-    pub(crate) peers: Peers,
+    pub(crate) peers: Places,
+    /// Responses without a slot that wait for slow clients, by the id of the node.
+    pub(crate) stalled: Places,
     observers: Vec<Box<dyn Observer>>,
     /// Commands to the threads.
     pub(crate) threads: Threads,
@@ -95,6 +102,14 @@ pub struct Counters {
     pub open: AtomicU64,
     /// Number of times that accepting paused because of a lack of file descriptors or memory.
     pub accept_pauses: AtomicU64,
+    /// Numbers of TLS handshakes of clients.
+    pub handshakes: Handshakes,
+    /// Number of accepted client connections that speak HTTP/2.
+    pub http2_connections: AtomicU64,
+    /// Number of requests over HTTP/2.
+    pub http2_requests: AtomicU64,
+    /// Number of HTTP/2 connections that were closed because the client flooded them, or sent a head too slowly.
+    pub http2_floods: AtomicU64,
     /// Number of attempts to connect to a node.
     pub connects: AtomicU64,
     /// Number of failed attempts to connect to a node.
@@ -201,6 +216,9 @@ impl Gateway {
             sockets => listener::adopt(one.address, sockets),
         });
         let opened = listeners.collect::<io::Result<Vec<_>>>()?;
+        let tls = TlsFiles::default();
+        let loaded = tls.load(&site).map_err(|faults| io::Error::new(io::ErrorKind::InvalidInput, faults))?;
+        tls.set(loaded);
         let memory = Memory::new(&site.limits);
         let connections = max_connections(&site);
         let wakers: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
@@ -220,7 +238,9 @@ impl Gateway {
             memory,
             connections: AtomicU64::new(connections),
             waiting_conns: AtomicUsize::new(0),
-            peers: Peers::default(),
+            tls,
+            peers: Places::default(),
+            stalled: Places::default(),
             observers,
             threads: Threads::new(wakers),
             phase: AtomicU8::new(Phase::Starting as u8),
@@ -293,6 +313,13 @@ impl Gateway {
         lock(&self.shared.listeners).iter().map(|opened| opened.bound).collect()
     }
 
+    /// Returns these addresses, each with whether connections to it are encrypted.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<(SocketAddr, bool)> {
+        let listeners = lock(&self.shared.listeners);
+        listeners.iter().map(|opened| (opened.bound, self.shared.tls.listeners.of(&opened.named).is_some())).collect()
+    }
+
     /// Returns the limit of the process's memory in bytes, if there is one.
     #[must_use]
     pub fn memory_limit(&self) -> Option<u64> {
@@ -320,6 +347,31 @@ impl Gateway {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    /// Returns the number of responses without a slot that wait for slow clients now.
+    #[must_use]
+    pub fn stalled_responses(&self) -> u64 {
+        self.shared.stalled.taken()
+    }
+
+    /// Looks at the files of certificates, as the gateway does every ten seconds. Changed files are put in force when
+    /// two looks have found them the same. Blocks while files are read.
+    pub fn look_at_certificates(&self) {
+        tls_files::look(&self.shared);
+    }
+
+    /// Returns the metrics of TLS.
+    pub(crate) fn tls_metrics(&self) -> Tls {
+        let handshakes = &self.shared.counters.handshakes;
+        let servers = self.shared.tls.listeners.all();
+        let certificates = servers.values().flat_map(|server| server.certificates.all());
+        Tls {
+            handshakes: [&handshakes.full, &handshakes.resumed].map(|count| count.load(Ordering::Relaxed)),
+            failures: handshakes.failures().collect(),
+            renewals: [&self.shared.tls.renewals, &self.shared.tls.failures].map(|n| n.load(Ordering::Relaxed)),
+            ends: certificates.map(|one| (one.files.certificate.display().to_string(), one.not_after)).collect(),
+        }
     }
 
     /// Returns the state of the nodes' collectors, by the names of pool and node. Nodes without a collector
@@ -414,6 +466,7 @@ impl Gateway {
             .map(|address| listener::open(*address, count))
             .collect::<io::Result<Vec<_>>>()
             .map_err(|error| ReloadError::Listen(error.to_string()))?;
+        let tls = shared.tls.load(&site).map_err(ReloadError::Invalid)?;
         let limits = site.limits;
         let connections = max_connections(&site);
         let active_config =
@@ -421,6 +474,7 @@ impl Gateway {
         shared.pages.follow(&active_config);
         shared.memory.set(&limits);
         shared.connections.store(connections, Ordering::Relaxed);
+        shared.tls.set(tls);
         shared.hand_out(opened);
         for gone in known.into_iter().filter(|address| !wanted.contains(address)) {
             lock(&shared.listeners).retain(|opened| opened.named != gone);

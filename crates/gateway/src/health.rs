@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use weirgate_config::{HealthCheck, HealthVerdict};
 use weirgate_engine::NodeEvent;
-use weirgate_http_client::{Address, Request};
+use weirgate_http_client::Request;
 
 use crate::active_config::Endpoint;
 use crate::gateway::Shared;
+use crate::tls_files::TlsFiles;
+use crate::upstream;
 
 /// Checks one node until the task is aborted.
 pub(crate) async fn watch(endpoint: Arc<Endpoint>, check: HealthCheck, shared: Arc<Shared>) {
@@ -25,7 +27,7 @@ pub(crate) async fn watch(endpoint: Arc<Endpoint>, check: HealthCheck, shared: A
         let wait = if round == 0 { check.interval.mul_f64(share) } else { check.interval.mul_f64(0.9 + 0.2 * share) };
         weirgate_clock::sleep(wait.max(Duration::from_millis(1))).await;
         round += 1;
-        let healthy = is_healthy(&endpoint, &check).await;
+        let healthy = is_healthy(&endpoint, &check, &shared.tls).await;
         if let Some(up) = verdict.hear(healthy, &check) {
             shared.control.tell(endpoint.id, if up { NodeEvent::Up } else { NodeEvent::Down });
         }
@@ -33,10 +35,10 @@ pub(crate) async fn watch(endpoint: Arc<Endpoint>, check: HealthCheck, shared: A
 }
 
 /// Makes one check. The status decides, so the body is not read.
-async fn is_healthy(endpoint: &Endpoint, check: &HealthCheck) -> bool {
+async fn is_healthy(endpoint: &Endpoint, check: &HealthCheck, tls: &TlsFiles) -> bool {
     let host = check.host.as_deref().unwrap_or(&endpoint.address);
     let request = Request::get(host, &check.path).field("user-agent", "weirgate-health");
-    let status = weirgate_http_client::status(&Address::Tcp(endpoint.address.clone()), request, check.timeout).await;
+    let status = weirgate_http_client::status(upstream::open(endpoint, tls, false), request, check.timeout).await;
     status.is_ok_and(is_good)
 }
 

@@ -7,9 +7,10 @@
 //! Most of a head is copied as it was received: spelling, order and repeated fields stay.
 
 use weirgate_config::Forward;
-use weirgate_http1::{Head, Length, Name, Names, Version, write};
+use weirgate_http1::{Head, Length, Name, Names, write};
 
 use crate::forwarded;
+use crate::record::Protocol;
 use crate::request::Request;
 use crate::trace::Trace;
 
@@ -64,14 +65,22 @@ const ORIGIN: Names = Names::of(&[
     Name::XRealIp,
 ]);
 
+/// For messages received over HTTP/1.1, as all responses of nodes are.
 const VIA: &[u8] = b"via: 1.1 weirgate\r\n";
+
+/// For requests received over HTTP/2.
+const VIA_HTTP2: &[u8] = b"via: 2.0 weirgate\r\n";
 
 /// Facts about the path of a request that the node is told.
 #[derive(Debug)]
 pub(crate) struct Way<'a> {
     pub(crate) request: &'a Request,
+    /// Protocol of the request.
+    pub(crate) protocol: Protocol,
     /// Address of the peer that sent the request to the gateway.
     pub(crate) peer: &'a str,
+    /// Scheme that the peer used.
+    pub(crate) scheme: &'a str,
     /// Whether the peer is trusted to state the origin of requests.
     pub(crate) trusted: bool,
     pub(crate) trace: Trace,
@@ -87,28 +96,26 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
     let (head, bytes) = request.head();
     let authority = request.authority();
     let forward = way.forward;
-    if forward.normalized_path {
-        out.extend_from_slice(head.method(bytes).as_bytes());
-        out.push(b' ');
-        out.extend_from_slice(request.path().as_bytes());
-        if let Some(query) = request.query() {
-            out.push(b'?');
-            out.extend_from_slice(query.as_bytes());
+    let normal;
+    let target = match (forward.normalized_path, request.query()) {
+        (false, _) => request.target(),
+        (true, None) => request.path().as_bytes(),
+        (true, Some(query)) => {
+            normal = format!("{}?{query}", request.path());
+            normal.as_bytes()
         }
-        out.extend_from_slice(b" HTTP/1.1\r\n");
-    } else {
-        write::request_line(out, head.method(bytes), request.target());
-    }
+    };
+    write::request_line(out, head.method(bytes), target);
     let mut left_out = NOT_TO_NODE;
     // An absolute target replaces `Host` (RFC 9112 Sec. 3.2.2).
     let host = match authority {
-        "" => Some(way.address),
+        b"" => Some(way.address.as_bytes()),
         authority if request.is_absolute() => Some(authority),
         _ => None,
     };
     if let Some(host) = host {
         left_out = left_out.union(Names::of(&[Name::Host]));
-        write::field(out, b"host", host.as_bytes());
+        write::field(out, b"host", host);
     }
     let new_trace = way.trace.is_new() && forward.traceparent;
     if new_trace {
@@ -140,12 +147,12 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
         None => {}
     }
     if way.trusted {
-        forwarded::continued(out, request, way.peer, forward);
+        forwarded::continued(out, request, (way.peer, way.scheme.as_bytes()), forward);
     } else {
-        origin(out, authority, way.peer, forward);
+        origin(out, authority, (way.peer, way.scheme), forward);
     }
     if forward.via {
-        out.extend_from_slice(VIA);
+        out.extend_from_slice(if way.protocol == Protocol::Http2 { VIA_HTTP2 } else { VIA });
     }
     if new_trace {
         way.trace.write(out);
@@ -157,44 +164,35 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
 }
 
 /// Writes the origin of a request that comes from its client directly.
-fn origin(out: &mut Vec<u8>, authority: &str, peer: &str, forward: Forward) {
+fn origin(out: &mut Vec<u8>, authority: &[u8], (peer, scheme): (&str, &str), forward: Forward) {
     if forward.x_forwarded {
         write::field(out, b"x-forwarded-for", peer.as_bytes());
-        out.extend_from_slice(b"x-forwarded-proto: http\r\n");
-        write::field(out, b"x-forwarded-host", authority.as_bytes());
+        write::field(out, b"x-forwarded-proto", scheme.as_bytes());
+        write::field(out, b"x-forwarded-host", authority);
     }
-    if !forward.forwarded {
-        return;
+    if forward.forwarded {
+        out.extend_from_slice(b"forwarded: ");
+        forwarded::element(out, peer, (authority, scheme.as_bytes()));
+        out.extend_from_slice(b"\r\n");
     }
-    let (before, after) = if peer.contains(':') { ("forwarded: for=\"[", "]\"") } else { ("forwarded: for=", "") };
-    for part in [before, peer, after] {
-        out.extend_from_slice(part.as_bytes());
-    }
-    if !authority.is_empty() {
-        // Quoted, because an authority may contain colons and brackets, which a token may not.
-        out.extend_from_slice(b";host=\"");
-        out.extend_from_slice(authority.as_bytes());
-        out.push(b'"');
-    }
-    out.extend_from_slice(b";proto=http\r\n");
 }
 
-/// What a response's head says about the client's connection.
+/// Statement of a response's head about the client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connection {
     /// Whether it stays open.
     pub(crate) kept: bool,
-    /// Version that the client speaks.
-    pub(crate) version: Version,
+    /// Protocol that the client speaks.
+    pub(crate) protocol: Protocol,
 }
 
 impl Connection {
-    /// Writes `Connection`, if the default of the client's version does not say it.
+    /// Writes `Connection`, if the default of the client's protocol does not say it. HTTP/2 has no such field.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
-        match (self.version, self.kept) {
-            (Version::Http11, false) => out.extend_from_slice(b"connection: close\r\n"),
-            (Version::Http10, true) => out.extend_from_slice(b"connection: keep-alive\r\n"),
-            (Version::Http11, true) | (Version::Http10, false) => {}
+        match (self.protocol, self.kept) {
+            (Protocol::Http11, false) => out.extend_from_slice(b"connection: close\r\n"),
+            (Protocol::Http10, true) => out.extend_from_slice(b"connection: keep-alive\r\n"),
+            (Protocol::Http11, true) | (Protocol::Http10, false) | (Protocol::Http2, _) => {}
         }
     }
 }
@@ -202,7 +200,7 @@ impl Connection {
 /// Frame of a response's body on its way to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// As the head says, or no body.
+    /// As the head says, or no body. Also in HTTP/2, which has frames of its own.
     Plain,
     /// In chunks.
     Chunked,
@@ -212,11 +210,11 @@ pub(crate) enum Frame {
 
 impl Frame {
     /// Returns the frame for a body of `length`.
-    pub(crate) fn of(length: Length, version: Version) -> Frame {
-        match (length, version) {
-            (Length::Known(_), _) => Frame::Plain,
-            (_, Version::Http11) => Frame::Chunked,
-            (_, Version::Http10) => Frame::UntilClose,
+    pub(crate) fn of(length: Length, protocol: Protocol) -> Frame {
+        match (length, protocol) {
+            (Length::Known(_), _) | (_, Protocol::Http2) => Frame::Plain,
+            (_, Protocol::Http11) => Frame::Chunked,
+            (_, Protocol::Http10) => Frame::UntilClose,
         }
     }
 }
@@ -255,7 +253,7 @@ pub(crate) fn to_client(
         write::content_length(out, length);
     }
     // The response to a HEAD may say how the body would be framed.
-    let coded = head.names().contains(Name::TransferEncoding) && connection.version == Version::Http11 && !no_content;
+    let coded = head.names().contains(Name::TransferEncoding) && connection.protocol == Protocol::Http11 && !no_content;
     if frame == Frame::Chunked || coded {
         out.extend_from_slice(CHUNKED);
     }
@@ -305,7 +303,16 @@ mod tests {
         let mut out = Vec::new();
         to_node(
             &mut out,
-            &Way { request: &request, peer: "192.0.2.1", trusted, trace, forward, address: "10.0.0.9:80" },
+            &Way {
+                request: &request,
+                protocol: Protocol::Http11,
+                peer: "192.0.2.1",
+                scheme: "http",
+                trusted,
+                trace,
+                forward,
+                address: "10.0.0.9:80",
+            },
         );
         String::from_utf8(out).expect("ASCII")
     }
@@ -373,11 +380,11 @@ mod tests {
         assert!(!node.contains("broken") && node.contains("\r\ntraceparent: 00-"), "{node}");
     }
 
-    fn response(head: &str, method: &str, version: Version) -> String {
+    fn response(head: &str, method: &str, protocol: Protocol) -> String {
         let mut responses = Responses::new(Limits { head_bytes: 4096, fields: 50 });
         responses.expect(method);
         assert_eq!(responses.receive(head.as_bytes()), Ok(Event::Head(head.len())));
-        let connection = Connection { kept: true, version };
+        let connection = Connection { kept: true, protocol };
         let mut out = Vec::new();
         let head = (responses.head(), head.as_bytes());
         match head.0.status() {
@@ -385,7 +392,7 @@ mod tests {
             _ => to_client(
                 &mut out,
                 head,
-                Frame::of(responses.length(), version),
+                Frame::of(responses.length(), protocol),
                 connection,
                 &Stamp { date: b"now", via: true },
             ),
@@ -400,21 +407,21 @@ mod tests {
              set-cookie: c=d\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n";
         let expected = "HTTP/1.1 200 Fine, thanks\r\nDate: then\r\nX-Forwarded-For: kept: it is the application's\r\n\
              Trailer: x-sum\r\nSet-Cookie: a=b\r\nset-cookie: c=d\r\nContent-Length: 5\r\nvia: 1.1 weirgate\r\n\r\n";
-        assert_eq!(response(head, "GET", Version::Http11), expected);
+        assert_eq!(response(head, "GET", Protocol::Http11), expected);
         let upgraded =
-            response("HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "GET", Version::Http11);
+            response("HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "GET", Protocol::Http11);
         let expected = "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nconnection: upgrade\r\nvia: 1.1 weirgate\r\n\r\n";
         assert_eq!(upgraded, expected);
     }
 
     #[test]
     fn bodies_are_framed_for_the_client() {
-        let frames = |head: &str, method, version| {
-            let text = response(&format!("HTTP/1.1 {head}\r\nDate: x\r\n\r\n"), method, version);
+        let frames = |head: &str, method, protocol| {
+            let text = response(&format!("HTTP/1.1 {head}\r\nDate: x\r\n\r\n"), method, protocol);
             text.replace("Date: x\r\n", "").replace("via: 1.1 weirgate\r\n", "").replace("\r\n", " ")
         };
-        let new = |head: &str, method| frames(head, method, Version::Http11);
-        let old = |head: &str, method| frames(head, method, Version::Http10);
+        let new = |head: &str, method| frames(head, method, Protocol::Http11);
+        let old = |head: &str, method| frames(head, method, Protocol::Http10);
         assert_eq!(new("200 OK\r\nTransfer-Encoding: Chunked", "GET"), "HTTP/1.1 200 OK transfer-encoding: chunked  ");
         assert_eq!(new("200 OK", "GET"), "HTTP/1.1 200 OK transfer-encoding: chunked  ");
         assert_eq!(new("200 OK\r\nContent-Length: 7, 7", "GET"), "HTTP/1.1 200 OK content-length: 7  ");

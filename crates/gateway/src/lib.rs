@@ -11,11 +11,12 @@
 //! # Modules
 //! - The whole: `gateway` (phases), `threads` (commands to them), `worker` (one thread), `hand_over`, `control` (the
 //!   engine behind its lock), `active_config` (a configuration in force), `clock`, `timer`, `memory`, `signals`.
-//! - A client connection: `listener`, `connection` (its task), `client_conn` (its state), `client_stream` (requests in,
-//!   responses out), `received_body`, `body_pace`.
+//! - A client connection: `listener`, `tls_files` (certificates), `connection` (its task), `handshake` (TLS), `io`
+//!   (its transport), `client_conn` (its state), `request_stream` (one request in, its response out), `client_stream`
+//!   (that over HTTP/1.1), `http2` (that over HTTP/2), `stream_state`, `received_body`, `body_pace`.
 //! - A request: `exchange` (the stages in order), then `request`, `path`, `client`, `trace` and `classify`, `waiting`,
 //!   `permit`, `forward`, `transfer`, `upstream`, `hops` and `forwarded` (heads for the next hop), `tunnel`, and
-//!   `reply` and `refusal` for the gateway's own answers.
+//!   `reply`, `refusal` and `grpc` for the gateway's own answers.
 //! - Requests of the gateway itself: `polling`, `health`, `collector`.
 //! - `pages`: the page table, with the costs of routes and their learning.
 //! - Observation: `record`, `metrics`, `access_log`, `impossible` (limits that cannot be met).
@@ -38,28 +39,35 @@ mod exchange;
 mod forward;
 mod forwarded;
 mod gateway;
+mod grpc;
 mod hand_over;
+mod handshake;
 mod health;
 mod hops;
+mod http2;
 mod impossible;
+mod io;
 mod listener;
 mod memory;
 pub mod metrics;
 mod pages;
 mod path;
-mod peers;
 mod permit;
+mod places;
 mod polling;
 mod received_body;
 mod record;
 mod refusal;
 mod reply;
 mod request;
+mod request_stream;
 mod signals;
+mod stream_state;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod timer;
+mod tls_files;
 mod trace;
 mod transfer;
 mod tunnel;
@@ -72,6 +80,8 @@ pub use clock::Clock;
 pub use control::{Control, Held};
 pub use gateway::{Counters, Gateway, Phase};
 pub use hand_over::{HandOver, HandOverError};
-pub use record::{AccessRecord, ClassIndex, Ending, Observer};
+pub use handshake::{ClientTls, HandshakeFailure, Handshakes};
+pub use record::{AccessRecord, ClassIndex, Ending, Observer, Protocol};
 pub use request::Request;
 pub use signals::{Signalled, Signals, Succession};
+pub use trace::TraceId;

@@ -10,28 +10,27 @@
 //! every node would agree to. Paths that lead out of the root, hide a dot segment behind parameters (`/..;/`) or have
 //! an encoded NUL are refused. They occur in attacks only, and servers do refuse them. See ADR 14.
 
-use std::borrow::Cow;
-
 use crate::refusal::Refusal;
 
 /// The forms of a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Forms<'a> {
-    /// The normal form. Borrowed if the path has it, as most paths do.
-    pub(crate) normal: Cow<'a, str>,
+pub(crate) struct Forms {
+    /// The normal form.
+    pub(crate) normal: String,
     /// Forms that other readings result in, if they differ.
     pub(crate) others: Vec<String>,
 }
 
-/// Returns the forms of `path`, which starts with a slash or is `*`.
+/// Returns the forms of `path`, which starts with a slash or is `*`. Returns `None` if it has the normal form and no
+/// other, as most paths do.
 ///
 /// # Errors
 /// No server should serve the path, in one of its readings.
-pub(crate) fn forms(path: &str) -> Result<Forms<'_>, Refusal> {
-    if is_normal(path.as_bytes()) || path == "*" {
-        return Ok(Forms { normal: Cow::Borrowed(path), others: Vec::new() });
+pub(crate) fn forms(path: &[u8]) -> Result<Option<Forms>, Refusal> {
+    if is_normal(path) || path == b"*" {
+        return Ok(None);
     }
-    let spelled = spell(path.as_bytes(), false)?;
+    let spelled = spell(path, false)?;
     let normal = resolve(&spelled, false)?;
     let mut others = Vec::new();
     let mut add = |form: String| {
@@ -44,11 +43,11 @@ pub(crate) fn forms(path: &str) -> Result<Forms<'_>, Refusal> {
         add(resolve(&spelled, true)?);
     }
     if spelled.contains("%2F") || spelled.contains("%5C") {
-        let decoded = spell(path.as_bytes(), true)?;
+        let decoded = spell(path, true)?;
         add(resolve(&decoded, false)?);
         add(resolve(&decoded, true)?);
     }
-    Ok(Forms { normal: Cow::Owned(normal), others })
+    Ok(Some(Forms { normal, others }))
 }
 
 /// Returns whether `path` has the normal form and only one reading. Reads each byte once.
@@ -150,6 +149,12 @@ mod tests {
 
     use super::*;
 
+    /// The normal form and the others.
+    fn all(path: &str) -> Result<Forms, Refusal> {
+        let own = || Forms { normal: path.to_owned(), others: Vec::new() };
+        forms(path.as_bytes()).map(|forms| forms.unwrap_or_else(own))
+    }
+
     #[test]
     fn paths_have_one_form() {
         for (path, form) in [
@@ -173,7 +178,7 @@ mod tests {
             ("/a`b<c>\"", "/a%60b%3Cc%3E%22"),
             ("/admin/..//admin", "/admin"),
         ] {
-            assert_eq!(forms(path), Ok(Forms { normal: form.into(), others: Vec::new() }), "{path}");
+            assert_eq!(all(path), Ok(Forms { normal: form.into(), others: Vec::new() }), "{path}");
         }
     }
 
@@ -194,7 +199,7 @@ mod tests {
             ("/a%2f%2f..%2fb", "/a%2F%2F..%2Fb", &["/b", "/a/b"]),
         ] {
             let others = others.iter().map(|&form| form.to_owned()).collect();
-            assert_eq!(forms(path), Ok(Forms { normal: form.into(), others }), "{path}");
+            assert_eq!(all(path), Ok(Forms { normal: form.into(), others }), "{path}");
         }
     }
 
@@ -215,7 +220,7 @@ mod tests {
             "/a/%2e%2e;x=y/b",
             "/a%2f..;/b",
         ] {
-            assert!(forms(path).is_err(), "{path}");
+            assert!(all(path).is_err(), "{path}");
         }
     }
 
@@ -223,10 +228,10 @@ mod tests {
         /// The normal form of a normal form is the form itself, in every reading.
         #[test]
         fn a_form_is_normal(path in "(/(\\.|\\.\\.|[a-c%/.;|\\\\]|%2[ef]|%41|%5c|%C3){0,4}){1,6}") {
-            if let Ok(of) = forms(&path) {
-                for form in of.others.iter().map(String::as_str).chain([&*of.normal]) {
-                    let again = forms(form).expect("a form is sound");
-                    prop_assert_eq!(again.normal.as_ref(), form);
+            if let Ok(of) = all(&path) {
+                for form in of.others.iter().chain([&of.normal]) {
+                    let again = all(form).expect("a form is sound");
+                    prop_assert_eq!(&again.normal, form);
                     prop_assert!(form.starts_with('/') && !form.contains("//") && !form.contains("/../") && !form.contains("/./"));
                 }
             }

@@ -6,8 +6,8 @@ use weirgate_engine::Time;
 use weirgate_http1::Length;
 
 use crate::body_pace::BodyPace;
-use crate::client_conn::ClientConn;
 use crate::refusal::Refusal;
+use crate::stream_state::StreamState;
 
 /// Maximum number of bytes that are kept of a body. A body up to this size is received before the request is admitted.
 /// A slow sender then holds no slot, and an idempotent request can be retried.
@@ -161,7 +161,7 @@ impl ReceivedBody {
 
     /// Returns the time at which the client has been too slow, if nothing arrives until then. `room` tells whether the
     /// gateway reads.
-    pub(crate) fn due(&mut self, conn: &ClientConn, room: bool) -> Time {
+    pub(crate) fn due(&mut self, conn: &StreamState, room: bool) -> Time {
         let now = conn.now();
         if !self.is_awaited() {
             return Time::NEVER;

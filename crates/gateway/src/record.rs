@@ -3,8 +3,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http::Method;
 use weirgate_engine::{ShedReason, TemplateId};
+
+use crate::handshake::ClientTls;
+use crate::request::Request;
+use crate::trace::TraceId;
 
 /// Observer of finished requests, called on the serving thread. It must neither block nor fail. A record that
 /// it cannot take at once is dropped and counted.
@@ -20,6 +23,29 @@ pub enum ClassIndex {
     Class(u32),
     /// All classes made from a template, as an index into `site.policy.templates`.
     Template(TemplateId),
+}
+
+/// Protocol of a client's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+    /// HTTP/2
+    Http2,
+}
+
+impl Protocol {
+    /// Returns the name, as `SERVER_PROTOCOL` of CGI has it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Protocol::Http10 => "HTTP/1.0",
+            Protocol::Http11 => "HTTP/1.1",
+            Protocol::Http2 => "HTTP/2.0",
+        }
+    }
 }
 
 /// How a request ended.
@@ -66,16 +92,14 @@ pub struct AccessRecord<'a> {
     pub bytes_in: u64,
     /// Number of body bytes sent to the client.
     pub bytes_out: u64,
-    /// The trace id of `traceparent`, as 32 hex digits.
-    pub trace_id: &'a str,
-    /// The method, or `None` if the head could not be read.
-    pub method: Option<&'a Method>,
-    /// The host, in lower case and without port, or empty if the head could not be read.
-    pub host: &'a str,
-    /// Normal form of the path, or empty if the head could not be read.
-    pub path: &'a str,
-    /// Text after the `?`, as sent.
-    pub query: Option<&'a str>,
+    /// Protocol of the request.
+    pub protocol: Protocol,
+    /// The trace id of `traceparent`, or `None` if the request was refused before stage *classify*.
+    pub trace_id: Option<&'a TraceId>,
+    /// The request. It has no method, host or path if the head could not be read.
+    pub request: &'a Request,
     /// The client's address (the rightmost untrusted hop).
     pub client: IpAddr,
+    /// Facts about the TLS of its connection, if it is encrypted.
+    pub tls: Option<&'a ClientTls>,
 }

@@ -6,13 +6,15 @@
 //! shed reason that metrics, logs and snapshots use.
 
 use std::borrow::Cow;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
 use http::StatusCode;
+use tokio_rustls::rustls::Error;
 use weirgate_engine::{Shed, ShedReason};
 use weirgate_http1::write;
 
 use crate::active_config::Prepared;
+use crate::grpc::Status;
 use crate::hops::Connection;
 use crate::refusal::Refusal;
 
@@ -39,6 +41,12 @@ pub(crate) enum NodeError {
     Protocol,
     /// The node changed the protocol without being asked.
     Upgrade,
+    /// The node broke the rules of TLS, or has no version or cipher in common with this gateway.
+    TlsProtocol,
+    /// The node's certificate is not valid, not trusted, or not for its name.
+    TlsCertificate,
+    /// The node ended TLS with an alert, for example because it wants another client certificate.
+    TlsAlert,
 }
 
 impl NodeError {
@@ -54,7 +62,19 @@ impl NodeError {
             NodeError::Incomplete => "http_response_incomplete",
             NodeError::Protocol => "http_protocol_error",
             NodeError::Upgrade => "http_upgrade_failed",
+            NodeError::TlsProtocol => "tls_protocol_error",
+            NodeError::TlsCertificate => "tls_certificate_error",
+            NodeError::TlsAlert => "tls_alert_received",
         }
+    }
+
+    /// Returns the reason why TLS failed, if `error` comes from TLS.
+    pub(crate) fn of_tls(error: &io::Error) -> Option<NodeError> {
+        Some(match error.get_ref()?.downcast_ref::<Error>()? {
+            Error::InvalidCertificate(_) => NodeError::TlsCertificate,
+            Error::AlertReceived(_) => NodeError::TlsAlert,
+            _ => NodeError::TlsProtocol,
+        })
     }
 
     /// Returns 504 for timeouts and 502 for all other errors.
@@ -94,6 +114,11 @@ impl<'a> Reply<'a> {
         Reply { retry_after: Some(1), ..reply }
     }
 
+    /// The response to a request whose deadline has passed.
+    pub(crate) fn late() -> Reply<'a> {
+        Reply::text(StatusCode::GATEWAY_TIMEOUT, "deadline_exceeded", ("http_request_error", "deadline_exceeded"))
+    }
+
     /// The response to a request that breaks the rules.
     pub(crate) fn refused(refusal: Refusal) -> Reply<'a> {
         Reply::text(refusal.status, refusal.what, ("http_request_error", refusal.what))
@@ -127,6 +152,35 @@ impl<'a> Reply<'a> {
         Reply { retry_after: (!reply.status.is_success()).then_some(seconds.max(1)), ..reply }
     }
 
+    /// Writes the response to a call of gRPC: a head that also has the trailers. Returns the size of its body.
+    pub(crate) fn write_call(&self, out: &mut Vec<u8>, date: &[u8]) -> usize {
+        write::status_line(out, 200, b"OK");
+        write::field(out, b"content-type", b"application/grpc");
+        // Writing to a vector does not fail.
+        let _ = write!(out, "grpc-status: {}\r\n", Status::of(self.status) as u8);
+        let message = if self.error.1.is_empty() { self.error.0 } else { self.error.1 };
+        // All of these words are ASCII, and none has a percent sign.
+        write::field(out, b"grpc-message", message.as_bytes());
+        if let Some(seconds) = self.retry_after {
+            let _ = write!(out, "grpc-retry-pushback-ms: {}\r\n", seconds.saturating_mul(1000));
+        }
+        self.proxy_status(out);
+        write::field(out, b"date", date);
+        write::end(out);
+        0
+    }
+
+    fn proxy_status(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"proxy-status: weirgate; error=");
+        out.extend_from_slice(self.error.0.as_bytes());
+        if !self.error.1.is_empty() {
+            out.extend_from_slice(b"; details=\"");
+            out.extend_from_slice(self.error.1.as_bytes());
+            out.push(b'"');
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
     fn text(status: StatusCode, what: &str, error: (&'static str, &'static str)) -> Reply<'a> {
         let body = format!("{} {}: {what}\n", status.as_u16(), reason(status)).into_bytes();
         Reply { status, content_type: TEXT, body: Cow::Owned(body), retry_after: None, error }
@@ -143,14 +197,7 @@ impl<'a> Reply<'a> {
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
             out.extend_from_slice(ALLOW);
         }
-        out.extend_from_slice(b"proxy-status: weirgate; error=");
-        out.extend_from_slice(self.error.0.as_bytes());
-        if !self.error.1.is_empty() {
-            out.extend_from_slice(b"; details=\"");
-            out.extend_from_slice(self.error.1.as_bytes());
-            out.push(b'"');
-        }
-        out.extend_from_slice(b"\r\n");
+        self.proxy_status(out);
         write::content_length(out, self.body.len() as u64);
         connection.write(out);
         write::field(out, b"date", date);
@@ -175,13 +222,13 @@ proxy-status: weirgate; error=proxy_internal_error\r\ncontent-length: 26\r\nconn
 mod tests {
     use std::time::Duration;
 
-    use weirgate_http1::Version;
+    use crate::record::Protocol;
 
     use super::*;
 
     fn text(reply: &Reply<'_>) -> String {
         let mut out = Vec::new();
-        reply.write(&mut out, true, Connection { kept: true, version: Version::Http11 }, b"now");
+        reply.write(&mut out, true, Connection { kept: true, protocol: Protocol::Http11 }, b"now");
         String::from_utf8(out).expect("ASCII")
     }
 
@@ -197,7 +244,7 @@ mod tests {
         );
         assert_eq!(text(&Reply::shed(shed, None)), expected);
         let mut out = Vec::new();
-        let connection = Connection { kept: false, version: Version::Http11 };
+        let connection = Connection { kept: false, protocol: Protocol::Http11 };
         assert_eq!(Reply::failed(NodeError::Refused).write(&mut out, false, connection, b"now"), 0);
         let head = String::from_utf8(out).expect("ASCII");
         assert!(head.ends_with("content-length: 36\r\nconnection: close\r\ndate: now\r\n\r\n"), "{head}");

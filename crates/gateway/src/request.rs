@@ -7,8 +7,6 @@
 //! The head is kept as bytes with an index over them (`weirgate-http1`), so that a request that waits costs little more
 //! than its head. Another protocol than HTTP/1.1 can feed the stages by writing such a head.
 
-use std::borrow::Cow;
-
 use bytes::BytesMut;
 use http::{Method, StatusCode};
 use weirgate_http1::{Authority, Event, Head, Limits, Name, Requests, Version, split};
@@ -38,7 +36,7 @@ pub struct Request {
     query: Option<Text>,
 }
 
-/// A part of the head, or a text that differs from it.
+/// A part of the head in which the parser admits only ASCII, or a text that differs from it.
 #[derive(Debug)]
 enum Text {
     Part { start: u32, end: u32 },
@@ -52,26 +50,21 @@ impl Default for Text {
 }
 
 impl Text {
-    /// Keeps `text`, which is a part of `bytes` if it is borrowed.
-    fn new(bytes: &[u8], text: Cow<'_, str>) -> Text {
-        match text {
-            Cow::Borrowed(text) => {
-                // A head is smaller than 4 GiB, so positions within it fit.
-                let start = (text.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize) as u32;
-                Text::Part { start, end: start + text.len() as u32 }
-            }
-            Cow::Owned(text) => Text::Own(text.into_boxed_str()),
-        }
+    /// Keeps `part`, which is a part of `bytes`.
+    fn part(bytes: &[u8], part: &[u8]) -> Text {
+        // A head is smaller than 4 GiB, so positions within it fit.
+        let start = (part.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize) as u32;
+        Text::Part { start, end: start + part.len() as u32 }
     }
 
-    fn of<'a>(&'a self, bytes: &'a [u8]) -> &'a str {
+    fn own(text: impl Into<Box<str>>) -> Text {
+        Text::Own(text.into())
+    }
+
+    fn of<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
         match self {
-            Text::Part { start, end } => {
-                let part = bytes.get(*start as usize..*end as usize).unwrap_or_default();
-                // The parser admits only ASCII in these parts.
-                std::str::from_utf8(part).unwrap_or_default()
-            }
-            Text::Own(text) => text,
+            Text::Part { start, end } => bytes.get(*start as usize..*end as usize).unwrap_or_default(),
+            Text::Own(text) => text.as_bytes(),
         }
     }
 }
@@ -79,7 +72,7 @@ impl Text {
 impl Request {
     /// Takes a head with its index, and normalises nothing yet.
     pub(crate) fn new(bytes: BytesMut, mut head: Head) -> Request {
-        let method = Method::from_bytes(head.method(&bytes).as_bytes()).ok();
+        let method = Method::from_bytes(head.method(&bytes)).ok();
         head.drop_named(&bytes, PROTECTED);
         Request { bytes, head, method, ..Request::default() }
     }
@@ -110,49 +103,54 @@ impl Request {
             return Err(Refusal::with(StatusCode::METHOD_NOT_ALLOWED, "the method is not served here"));
         }
         let sent = self.head.target(bytes);
-        let host = self.head.get(bytes, Name::Host).map(authority).transpose()?;
-        let (authority, target) = match absolute(sent) {
-            Some((port, text, target)) => {
-                let named = authority(text.as_bytes())?;
+        let host = self.head.authority(bytes);
+        let mut authority = self.head.get(bytes, Name::Host).zip(host);
+        let mut target = sent;
+        match sent {
+            [b'/', ..] => {}
+            b"*" if self.method == Some(Method::OPTIONS) => {}
+            b"*" => return Err(Refusal::bad("the request target * is for OPTIONS only")),
+            _ => {
+                let (port, text, rest) =
+                    absolute(sent).ok_or(Refusal::bad("the request target is neither a path nor an http URL"))?;
+                let named = split(text).ok_or(Refusal::bad("the host is not valid"))?;
                 if host.is_some_and(|host| !same(host, named, port)) {
                     return Err(Refusal::bad("Host and the request target name different authorities"));
                 }
                 self.absolute = true;
-                let target = match target.as_bytes().first() {
-                    Some(b'/') => Cow::Borrowed(target),
-                    _ => Cow::Owned(format!("/{target}")),
-                };
-                (Some((text, named)), target)
+                authority = Some((text, named));
+                target = rest;
             }
-            None if sent.starts_with('/') => {
-                (self.head.get(bytes, Name::Host).map(text).zip(host), Cow::Borrowed(sent))
-            }
-            None if sent == "*" && self.method == Some(Method::OPTIONS) => {
-                (self.head.get(bytes, Name::Host).map(text).zip(host), Cow::Borrowed(sent))
-            }
-            None if sent == "*" => return Err(Refusal::bad("the request target * is for OPTIONS only")),
-            None => return Err(Refusal::bad("the request target is neither a path nor an http URL")),
-        };
+        }
         if authority.is_none() && self.head.version() == Version::Http11 {
             return Err(Refusal::bad("there is no Host header"));
         }
         if let Some((text, Authority { host, .. })) = authority {
-            self.authority = Text::new(bytes, Cow::Borrowed(text));
-            let upper = host.bytes().any(|b| b.is_ascii_uppercase());
-            self.host = Text::new(bytes, if upper { host.to_ascii_lowercase().into() } else { host.into() });
+            self.authority = Text::part(bytes, text);
+            self.host = match host.iter().any(u8::is_ascii_uppercase) {
+                true => Text::own(ascii(host).to_ascii_lowercase()),
+                false => Text::part(bytes, host),
+            };
         }
-        let cut = target.bytes().position(|b| b == b'?');
-        let (path, query) = match cut {
+        let (path, query) = match target.iter().position(|&b| b == b'?') {
             Some(cut) => (&target[..cut], Some(&target[cut + 1..])),
-            None => (&target[..], None),
+            None => (target, None),
         };
-        let forms = path::forms(path)?;
-        let owned = matches!(target, Cow::Owned(_));
-        let keep = |text: Cow<'_, str>| Text::new(bytes, if owned { text.into_owned().into() } else { text });
-        self.path = keep(forms.normal);
-        self.readings = forms.others;
-        self.query = query.map(|query| keep(query.into()));
-        self.target = Text::new(bytes, target);
+        self.query = query.map(|query| Text::part(bytes, query));
+        // An absolute target may have no path, which is the same as an empty one (RFC 9110 Sec. 4.2.3).
+        if path.is_empty() {
+            self.target = Text::own(format!("/{}", ascii(target)));
+            self.path = Text::own("/");
+            return Ok(());
+        }
+        self.target = Text::part(bytes, target);
+        match path::forms(path)? {
+            None => self.path = Text::part(bytes, path),
+            Some(forms) => {
+                self.path = Text::own(forms.normal);
+                self.readings = forms.others;
+            }
+        }
         Ok(())
     }
 
@@ -163,11 +161,11 @@ impl Request {
 
     /// Host, in lower case and without port. Empty for HTTP/1.0 without `Host`.
     pub fn host(&self) -> &str {
-        self.host.of(&self.bytes)
+        ascii(self.host.of(&self.bytes))
     }
 
     /// Host and port as sent. Empty for HTTP/1.0 without `Host`.
-    pub(crate) fn authority(&self) -> &str {
+    pub(crate) fn authority(&self) -> &[u8] {
         self.authority.of(&self.bytes)
     }
 
@@ -177,13 +175,13 @@ impl Request {
     }
 
     /// Path and query as sent. An absolute target has lost its scheme and authority.
-    pub(crate) fn target(&self) -> &str {
+    pub(crate) fn target(&self) -> &[u8] {
         self.target.of(&self.bytes)
     }
 
     /// Normal form of the path, starting with `/`, or `*`.
     pub fn path(&self) -> &str {
-        self.path.of(&self.bytes)
+        ascii(self.path.of(&self.bytes))
     }
 
     /// Other normal forms of the path, if nodes differ in how they read it.
@@ -193,7 +191,7 @@ impl Request {
 
     /// Text after the `?`, as sent.
     pub fn query(&self) -> Option<&str> {
-        self.query.as_ref().map(|query| query.of(&self.bytes))
+        self.query.as_ref().map(|query| ascii(query.of(&self.bytes)))
     }
 
     /// Returns the values of a field by its name in any case, without the fields that `Connection` names.
@@ -244,27 +242,24 @@ impl Request {
     }
 }
 
-/// Parses an authority of which the parser of heads has admitted only some parts.
-fn authority(text: &[u8]) -> Result<Authority<'_>, Refusal> {
-    split(text).ok_or(Refusal::bad("the host is not valid"))
-}
-
-/// The parser admits only ASCII in `Host`.
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap_or_default()
+/// Text of which the parser has admitted ASCII only.
+fn ascii(text: &[u8]) -> &str {
+    std::str::from_utf8(text).unwrap_or_default()
 }
 
 /// Takes an absolute target apart: the default port of its scheme, the authority, and the rest.
-fn absolute(target: &str) -> Option<(u16, &str, &str)> {
-    let (scheme, rest) = target.split_once("://")?;
-    let port = if scheme.eq_ignore_ascii_case("http") {
+fn absolute(target: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let colon = target.iter().position(|&b| b == b':')?;
+    let (scheme, rest) = target.split_at(colon);
+    let rest = rest.strip_prefix(b"://")?;
+    let port = if scheme.eq_ignore_ascii_case(b"http") {
         80
-    } else if scheme.eq_ignore_ascii_case("https") {
+    } else if scheme.eq_ignore_ascii_case(b"https") {
         443
     } else {
         return None;
     };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(end);
     Some((port, authority, rest))
 }
@@ -291,7 +286,7 @@ mod tests {
         parsed(method, target, host).map(|request| {
             let query = request.query().map_or(String::new(), |query| format!("?{query}"));
             let form = format!("{}{query}", request.path());
-            [request.host(), request.authority(), &form, request.target()].map(str::to_owned)
+            [request.host(), ascii(request.authority()), &form, ascii(request.target())].map(str::to_owned)
         })
     }
 

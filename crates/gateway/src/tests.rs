@@ -64,10 +64,13 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         }],
         templates: Vec::new(),
         pools: vec![PoolSite {
+            tls: None,
             health: None,
             collector: None,
             locality_key: None,
+            http2: false,
             idle_connections: 8,
+            stalled_responses: 8,
             idle_timeout: second,
         }],
         nodes: Vec::new(),
@@ -77,6 +80,8 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             head_bytes: 65_536,
             headers: 100,
             body_bytes: None,
+            http2_streams: 100,
+            http2_overhead_frames: 1000,
             buffer_per_request: 1 << 20,
             buffer_total: 1 << 26,
             memory: MemoryLimit::Off,
@@ -96,7 +101,11 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
 #[test]
 fn a_panic_ends_its_own_request_only() {
     let mut site = site_trusting(&[]);
-    site.listeners.push(weirgate_config::Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)) });
+    site.listeners.push(weirgate_config::Listener {
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        http2: true,
+        tls: None,
+    });
     let gateway = Gateway::start(site, "", ReloadSource::Nowhere, Vec::new()).expect("the gateway starts");
     let ask = |head: &str| {
         let mut stream = TcpStream::connect(gateway.addresses()[0]).expect("the gateway accepts");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::peers::PeerConn;
+use crate::places::Place;
 
 /// Command to a thread.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Accepted<S> {
     pub(crate) stream: S,
     pub(crate) peer: SocketAddr,
     /// The connection among those of its peer.
-    pub(crate) place: PeerConn,
+    pub(crate) place: Place,
     /// The listener, as the policy names it.
     pub(crate) named: SocketAddr,
     /// Port that the client connected to.
@@ -136,7 +136,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let named = listener.local_addr().unwrap();
         let stream = TcpStream::connect(named).unwrap();
-        let place = crate::peers::Peers::default().enter(named.ip(), None).unwrap();
+        let place = crate::places::Places::default().enter(0, None).unwrap();
         Accepted { stream, peer: named, place, named, port: named.port() }
     }
 

@@ -8,10 +8,11 @@ use crate::request::Request;
 
 /// A trace id as 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TraceId([u8; 32]);
+pub struct TraceId([u8; 32]);
 
 impl TraceId {
-    pub(crate) fn as_str(&self) -> &str {
+    /// Returns its digits.
+    pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -42,7 +43,7 @@ impl Trace {
 
 /// Generates ids that do not repeat. They are not secret: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 #[derive(Debug)]
-pub(crate) struct TraceIds(Cell<u64>);
+pub struct TraceIds(Cell<u64>);
 
 impl TraceIds {
     pub(crate) fn new() -> TraceIds {

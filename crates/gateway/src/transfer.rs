@@ -3,7 +3,9 @@
 //! Both directions run in the connection's task, and a response that has arrived is read, edited and sent on in one
 //! turn. The node's last byte frees the slot, however slowly the client reads: the response is read ahead, up to a
 //! limit per request and one for the whole process. When a limit is reached, the node has to wait, and its timeouts are
-//! suspended.
+//! suspended. A response that stalls in this way gives its slot back: the node does nothing for it but keep a
+//! connection open. The number of such responses per node is limited, because the rest of a response whose client
+//! reads fast after all is work that the window does not see, and because some servers have few connections.
 //!
 //! The head of a response is sent when no more of the response has arrived, or a good part of it. A response that
 //! breaks off before can be replaced by that of another node.
@@ -11,24 +13,30 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::net::TcpStream;
 use weirgate_config::NodeTimeouts;
 use weirgate_engine::{Outcome, Time};
-use weirgate_http1::{Event, Version, write};
+use weirgate_http1::{Event, write};
 
-use crate::client_conn::ClientConn;
-use crate::client_stream::{ClientStream, Lost};
 use crate::exchange::{Exchange, Served, Stop};
 use crate::forward::Missed;
 use crate::hops::{self, Frame, Stamp, Way};
-use crate::record::Ending;
+use crate::io::Io;
+use crate::places::Place;
+use crate::record::{Ending, Protocol};
 use crate::reply::NodeError;
+use crate::request_stream::{Lost, RequestStream};
+use crate::stream_state::StreamState;
 use crate::upstream::{Broken, Inbox, Link, Sending};
 
 /// Maximum number of bytes read after a head before the head is sent on.
 const BURST: usize = 64 * 1024;
+
+/// Maximum number of heads that are examined in one turn. Nodes send one or two interim responses. A node that sends
+/// them without end would fill a read of 64 KiB with a thousand, and each is sent on by a system call of its own.
+const HEADS: u32 = 8;
 
 /// Maximum number of pieces that are passed on in one turn: about a megabyte. So a fast node with a fast client leaves
 /// turns for the other connections of the thread.
@@ -38,14 +46,16 @@ const TURN: u32 = 16;
 /// more than copying a few bytes.
 const SMALL: usize = 4 * 1024;
 
+/// Time for which a response may stall before it gives its slot back. A client that takes a burst of 64 KiB within
+/// it reads more than half a megabit per second, so the node may have work to do for it at any time.
+const STALLED: Duration = Duration::from_secs(1);
+
 /// A request at a node.
 #[derive(Debug)]
 pub(crate) struct Transfer {
-    conn: Rc<ClientConn>,
+    conn: Rc<StreamState>,
     /// `None` after the response has ended.
     link: Option<Box<Link>>,
-    /// Number of bytes received on the connection.
-    received: u64,
     /// State of sending at the last turn. `None` before the first.
     sending: Option<Sending>,
     timeouts: NodeTimeouts,
@@ -60,6 +70,8 @@ pub(crate) struct Transfer {
     counted: usize,
     /// Time since which the budget has been used up, and the total limit of the request at that time.
     stalled: Option<(Time, Time)>,
+    /// The place among the node's stalled responses, after the slot was given back and before the last byte.
+    place: Option<Place>,
 }
 
 /// The node's answer.
@@ -75,15 +87,14 @@ impl Transfer {
     pub(crate) fn new(
         mut link: Box<Link>,
         exchange: &Exchange,
-        stream: &mut ClientStream,
+        stream: &mut impl RequestStream,
         timeouts: NodeTimeouts,
     ) -> Transfer {
         link.begin(exchange.request.method().map_or("", http::Method::as_str));
-        stream.body.rewind();
+        stream.body().rewind();
         stream.invite_body();
         Transfer {
             conn: Rc::clone(&exchange.conn),
-            received: link.received(),
             link: Some(link),
             sending: None,
             timeouts,
@@ -93,24 +104,25 @@ impl Transfer {
             ended: None,
             counted: 0,
             stalled: None,
+            place: None,
         }
     }
 
-    /// Number of bytes received on the connection.
-    pub(crate) fn received(&self) -> u64 {
-        self.link.as_ref().map_or(self.received, |link| link.received())
+    /// Number of bytes received on the connection, or `None` after the response has ended.
+    pub(crate) fn received(&self) -> Option<u64> {
+        self.link.as_ref().map(|link| link.received())
     }
 
     /// Takes the transport after a change of protocol, with the bytes received after the head.
-    pub(crate) fn into_transport(mut self) -> Option<(TcpStream, Bytes)> {
-        self.link.take().map(|link| link.into_transport())
+    pub(crate) fn into_transport(mut self) -> Option<(Io, Bytes)> {
+        self.link.take().and_then(Link::into_transport)
     }
 
     /// Sends the request and waits for the head of the response, which is then sent to the client.
     pub(crate) fn poll_answer(
         &mut self,
         exchange: &mut Exchange,
-        stream: &mut ClientStream,
+        stream: &mut impl RequestStream,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Answer, Missed>> {
         self.send(exchange, stream, cx)?;
@@ -131,7 +143,12 @@ impl Transfer {
     }
 
     /// Sends the request as far as possible, and reads on from the client.
-    fn send(&mut self, exchange: &Exchange, stream: &mut ClientStream, cx: &mut Context<'_>) -> Result<(), Missed> {
+    fn send(
+        &mut self,
+        exchange: &Exchange,
+        stream: &mut impl RequestStream,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Missed> {
         stream.watch(cx).map_err(Missed::Client)?;
         let Some(link) = &mut self.link else { return Ok(()) };
         if self.sending == Some(Sending::Done) {
@@ -142,14 +159,18 @@ impl Transfer {
         if self.sending.is_none()
             && let (Some(endpoint), Some(trace)) = (&exchange.endpoint, exchange.trace)
         {
-            let (request, peer, trusted) = (&exchange.request, &*self.conn.peer_text, exchange.trusted);
-            let forward = exchange.active_config.site.forward;
-            hops::to_node(&mut out, &Way { request, peer, trusted, trace, forward, address: &endpoint.address });
+            let (request, protocol) = (&exchange.request, exchange.protocol());
+            let (peer, trusted) = (&*self.conn.peer_text, exchange.trusted);
+            let (forward, scheme) = (exchange.active_config.site.forward, self.conn.scheme());
+            hops::to_node(
+                &mut out,
+                &Way { request, protocol, peer, scheme, trusted, trace, forward, address: &endpoint.address },
+            );
         }
         for turn in 0.. {
-            let before = stream.body.len();
+            let before = stream.body().len();
             let sending = link.send(&mut out, stream.upload(), cx);
-            let moved = stream.body.len() != before;
+            let moved = stream.body().len() != before;
             if self.frame.is_none() && (moved || self.sending != Some(sending)) {
                 // While the client has to send, its own deadlines count and not the node's.
                 match sending {
@@ -176,52 +197,62 @@ impl Transfer {
     fn poll_head(
         &mut self,
         exchange: &mut Exchange,
-        stream: &mut ClientStream,
+        stream: &mut impl RequestStream,
         (inbox, out): (&mut Inbox, &mut Vec<u8>),
         cx: &mut Context<'_>,
     ) -> Poll<Result<Answer, Missed>> {
         let missed = |error| Poll::Ready(Err(Missed::Node(error)));
         // A 100 or an interim response may be unsent. The client's departure is noticed when it is watched.
         let _ = stream.poll_flush(cx);
-        loop {
+        for heads in 0.. {
             let Some(link) = &mut self.link else { return missed(NodeError::Terminated) };
-            let bytes = match link.poll_event(inbox, cx) {
+            let event = if heads < HEADS {
+                link.poll_event(inbox, cx)
+            } else {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            };
+            let bytes = match event {
                 Poll::Pending if self.conn.is_late() => return missed(NodeError::ResponseTimeout),
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(Event::Head(bytes))) => bytes,
+                Poll::Ready(Err(Broken::Refused)) => return Poll::Ready(Err(Missed::Refused)),
                 Poll::Ready(Err(Broken::Malformed)) => return missed(NodeError::Protocol),
                 Poll::Ready(Ok(_) | Err(Broken::Closed)) => return missed(NodeError::Terminated),
             };
             let head = (link.head(), inbox.rest());
-            let version = exchange.request.head().0.version();
+            let protocol = exchange.protocol();
             let via = exchange.active_config.site.forward.via;
             match head.0.status() {
                 101 if !exchange.request.asks_for_upgrade() => return missed(NodeError::Upgrade),
                 101 => {
                     hops::interim(out, head, via);
+                    stream.begin_message(out.len());
                     inbox.take(bytes);
                     return Poll::Ready(Ok(Answer::Upgraded));
                 }
                 status @ 100..=199 => {
                     // The gateway has answered an expectation itself. An old client knows no interim responses
                     // (RFC 9110 Sec. 15.2), and one that does not read gets no further ones.
-                    if status != 100 && version == Version::Http11 && stream.unsent() == 0 {
+                    if status != 100 && protocol != Protocol::Http10 && stream.unsent() == 0 {
                         hops::interim(out, head, via);
+                        stream.begin_message(out.len());
                         stream.send(cx, out, b"");
                         out.clear();
                     }
                     inbox.take(bytes);
                 }
                 status => {
-                    let frame = Frame::of(link.length(), version);
+                    let frame = Frame::of(link.length(), protocol);
                     let mut connection = exchange.connection(stream);
                     connection.kept &= frame != Frame::UntilClose;
                     let date = self.conn.worker.date.borrow();
                     hops::to_client(out, head, frame, connection, &Stamp { date: date.as_bytes(), via });
                     drop(date);
+                    stream.begin_message(out.len());
                     inbox.take(bytes);
                     (self.status, self.frame, self.kept) = (status, Some(frame), connection.kept);
-                    if let Err(error) = self.burst(exchange, (inbox, out), cx) {
+                    if let Err(error) = self.burst(exchange, stream, (inbox, out), cx) {
                         return missed(error);
                     }
                     exchange.answered(status);
@@ -229,12 +260,14 @@ impl Transfer {
                 }
             }
         }
+        Poll::Pending
     }
 
     /// Appends the part of the body that has arrived to `out`.
     fn burst(
         &mut self,
         exchange: &mut Exchange,
+        stream: &mut impl RequestStream,
         (inbox, out): (&mut Inbox, &mut Vec<u8>),
         cx: &mut Context<'_>,
     ) -> Result<(), NodeError> {
@@ -252,7 +285,7 @@ impl Transfer {
                 }
                 Poll::Ready(Ok(Event::End(bytes))) => {
                     inbox.take(bytes);
-                    self.finish(exchange, (inbox, out));
+                    self.finish(exchange, stream, (inbox, out));
                 }
                 Poll::Ready(Ok(_) | Err(_)) => return Err(NodeError::Incomplete),
             }
@@ -264,7 +297,7 @@ impl Transfer {
     pub(crate) fn poll_rest(
         &mut self,
         exchange: &mut Exchange,
-        stream: &mut ClientStream,
+        stream: &mut impl RequestStream,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Served, Stop>> {
         for _ in 0..TURN {
@@ -291,7 +324,7 @@ impl Transfer {
                 return Poll::Pending;
             }
             if !flushed && !self.has_room(exchange, stream) {
-                self.stall();
+                self.stall(exchange);
                 return Poll::Pending;
             }
             self.resume();
@@ -307,7 +340,7 @@ impl Transfer {
     }
 
     /// Passes on the bytes that have arrived. Ready when there were any.
-    fn pass(&mut self, exchange: &mut Exchange, stream: &mut ClientStream, cx: &mut Context<'_>) -> Poll<()> {
+    fn pass(&mut self, exchange: &mut Exchange, stream: &mut impl RequestStream, cx: &mut Context<'_>) -> Poll<()> {
         let worker = Rc::clone(&self.conn.worker);
         let (mut inbox, mut out) = (worker.inbox.borrow_mut(), worker.out.borrow_mut());
         if let Some(link) = &mut self.link {
@@ -330,7 +363,7 @@ impl Transfer {
     fn poll_piece(
         &mut self,
         exchange: &mut Exchange,
-        stream: &mut ClientStream,
+        stream: &mut impl RequestStream,
         (inbox, out): (&mut Inbox, &mut Vec<u8>),
         cx: &mut Context<'_>,
     ) -> Poll<()> {
@@ -348,7 +381,7 @@ impl Transfer {
                         self.append(out, inbox.get(piece.clone()));
                     }
                     if ended {
-                        self.finish(exchange, (inbox, out));
+                        self.finish(exchange, stream, (inbox, out));
                     }
                     if !copied {
                         stream.send(cx, out, inbox.get(piece));
@@ -358,7 +391,7 @@ impl Transfer {
                 }
                 Ok(Event::End(bytes)) => {
                     inbox.take(bytes);
-                    self.finish(exchange, (inbox, out));
+                    self.finish(exchange, stream, (inbox, out));
                 }
                 Ok(_) | Err(_) => self.break_off(exchange, NodeError::Incomplete),
             }
@@ -378,35 +411,57 @@ impl Transfer {
     }
 
     /// Ends the response: its last byte has arrived.
-    fn finish(&mut self, exchange: &mut Exchange, (inbox, out): (&mut Inbox, &mut Vec<u8>)) {
+    fn finish(
+        &mut self,
+        exchange: &mut Exchange,
+        stream: &mut impl RequestStream,
+        (inbox, out): (&mut Inbox, &mut Vec<u8>),
+    ) {
         if let (Some(mut link), Some(endpoint)) = (self.link.take(), &exchange.endpoint) {
             if self.frame == Some(Frame::Chunked) {
                 write::last_chunk(out, link.trailers());
             }
+            stream.end_message(link.trailers());
             link.end_turn(inbox);
             self.conn.worker.pools.put(endpoint, link, self.conn.now());
         }
         exchange.finish(Outcome::LastByte { status: self.status });
-        self.ended = Some(Ok(()));
+        self.end(Ok(()));
     }
 
     fn break_off(&mut self, exchange: &mut Exchange, error: NodeError) {
         self.link = None;
         exchange.break_off(error);
-        self.ended = Some(Err(error));
+        self.end(Err(error));
     }
 
-    fn has_room(&self, exchange: &Exchange, stream: &ClientStream) -> bool {
+    fn end(&mut self, result: Result<(), NodeError>) {
+        self.ended = Some(result);
+        self.place = None;
+    }
+
+    fn has_room(&self, exchange: &Exchange, stream: &impl RequestStream) -> bool {
         let shared = &self.conn.worker.shared;
         let all = shared.counters.buffered_bytes.load(Ordering::Relaxed);
         stream.unsent() < exchange.active_config.site.limits.buffer_per_request && all < shared.memory.buffer()
     }
 
-    /// Suspends the node's timeouts while the client is slow.
-    fn stall(&mut self) {
-        if self.stalled.is_none() {
-            self.stalled = Some((self.conn.now(), self.conn.total.get()));
-            self.conn.end_phases();
+    /// Suspends the node's timeouts while the client is slow, and gives the slot back if it stays slow.
+    fn stall(&mut self, exchange: &mut Exchange) {
+        let now = self.conn.now();
+        let (since, _) = *self.stalled.get_or_insert((now, self.conn.total.get()));
+        self.conn.end_phases();
+        let (Some(_), Some(endpoint)) = (&exchange.permit, &exchange.endpoint) else { return };
+        if now.since(since) < STALLED {
+            self.conn.phase.set(since + STALLED);
+            return;
+        }
+        let max = Some(endpoint.settings.stalled_responses);
+        self.place = self.conn.worker.shared.stalled.enter(endpoint.id, max);
+        match self.place {
+            Some(_) => exchange.finish(Outcome::LastByte { status: self.status }),
+            // There may be a place later.
+            None => self.conn.phase.set(now + STALLED),
         }
     }
 

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
-use crate::client_conn::ClientConn;
 use crate::exchange::Exchange;
+use crate::io::Io;
 use crate::record::Ending;
+use crate::stream_state::StreamState;
 
 /// Buffer size for one direction, in bytes. A whole socket buffer's worth would only add delay.
 const BUFFER: usize = 16 * 1024;
@@ -24,19 +24,19 @@ const BUFFER: usize = 16 * 1024;
 /// The node's side of a tunnel, stored until the response before it has been sent.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    stream: TcpStream,
+    stream: Io,
     received: Bytes,
     idle: Duration,
     exchange: Exchange,
 }
 
 impl Tunnel {
-    pub(crate) fn new(stream: TcpStream, received: Bytes, idle: Duration, exchange: Exchange) -> Tunnel {
+    pub(crate) fn new(stream: Io, received: Bytes, idle: Duration, exchange: Exchange) -> Tunnel {
         Tunnel { stream, received, idle, exchange }
     }
 
     /// Copies bytes until the end. `first` has the bytes that the client sent after its request.
-    pub(crate) async fn run(mut self, mut client: TcpStream, first: Bytes, conn: &Rc<ClientConn>) {
+    pub(crate) async fn run(mut self, mut client: Io, first: Bytes, conn: &Rc<StreamState>) {
         let mut up = Way::new(first);
         let mut down = Way::new(std::mem::take(&mut self.received));
         let mut since = conn.now();
@@ -51,7 +51,7 @@ impl Tunnel {
             let due = since + self.idle;
             let late = conn.now() >= due;
             if !late {
-                conn.worker.timers.set(&conn.alarm, due, cx.waker());
+                conn.wake_at(due, cx.waker());
             }
             match (upward, downward) {
                 (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
@@ -99,6 +99,7 @@ impl Way {
                 self.pending.advance(written);
                 self.moved += written as u64;
             }
+            ready!(Pin::new(&mut *to).poll_flush(cx))?;
             if self.read_all {
                 if !self.closed {
                     ready!(Pin::new(&mut *to).poll_shutdown(cx))?;

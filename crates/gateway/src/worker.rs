@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use slab::Slab;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, LocalSet};
 use weirgate_config::Key;
 use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
@@ -23,15 +23,16 @@ use crate::control::{Delivery, Origin};
 use crate::gateway::Shared;
 use crate::memory::Pressure;
 use crate::pages::{Lookup, Routed, ServiceInterval};
-use crate::peers::PeerConn;
 use crate::permit::Permit;
+use crate::places::Place;
 use crate::polling::Polls;
+use crate::request::Request;
 use crate::threads::{Accepted, Command};
 use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
 use crate::upstream::{Inbox, Pools};
 use crate::waiting::{WaitSlot, Waiting};
-use crate::{client, connection, impossible, upstream};
+use crate::{client, connection, impossible, tls_files, upstream};
 
 /// Maximum number of bytes read from a client at once.
 const SCRATCH: usize = 64 * 1024;
@@ -68,6 +69,8 @@ pub(crate) struct Worker {
     hasher: RandomState,
     spare: RefCell<Vec<Delivery>>,
     conns: RefCell<Slab<Rc<ClientConn>>>,
+    /// The turn of a TLS handshake.
+    pub(crate) handshakes: Semaphore,
     /// Signals that a connection has ended.
     left: Notify,
     /// The drain, once it has begun.
@@ -134,6 +137,7 @@ impl Worker {
             hasher: shared.hasher.clone(),
             spare: RefCell::new(Vec::new()),
             conns: RefCell::new(Slab::new()),
+            handshakes: Semaphore::new(1),
             left: Notify::new(),
             drain: Cell::new(None),
             shared,
@@ -165,8 +169,8 @@ impl Worker {
     }
 
     /// Notes that a request was answered successfully.
-    pub(crate) fn answered(&self, path: &str, query: Option<&str>) {
-        self.lookup.borrow().answered(&self.shared.pages, path, query);
+    pub(crate) fn answered(&self, request: &Request) {
+        self.lookup.borrow().answered(&self.shared.pages, request);
     }
 
     /// Adds a connection to the list.
@@ -245,13 +249,13 @@ impl Worker {
         self.close_idle(AT_ONCE);
     }
 
-    /// Closes the client connections that have been idle for longest, to free capacity for others.
+    /// Closes the client connections that can be spared best, to free capacity for others.
     fn close_idle(&self, max: usize) {
         let conns = self.conns.borrow();
-        let spare = |(_, conn): (usize, &Rc<ClientConn>)| Some((conn.spare_since()?, Rc::clone(conn)));
+        let spare = |(_, conn): (usize, &Rc<ClientConn>)| Some((conn.spare()?, Rc::clone(conn)));
         let mut spare: Vec<_> = conns.iter().filter_map(spare).collect();
         if spare.len() > max {
-            spare.select_nth_unstable_by_key(max, |(since, _)| *since);
+            spare.select_nth_unstable_by_key(max, |(order, _)| *order);
         }
         for (_, conn) in spare.iter().take(max) {
             conn.close();
@@ -266,10 +270,10 @@ impl Worker {
             None => Drain { since: now, idle, deadline: now + self.active_config().site.drain_deadline },
         };
         self.drain.set(Some(drain));
-        match drain.idle.is_zero() {
-            true => self.conns.borrow().iter().for_each(|(_, conn)| conn.close()),
-            false => self.close_drained(now),
-        }
+        // A client that speaks HTTP/2 is told at once, and loses no request.
+        let told = self.conns.borrow().iter().map(|(_, conn)| Rc::clone(conn)).collect::<Vec<_>>();
+        told.iter().filter(|conn| drain.idle.is_zero() || conn.http2.get()).for_each(|conn| conn.close());
+        self.close_drained(now);
     }
 
     /// Whether the thread drains. A client reads in the next answer that its connection ends. Without a word in an
@@ -298,7 +302,7 @@ impl Worker {
         let Accepted { stream, peer, place, named, port } = accepted;
         // Responses are sent at once, because head and body are written together.
         let _ = stream.set_nodelay(true);
-        let served = connection::drive(Rc::clone(self), stream, peer, named, port);
+        let served = connection::drive(ClientConn::new(self, peer, named, port), stream);
         let task = async move {
             served.await;
             drop(place);
@@ -364,6 +368,7 @@ async fn serve(
         let shared = Arc::clone(&worker.shared);
         keepers.push(tokio::task::spawn_local(async move { shared.control.keep_time().await }));
         keepers.push(tokio::task::spawn_local(impossible::watch(Arc::clone(&worker.shared))));
+        keepers.push(tokio::task::spawn_local(tls_files::watch(Arc::clone(&worker.shared))));
         polls.follow(&worker.active_config(), &worker.shared);
     }
     let clock = worker.shared.control.clock();
@@ -574,11 +579,11 @@ impl Drop for WaitingConn<'_> {
 }
 
 /// Counts one more connection of a peer, if its limit allows it. Listed proxies have none.
-fn place(worker: &Worker, peer: IpAddr) -> Option<PeerConn> {
+fn place(worker: &Worker, peer: IpAddr) -> Option<Place> {
     let active_config = worker.active_config();
     let max = active_config.site.limits.connections_per_source;
     let max = max.filter(|_| !active_config.trusts(peer.to_canonical()));
-    worker.shared.peers.enter(peer, max)
+    worker.shared.peers.enter(client::peer_key(peer), max)
 }
 
 /// Counts one more connection, if the limit allows it. Returns whether it does.

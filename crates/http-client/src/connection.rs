@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use weirgate_clock::within;
 
 use crate::address::{Address, Socket};
@@ -44,15 +46,23 @@ pub async fn exchange(address: &Address, request: Request, limits: &Limits) -> R
     Connection::new(address.clone()).send(&closing(request), limits).await
 }
 
-/// Sends `request` on its own connection and returns the status of the answer without reading its body.
+/// Sends `request` on the connection that `connecting` opens and returns the status of the answer without reading its
+/// body.
 ///
 /// # Errors
 /// There is no head of an answer within the limits.
-pub async fn status(address: &Address, request: Request, time: Duration) -> Result<u16, Error> {
+pub async fn status<S>(
+    connecting: impl Future<Output = io::Result<S>>,
+    request: Request,
+    time: Duration,
+) -> Result<u16, Error>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let asked = async {
-        let mut connection = Connection::new(address.clone());
-        let (_, response) = connection.ask(&closing(request)).await?;
-        Ok(response.status().as_u16())
+        let socket = connecting.await.map_err(Error::Connect)?;
+        let mut open = Open::on(Box::new(socket)).await?;
+        Ok(open.ask(closing(request).build()?).await.map_err(|error| Error::in_head(&error))?.status().as_u16())
     };
     within(time, asked).await.unwrap_or(Err(Error::Late(time)))
 }
@@ -100,9 +110,7 @@ impl Connection {
             }
         }
         let socket = self.address.connect().await.map_err(Error::Connect)?;
-        let opened = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(socket)).await;
-        let (sender, driver) = opened.map_err(|error| Error::in_head(&error))?;
-        let mut open = Open { sender, driver: Some(driver) };
+        let mut open = Open::on(socket).await?;
         let response = open.ask(request).await.map_err(|error| Error::in_head(&error))?;
         Ok((open, response))
     }
@@ -115,6 +123,12 @@ impl fmt::Debug for Connection {
 }
 
 impl Open {
+    async fn on(socket: Box<dyn Socket>) -> Result<Open, Error> {
+        let opened = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(socket)).await;
+        let (sender, driver) = opened.map_err(|error| Error::in_head(&error))?;
+        Ok(Open { sender, driver: Some(driver) })
+    }
+
     /// Whether it can take a request.
     async fn is_ready(&mut self) -> bool {
         drive(&mut self.driver, self.sender.ready()).await.is_ok()

@@ -163,7 +163,9 @@ fn a_body_can_be_discarded_and_left_unread() {
         let limits = Limits { kept: 2, ..LIMITS };
         let answer = crate::exchange(&address, Request::get("a.test", "/"), &limits).await.expect("an answer");
         assert_eq!(answer.text(), "bo");
-        let status = crate::status(&address, Request::get("a.test", "/"), LIMITS.time).await;
+        let crate::Address::Tcp(address) = address else { panic!("it is a TCP address") };
+        let connecting = tokio::net::TcpStream::connect(address);
+        let status = crate::status(connecting, Request::get("a.test", "/"), LIMITS.time).await;
         assert_eq!(status.expect("a status"), 302);
     });
 }

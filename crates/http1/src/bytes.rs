@@ -10,6 +10,8 @@ pub(crate) const VALUE: u8 = 2;
 pub(crate) const TARGET: u8 = 4;
 /// A hexadecimal digit.
 pub(crate) const HEX: u8 = 8;
+/// Allowed in the name of a host: as in DNS and certificates, and `_`, which names in use have.
+pub(crate) const NAME: u8 = 16;
 
 static CLASSES: [u8; 256] = {
     let mut table = [0u8; 256];
@@ -33,6 +35,9 @@ static CLASSES: [u8; 256] = {
         }
         if b.is_ascii_hexdigit() {
             class |= HEX;
+        }
+        if b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_') {
+            class |= NAME;
         }
         table[byte] = class;
         byte += 1;

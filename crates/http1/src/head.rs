@@ -3,7 +3,7 @@
 //! The index does not hold the bytes, so that a connection may keep them where it likes. Every accessor takes them:
 //! the bytes from the first of the head on, as they were when the head was parsed.
 
-use crate::{Name, Names};
+use crate::{Authority, Name, Names};
 
 /// Version of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +93,8 @@ pub struct Head {
     pub(crate) fields: Vec<Field>,
     pub(crate) names: Names,
     pub(crate) content_length: Option<u64>,
+    /// Name and port of `Host`. The name is empty without `Host`.
+    pub(crate) host: (Span, Option<u16>),
     /// Position of the empty line that ends the head.
     pub(crate) end: u32,
 }
@@ -107,14 +109,21 @@ impl Head {
 
     /// Method of a request. Empty for a response.
     #[inline]
-    pub fn method<'a>(&self, bytes: &'a [u8]) -> &'a str {
-        ascii(self.method.of(bytes))
+    pub fn method<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        self.method.of(bytes)
     }
 
-    /// Target of a request, as it was sent. Empty for a response.
+    /// Target of a request, as it was sent. It is ASCII. Empty for a response.
     #[inline]
-    pub fn target<'a>(&self, bytes: &'a [u8]) -> &'a str {
-        ascii(self.target.of(bytes))
+    pub fn target<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        self.target.of(bytes)
+    }
+
+    /// `Host` of a request, taken apart.
+    #[inline]
+    pub fn authority<'a>(&self, bytes: &'a [u8]) -> Option<Authority<'a>> {
+        let (host, port) = self.host;
+        self.names.contains(Name::Host).then(|| Authority { host: host.of(bytes), port })
     }
 
     /// Version of the message.
@@ -238,9 +247,4 @@ impl DoubleEndedIterator for Fields<'_, '_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.fields.rfind(|field| field.name == self.name).map(|field| field.value(self.bytes))
     }
-}
-
-/// Text of which the parser has admitted ASCII only.
-fn ascii(text: &[u8]) -> &str {
-    std::str::from_utf8(text).unwrap_or_default()
 }

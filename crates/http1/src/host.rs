@@ -4,44 +4,66 @@
 //! Percent-encoding, sub-delimiters and user information are refused, because readers treat them differently. An empty
 //! port is the same as none (RFC 3986 Sec. 3.2.3).
 
+use crate::bytes::{self, NAME};
+
 /// A parsed authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority<'a> {
-    /// Name or address as sent, with brackets but without a final dot.
-    pub host: &'a str,
+    /// Name or address as sent, with brackets but without a final dot. It is ASCII.
+    pub host: &'a [u8],
     /// Port as sent, if any.
     pub port: Option<u16>,
 }
 
-/// Parses `text`. Returns `None` if it is not a host with an optional port.
+/// Maximum length of a name in DNS (RFC 1035 Sec. 2.3.4), without the final dot.
+const MAX_NAME: usize = 253;
+
+/// Splits `host[:port]`. Returns `None` if it is not valid.
 pub fn split(text: &[u8]) -> Option<Authority<'_>> {
-    let end = if text.first() == Some(&b'[') {
-        let close = text.iter().position(|&b| b == b']')?;
-        let address = std::str::from_utf8(text.get(1..close)?).ok()?;
-        address.parse::<std::net::Ipv6Addr>().ok()?;
-        close + 1
-    } else {
-        let end = text.iter().position(|&b| b == b':').unwrap_or(text.len());
-        let name = text.get(..end)?;
-        if !name.iter().all(|&b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_')) {
-            return None;
-        }
-        end
-    };
-    let host = std::str::from_utf8(text.get(..end)?).ok()?;
-    let host = host.strip_suffix('.').unwrap_or(host);
-    // 253 is the maximum length of a name in DNS.
-    if host.is_empty() || host.len() > 253 || host.starts_with('.') || host.contains("..") {
-        return None;
-    }
-    let port = match text.get(end..)? {
+    let (host, rest) = text.split_at_checked(match text.first()? {
+        b'[' => address_end(text)?,
+        _ => name_end(text)?,
+    })?;
+    let port = match rest {
         [] | [b':'] => None,
-        [b':', digits @ ..] if !digits.is_empty() && digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit) => {
-            Some(std::str::from_utf8(digits).ok()?.parse().ok()?)
-        }
+        [b':', digits @ ..] => Some(port(digits)?),
         _ => return None,
     };
-    Some(Authority { host, port })
+    Some(Authority { host: host.strip_suffix(b".").unwrap_or(host), port })
+}
+
+/// Returns the length of the IPv6 address with its brackets that `text` starts with.
+fn address_end(text: &[u8]) -> Option<usize> {
+    let close = text.iter().position(|&b| b == b']')?;
+    let address = std::str::from_utf8(text.get(1..close)?).ok()?;
+    address.parse::<std::net::Ipv6Addr>().ok()?;
+    Some(close + 1)
+}
+
+/// Returns the length of the name that `text` starts with, including a final dot.
+fn name_end(text: &[u8]) -> Option<usize> {
+    // As after a dot: a name starts with another character.
+    let mut before = b'.';
+    let mut end = text.len();
+    for (at, &byte) in text.iter().enumerate() {
+        if byte == b':' {
+            end = at;
+            break;
+        }
+        if !bytes::is(byte, NAME) || (byte == b'.' && before == b'.') {
+            return None;
+        }
+        before = byte;
+    }
+    let length = if before == b'.' { end.checked_sub(1)? } else { end };
+    (length <= MAX_NAME).then_some(end)
+}
+
+fn port(digits: &[u8]) -> Option<u16> {
+    if digits.len() > 5 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    digits.iter().try_fold(0u16, |port, digit| port.checked_mul(10)?.checked_add(u16::from(digit - b'0')))
 }
 
 #[cfg(test)]
@@ -50,7 +72,7 @@ mod tests {
 
     #[test]
     fn hosts_are_taken_apart() {
-        let of = |t: &'static str| split(t.as_bytes()).map(|a| (a.host, a.port));
+        let of = |t: &'static str| split(t.as_bytes()).map(|a| (std::str::from_utf8(a.host).expect("ASCII"), a.port));
         assert_eq!(of("a.test"), Some(("a.test", None)));
         assert_eq!(of("A.test.:80"), Some(("A.test", Some(80))));
         assert_eq!(of("a.test:"), Some(("a.test", None)));

@@ -25,8 +25,8 @@
 //!
 //! let Ok(Event::Head(bytes)) = requests.receive(input) else { panic!("the head is complete") };
 //! let (head, body) = input.split_at(bytes);
-//! assert_eq!(requests.head().method(head), "POST");
-//! assert_eq!(requests.head().target(head), "/cart");
+//! assert_eq!(requests.head().method(head), b"POST");
+//! assert_eq!(requests.head().target(head), b"/cart");
 //! assert_eq!(requests.head().get(head, Name::Host), Some(&b"shop.test"[..]));
 //!
 //! assert_eq!(requests.receive(body), Ok(Event::Data { skip: 0, data: 3 }));

@@ -259,7 +259,7 @@ fn field(kind: Kind, input: &[u8], start: usize, limits: Limits, head: &mut Head
             }
         }
         name => {
-            meaning(kind, name, trimmed, head)?;
+            meaning(kind, name, value, trimmed, head)?;
             head.names.insert(name);
         }
     }
@@ -276,13 +276,14 @@ fn spaces(input: &[u8], from: usize) -> usize {
 }
 
 /// Checks the fields that frame a message or route it. `head` does not have the field yet.
-fn meaning(kind: Kind, name: Name, value: &[u8], head: &mut Head) -> Result<(), Fault> {
+fn meaning(kind: Kind, name: Name, at: usize, value: &[u8], head: &mut Head) -> Result<(), Fault> {
     match name {
         Name::Host if kind == Kind::Request => {
             if head.names.contains(Name::Host) {
                 return Err(Fault::TwoHosts);
             }
-            host::split(value).ok_or(Fault::Host)?;
+            let authority = host::split(value).ok_or(Fault::Host)?;
+            head.host = (Span::new(at, at + authority.host.len()), authority.port);
         }
         Name::ContentLength => {
             let length = match kind {

@@ -155,7 +155,7 @@ impl Requests {
         match length {
             Ok(length) => {
                 let upgrade = head.version == Version::Http11 && head.names.contains(Name::Upgrade);
-                self.foreign = upgrade || head.method(input) == "CONNECT";
+                self.foreign = upgrade || head.method(input) == b"CONNECT";
                 self.messages.state = State::Body(Body::new(length.unwrap_or(Length::Known(0)), *limits));
                 Ok(Event::Head(bytes))
             }

@@ -7,10 +7,10 @@
 use crate::{Field, Head};
 
 /// Starts a request: its first line. `target` is written as it is.
-pub fn request_line(out: &mut Vec<u8>, method: &str, target: &str) {
-    out.extend_from_slice(method.as_bytes());
+pub fn request_line(out: &mut Vec<u8>, method: &[u8], target: &[u8]) {
+    out.extend_from_slice(method);
     out.push(b' ');
-    out.extend_from_slice(target.as_bytes());
+    out.extend_from_slice(target);
     out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 

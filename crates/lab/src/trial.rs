@@ -138,6 +138,8 @@ pub struct Progress {
     pub traffic: Vec<Counts>,
     /// State of the gateway.
     pub state: State,
+    /// Id of the gateway's process.
+    pub process: u32,
     /// Address of the gateway.
     pub address: SocketAddr,
     /// Where the gateway's admin API listens, if it has one.
@@ -240,6 +242,7 @@ pub fn play(
             length,
             traffic: load.progress().traffic,
             state,
+            process: stage.gateway.process(),
             address: stage.gateway.address(),
             admin: stage.gateway.admin(),
         };

@@ -31,7 +31,7 @@ fn problem(nodes: usize, classes: usize) -> impl Strategy<Value = Problem> {
     })
 }
 
-/// What step 2 minimises: the sum of the squares of the distances from u + k.
+/// The sum of the squares of the distances from u + k, which step 2 minimises.
 fn distance(problem: &Problem, shares: &[Vec<f64>]) -> f64 {
     let rows = shares.iter().zip(&problem.usage);
     rows.flat_map(|(row, used)| row.iter().zip(used).zip(&problem.desired))

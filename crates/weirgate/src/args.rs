@@ -168,7 +168,14 @@ pub(crate) struct Explain {
     /// Address of the client (past trusted proxies).
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub(crate) client: IpAddr,
-    /// Port of the listener that receives the request. By default the first listener's.
+    /// Name that the client asks for when it begins TLS. By default the host of an `https` URL.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sni: Option<String>,
+    /// File with the client's certificate (PEM). It is not verified.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_certificate: Option<PathBuf>,
+    /// Port of the listener that receives the request. By default that of the first listener that has TLS for an
+    /// `https` URL, or none for an `http` URL, or else of the first one.
     #[arg(long, value_name = "N")]
     pub(crate) port: Option<u16>,
     /// Show every rule that did not match, not only the last 20.

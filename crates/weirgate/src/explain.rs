@@ -4,11 +4,12 @@ use std::fmt::{self, Display, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use weirgate_config::{Key, LocalityKeyOf, RuleTarget, Site};
+use weirgate_config::{Key, Listener, LocalityKeyOf, RuleTarget, Site};
 use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
-use weirgate_gateway::Request;
 use weirgate_gateway::classify::{ClassRef, Classifier, Explained, View};
+use weirgate_gateway::{ClientTls, Request};
 use weirgate_pages::Index;
+use weirgate_tls::Identity;
 use weirgate_wire::RESOURCE_NAMES;
 
 use crate::args::Explain;
@@ -47,6 +48,7 @@ struct Asked {
     request: Request,
     client: std::net::IpAddr,
     port: u16,
+    tls: Option<ClientTls>,
 }
 
 impl Asked {
@@ -76,9 +78,45 @@ impl Asked {
         let head = format!("{} {} HTTP/1.1\r\n{host}{fields}\r\n", args.method, args.url);
         let request = Request::parse(head.as_bytes())
             .map_err(|(status, why)| format!("the gateway would refuse this request with {status}: {why}"))?;
-        let first = site.listeners.first().map_or(80, |listener| listener.address.port());
-        Ok(Asked { request, client: args.client, port: args.port.unwrap_or(first) })
+        let listener = listener(args, site)?;
+        let tls = match &listener.tls {
+            Some(_) => Some(tls(args, &request)?),
+            None if args.sni.is_some() || args.client_certificate.is_some() => {
+                return Err(format!(
+                    "the listener {} has no TLS, so a client sends it no name and no certificate; choose another one \
+                     with --port or an https URL",
+                    listener.address
+                ));
+            }
+            None => None,
+        };
+        Ok(Asked { request, client: args.client, port: args.port.unwrap_or(listener.address.port()), tls })
     }
+}
+
+/// Returns the listener that receives the request.
+fn listener<'s>(args: &Explain, site: &'s Site) -> Result<&'s Listener, String> {
+    let listeners = || site.listeners.iter();
+    let encrypted = match args.url.split_once("://") {
+        Some((scheme, _)) => scheme.eq_ignore_ascii_case("https"),
+        None => false,
+    };
+    let same_scheme = || listeners().find(|listener| listener.tls.is_some() == encrypted);
+    let found = match args.port {
+        Some(port) => listeners().find(|listener| listener.address.port() == port).or_else(same_scheme),
+        None => same_scheme(),
+    };
+    found.or(site.listeners.first()).ok_or_else(|| "no listener receives requests".to_owned())
+}
+
+/// Returns what the client says about itself when it begins TLS.
+fn tls(args: &Explain, request: &Request) -> Result<ClientTls, String> {
+    let host = request.host();
+    // Clients send no addresses as names (RFC 6066 Sec. 3).
+    let is_name = !host.is_empty() && !host.starts_with('[') && host.parse::<std::net::IpAddr>().is_err();
+    let sni = args.sni.as_ref().map(|name| name.to_ascii_lowercase()).or_else(|| is_name.then(|| host.to_owned()));
+    let identity = args.client_certificate.as_ref().map(|path| Identity::read(path)).transpose()?;
+    Ok(ClientTls { version: "1.3", sni, identity })
 }
 
 /// Returns the whole answer.
@@ -89,6 +127,7 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
         path: request.path(),
         client: asked.client,
         port: asked.port,
+        tls: asked.tls.as_ref(),
         // Headers count as if a listed proxy had sent the request. Those of a direct client may count less.
         vouched: true,
     };
@@ -110,6 +149,13 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
         asked.client,
         asked.port
     );
+    if let Some(tls) = &asked.tls {
+        let name = tls.sni.as_deref().map_or("for no name".to_owned(), |name| format!("for {name:?}"));
+        let subject = tls.identity.as_ref().map_or("without a client certificate".to_owned(), |identity| {
+            format!("with the certificate of {:?}", identity.subject)
+        });
+        let _ = writeln!(text, "tls       {name}, {subject}");
+    }
     if found.path != request.path() {
         let _ = writeln!(
             text,
@@ -174,7 +220,8 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
     let pool = policy.pools.get(class.pool).map_or("?", |pool| pool.name.as_str());
     let nodes = policy.nodes.iter().zip(&site.nodes).filter(|(node, _)| node.pool == class.pool);
     let nodes: Vec<&str> = nodes.map(|(_, place)| place.address.as_str()).collect();
-    let _ = writeln!(text, "upstream  {pool}: {}", shorten(&nodes));
+    let tls = site.pools.get(class.pool).is_some_and(|pool| pool.tls.is_some());
+    let _ = writeln!(text, "upstream  {pool}: {}{}", shorten(&nodes), if tls { ", over TLS" } else { "" });
     write_dispatch(text, site, class);
     write_content(text, policy, class);
     write_priority(text, policy, class);

@@ -54,7 +54,11 @@ impl FromText for NodeAddress {
             return Err(match scheme {
                 "http" if rest.contains(':') => Complaint::new(what, format!("write `{rest}`")),
                 "http" => Complaint::new(what, format!("write `{rest}:80`")),
-                _ => Complaint::new(what, "write `host:port`; nodes are reached with plain HTTP/1.1"),
+                "https" => {
+                    let address = if rest.contains(':') { rest.to_owned() } else { format!("{rest}:443") };
+                    Complaint::new(what, format!("write `{address}`, and `tls: {{}}` in the upstream"))
+                }
+                _ => Complaint::new(what, "write `host:port`; nodes are reached with HTTP/1.1"),
             });
         }
         let no_port = || {

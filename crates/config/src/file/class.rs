@@ -106,7 +106,7 @@ record! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Networks(pub(crate) NetworkSize);
 
-/// What tells the source of a request: its client's network, or a field.
+/// The value that tells the source of a request: its client's network, or a field.
 #[derive(Clone, Debug)]
 pub(crate) enum SourceForm {
     Networks(Networks),

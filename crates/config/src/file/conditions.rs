@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_spanned_yaml::decode::{At, Context, Decode, FromText, Named, OneOrMany, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
-use weirgate_spanned_yaml::{any_of, record, text_schema};
+use weirgate_spanned_yaml::{any_of, record, text_schema, words};
 
 use super::address::{Net, is_host_name};
 use crate::site::HostPattern;
@@ -27,6 +27,12 @@ record! {
         method: Optional<OneOrMany<MethodText>>,
         /// The port of the listener.
         port: Optional<OneOrMany<Port>>,
+        /// `https` if the client's connection to the listener is encrypted with TLS, else `http`.
+        scheme: Optional<SchemeWord>,
+        /// The name that the client asks for when it begins TLS (SNI), as in `host`.
+        sni: Optional<OneOrMany<HostText>>,
+        /// The client's certificate: `present`, or a map with conditions on it.
+        client_certificate: Optional<ClientCertificateForm>,
         /// The client's address or network.
         source: Optional<OneOrMany<Net>>,
         /// Headers: a name (the header is present), or a map from names to values.
@@ -41,6 +47,58 @@ record! {
         any: Optional<Vec<At<Match>>>,
         /// This does not hold.
         not: Optional<Inner>,
+    }
+}
+
+words! {
+    /// Whether a connection is encrypted.
+    pub(crate) struct SchemeWord(bool) {
+        /// Without TLS.
+        "http" => false,
+        /// With TLS.
+        "https" => true,
+    }
+}
+
+/// A condition on the client's certificate.
+#[derive(Clone, Debug)]
+pub(crate) enum ClientCertificateForm {
+    /// There is one.
+    Present,
+    /// Conditions on its parts.
+    Parts(Box<ClientCertificateParts>),
+}
+
+record! {
+    /// Conditions on the client's certificate. Every field given must hold.
+    pub(crate) struct ClientCertificateParts {
+        /// The whole subject as text (RFC 4514), such as `CN=alice,O=Example`.
+        subject: Optional<OneOrMany<ValueForm>>,
+        /// The common name of the subject.
+        common_name: Optional<OneOrMany<ValueForm>>,
+        /// An alternative name: a DNS name in lower case, an e-mail address, a URI or an IP address.
+        san: Optional<OneOrMany<ValueForm>>,
+    }
+}
+
+impl Decode for ClientCertificateForm {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match &node.value {
+            Value::Map(_) => {
+                let parts = ClientCertificateParts::decode(node, cx)?;
+                if !parts.subject.given && !parts.common_name.given && !parts.san.given {
+                    let hint = "write `present`, or give it `subject:`, `common_name:` or `san:`";
+                    cx.complain(Complaint::new("this has no condition on the certificate", hint));
+                    return None;
+                }
+                Some(ClientCertificateForm::Parts(Box::new(parts)))
+            }
+            Value::Text(text) if &**text == "present" => Some(ClientCertificateForm::Present),
+            _ => {
+                cx.mismatch("`present`, or a map with `subject:`, `common_name:` or `san:`", node);
+                None
+            }
+        }
     }
 }
 
@@ -176,6 +234,7 @@ impl Decode for ValueForm {
 }
 
 any_of! {
+    ClientCertificateForm = [{ "const": "present" }, ClientCertificateParts];
     ValueForm = [{ "type": ["string", "number", "boolean"] }, ValueRule];
 }
 

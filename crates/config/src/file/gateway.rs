@@ -14,9 +14,9 @@ use super::address::Listen;
 record! {
     /// Limits on client input and on buffers.
     pub(crate) struct Limits {
-        /// Maximum number of connections at once. Beyond it the connections that have been idle for longest are closed,
-        /// and further connections wait in the kernel. 20,000 with one
-        /// node connection each stay below the usual limit of 65,536 open files.
+        /// Maximum number of connections at once. Beyond it idle connections are closed, first those that never
+        /// sent a request, then those of the peer with most connections, and further connections wait in the kernel.
+        /// 20,000 with one node connection each stay below the usual limit of 65,536 open files.
         connections: Defaulted<Count> = 20000,
         /// Maximum number of connections of one peer at once: of an IPv4 address or an IPv6 /64. Further ones are
         /// closed when they are accepted. `trusted_proxies` have no limit. `off` by default, because an office or a
@@ -30,6 +30,15 @@ record! {
         /// Maximum size of a request body. A larger one is answered with 413. `off` by default, because
         /// bodies are streamed and not stored.
         body_bytes: Defaulted<Switch<Bytes>> = "off",
+        /// Maximum number of requests at once on one HTTP/2 connection. Further ones are refused (REFUSED_STREAM), and
+        /// clients send them again. The default is the lowest number that RFC 9113 recommends. Each may keep 64 KiB of
+        /// its body, and `buffer_per_request` of its reply.
+        http2_streams: Defaulted<Count> = 100,
+        /// Number of HTTP/2 frames without content that a client may send at once: resets, settings, pings,
+        /// priorities, window updates, empty DATA, and frames that make the gateway reset a stream. In 30 s it may send
+        /// as many again, and four for each frame of a reply. A client that sends more loses its connection
+        /// (ENHANCE_YOUR_CALM). The default is the burst that nghttp2 allows.
+        http2_overhead_frames: Defaulted<Count> = 1000,
         /// Bytes of one reply that are buffered for a slow client, so that its slot is free once the node is
         /// done. 1 MiB holds most pages.
         buffer_per_request: Defaulted<Bytes> = "1MiB",

@@ -10,6 +10,7 @@ mod conditions;
 pub(crate) mod discipline;
 mod dispatch;
 mod gateway;
+mod listener;
 mod mqos;
 mod page_table;
 mod priorities;
@@ -22,26 +23,27 @@ use weirgate_spanned_yaml::decode::{Defaulted, Named, OneOrMany, Optional, Switc
 use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
-pub(crate) use address::{Listen, Net, NodeAddress};
+pub(crate) use address::{Net, NodeAddress};
 pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, SourceForm};
 pub use conditions::Token;
-pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
+pub(crate) use conditions::{ClientCertificateForm, Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::Discipline;
 pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use gateway::{AccessLog, Admin, AdminAddressForm, ClientTimeouts, ForwardForm, Limits, MemoryForm};
+pub(crate) use listener::{CertificateForm, ListenerForm, ListenerTls, address as listener_address};
 pub(crate) use mqos::ResourceWord;
 pub use page_table::page_table_schema;
 pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};
 pub(crate) use priorities::PriorityForm;
 pub(crate) use reserves::{ReserveClassForm, ReserveNodeForm, Reserves};
-pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, Upstream, nodes};
+pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, NodeTls, Upstream, nodes};
 pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 
 record! {
     /// A Weirgate policy: where clients connect, which servers answer them, and the guarantee of each service class.
     pub(crate) struct PolicyFile {
-        /// Addresses where clients connect: `IP:PORT`, or a list of them.
-        listen: Optional<OneOrMany<Listen>>,
+        /// Addresses where clients connect: `IP:PORT`, a map with further properties, or a list of them.
+        listen: Optional<OneOrMany<ListenerForm>>,
         /// Pools of servers, by name.
         upstreams: Optional<Named<Name, Upstream>>,
         /// Service classes in order: a request belongs to the first class that it matches. If no class
@@ -131,6 +133,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("soft_min", &["soft_least"], "it is called `soft_min`"),
     ("min", &["least"], "it is called `min`"),
     ("max", &["most"], "it is called `max`"),
+    ("certificates", &["certificate", "key", "ocsp"], "it belongs in `certificates:`"),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];
 

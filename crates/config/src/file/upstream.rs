@@ -2,8 +2,8 @@
 
 use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, OneOrMany, Optional, Required, Switch, TextOrMap};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share, Span, Text};
-use weirgate_spanned_yaml::{record, text_schema};
+use weirgate_spanned_yaml::unit::{Amount, Answer, Count, Name, Share, Span, Text};
+use weirgate_spanned_yaml::{record, text_schema, words};
 
 use super::address::NodeAddress;
 use super::dispatch::Dispatch;
@@ -13,6 +13,12 @@ record! {
     pub(crate) struct Upstream {
         /// Its nodes: `host:port`, or a map with further properties of the node.
         nodes: Required<OneOrMany<NodeForm>>,
+        /// Protocol that the nodes speak: `http1`, or `h2` for HTTP/2, as gRPC servers do. It is not
+        /// negotiated: with TLS only `h2` is offered. `http1` by default, because every web server speaks it.
+        protocol: Defaulted<ProtocolWord> = "http1",
+        /// TLS towards the nodes: a map, which may be empty, or `off`. Off by default, because most nodes are in a
+        /// private network.
+        tls: Defaulted<Switch<NodeTls>> = "off",
         /// How requests are spread over the nodes. Least outstanding by default, because it follows the speed
         /// of the nodes without configuration. Under `switch_adm`, `static_part` and `dynamic_part` the paper's
         /// method by default: weighted round robin, and for the latter two nodes partitioned over service sets.
@@ -28,9 +34,38 @@ record! {
         /// Maximum number of idle connections kept per node and thread. 64 serve bursts of 64 requests
         /// without a new connection and take little memory.
         idle_connections: Defaulted<Count> = 64,
+        /// Maximum number of responses per node that stall because their clients read slowly, and that hold no slot
+        /// while they do. Each keeps a connection to the node open. 512 are few for an event-driven server. For one
+        /// with a worker per connection, choose the workers that it has besides `max_outstanding`, or 0.
+        stalled_responses: Defaulted<Count> = 512,
         /// How long an idle connection is kept. 4 s is below the 5 s of Apache and Node.js, so that a request
         /// rarely meets a connection that the node is closing.
         idle_timeout: Defaulted<Span> = "4s",
+    }
+}
+
+record! {
+    /// TLS towards nodes. Paths count from the folder of the policy. The files are read again when they change.
+    pub(crate) struct NodeTls {
+        /// File with the authorities that sign the nodes' certificates (PEM). Those of the system by default.
+        ca: Optional<Text>,
+        /// The name that the certificates must cover. The host of each node's address by default.
+        server_name: Optional<Text>,
+        /// The gateway's own certificate, for nodes that ask for one.
+        client_certificate: Optional<NodeCertificate>,
+        /// Whether the nodes' certificates are verified. Without it anybody between gateway and node can read and
+        /// change everything.
+        verify: Defaulted<Answer> = true,
+    }
+}
+
+record! {
+    /// The gateway's own certificate.
+    pub(crate) struct NodeCertificate {
+        /// File with the certificate, followed by those of its authorities (PEM).
+        certificate: Required<Text>,
+        /// File with its private key (PEM), without a passphrase.
+        key: Required<Text>,
     }
 }
 
@@ -52,6 +87,16 @@ record! {
         /// The machine that the node runs on. Nodes with the same machine, in any upstream, share its
         /// capacity. The node's address by default.
         machine: Optional<Name>,
+    }
+}
+
+words! {
+    /// Protocol of nodes. `true` is HTTP/2.
+    pub(crate) struct ProtocolWord(bool) {
+        /// HTTP/1.1
+        "http1" => false,
+        /// HTTP/2
+        "h2" => true,
     }
 }
 

@@ -16,7 +16,7 @@ use super::upstream::Pools;
 use super::{page_table, priorities};
 use crate::embed::Defaults;
 use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed, SourceForm};
-use crate::site::{self, ClassSite, Key, Match, NetworkSize, Rule, RuleTarget, ShedReply, ValuePattern};
+use crate::site::{self, ClassSite, Key, Listener, Match, NetworkSize, Rule, RuleTarget, ShedReply, ValuePattern};
 
 /// Default and maximum number of live classes of a template. Class tables are sized for 100,000 classes.
 const LIVE: u32 = 1_024;
@@ -51,13 +51,14 @@ struct Taken {
 /// Binds the classes. `priorities` are those of the discipline.
 pub(super) fn classes(
     file: &PolicyFile,
+    listeners: &[Listener],
     pools: &Pools,
     priorities: &[engine::PriorityLevel],
     defaults: Option<&Defaults>,
     cx: &mut Context,
 ) -> Classes {
     let mut all = Classes::default();
-    let mut compiler = Compiler::new(listening_ports(file));
+    let mut compiler = Compiler::new((file.listen.given && !file.listen.bad).then_some(listeners));
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
     let mut taken: Vec<Taken> = Vec::new();
     let mut catch_all: Option<usize> = None;
@@ -175,13 +176,6 @@ pub(super) fn classes(
 fn implied(class: &Class, defaults: &Defaults) -> Option<Match> {
     let name = class.name.get().filter(|_| !class.r#match.given && !class.per.given)?;
     Some(Match::Header(HeaderName::from_static(defaults.class_header), ValuePattern::Exact(name.0.clone())))
-}
-
-/// Returns the ports that clients can connect to, or `None` if they are known only at run time or are invalid.
-fn listening_ports(file: &PolicyFile) -> Option<Vec<u16>> {
-    let listeners = file.listen.get().filter(|_| !file.listen.bad)?;
-    let ports: Vec<u16> = listeners.0.iter().map(|l| l.value.0.port()).collect();
-    (!ports.contains(&0)).then_some(ports)
 }
 
 /// Returns an earlier class that takes every request that `matches` accepts. A condition of `None` is unknown.

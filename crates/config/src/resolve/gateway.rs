@@ -28,23 +28,6 @@ pub(super) fn needed(file: &PolicyFile, defaults: Option<&Defaults>, cx: &mut Co
     }
 }
 
-pub(super) fn listeners(file: &PolicyFile, defaults: Option<&Defaults>, cx: &mut Context) -> Vec<Listener> {
-    if let Some(defaults) = defaults.filter(|_| !file.listen.given) {
-        return vec![Listener { address: defaults.listen }];
-    }
-    let mut listeners: Vec<Listener> = Vec::new();
-    for listen in file.listen.get().map_or(&[][..], |l| &l.0) {
-        let listener = Listener { address: listen.value.0 };
-        // Port 0 lets the kernel choose a port, a new one each time.
-        if listener.address.port() != 0 && listeners.contains(&listener) {
-            let what = format!("`{}` is listed twice", listener.address);
-            cx.fail(listen.mark, Complaint::new(what, "keep one of them"));
-        }
-        listeners.push(listener);
-    }
-    listeners
-}
-
 pub(super) fn trusted_proxies(file: &PolicyFile, cx: &mut Context) -> Vec<IpNet> {
     let mut nets = Vec::new();
     for net in file.trusted_proxies.get().map_or(&[][..], |n| &n.0) {
@@ -132,6 +115,9 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
             Switch::Off => None,
             Switch::On(Bytes(bytes)) => Some(*bytes),
         },
+        // Each may keep 64 KiB of its body, so this bounds the memory of a connection to 64 MiB.
+        http2_streams: count(&limits.http2_streams, 1_000, cx),
+        http2_overhead_frames: count(&limits.http2_overhead_frames, 1_000_000, cx),
         buffer_per_request,
         buffer_total,
         memory: match limits.memory.get() {

@@ -8,6 +8,7 @@ mod class;
 mod discipline;
 mod dispatch;
 mod gateway;
+mod listener;
 mod page_table;
 mod priorities;
 mod reach;
@@ -17,6 +18,8 @@ mod upstream;
 mod web_switch;
 
 pub(crate) use page_table::file_of as resolve_page_table;
+
+use std::path::Path;
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Mark};
@@ -41,31 +44,42 @@ pub(crate) fn check_discipline(file: &Discipline, mark: Mark, cx: &mut Context) 
     discipline::discipline(file, mark, priorities, &class::Classes::default(), cx);
 }
 
+/// What a policy depends on besides its text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings<'a> {
+    /// Whether the environment has a token for the admin listener.
+    pub(crate) env_token: bool,
+    /// The folder that paths count from.
+    pub(crate) folder: &'a Path,
+}
+
 /// Binds and checks everything. `defaults` are for a policy that is part of another file, which always has a gateway.
 /// Returns `None` if anything is invalid, here or in an earlier step.
 pub(crate) fn resolve(
     file: &PolicyFile,
-    env_token: bool,
+    surroundings: &Surroundings<'_>,
     defaults: Option<&Defaults>,
     cx: &mut Context,
 ) -> Option<Resolved> {
+    let &Surroundings { env_token, folder } = surroundings;
     let has_gateway = defaults.is_some() || file.has_gateway();
     if has_gateway {
         gateway::needed(file, defaults, cx);
     }
-    let listeners = gateway::listeners(file, defaults, cx);
+    let all_listeners = listener::listeners(file, folder, defaults, cx);
+    let listeners = &all_listeners.listeners;
     let trusted_proxies = gateway::trusted_proxies(file, cx);
-    let admin = if has_gateway { gateway::admin(file, &listeners, env_token, cx) } else { None };
-    let reserves = reserves::reserves(file, &listeners, admin.as_ref(), env_token, cx);
+    let admin = if has_gateway { gateway::admin(file, listeners, env_token, cx) } else { None };
+    let reserves = reserves::reserves(file, listeners, admin.as_ref(), env_token, cx);
     let limits = gateway::limits(file, cx);
     let timeouts = gateway::timeouts(file, cx);
     let forward = gateway::forward(file.forward.get());
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
-    let pools = upstream::pools(file, cx);
+    let pools = upstream::pools(file, defaults.is_none().then_some(folder), cx);
     let priorities = priorities::priorities(file.discipline.get(), cx);
     let classes = match has_gateway {
-        true => class::classes(file, &pools, &priorities, defaults, cx),
+        true => class::classes(file, listeners, &pools, &priorities, defaults, cx),
         false => class::Classes::default(),
     };
     let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, priorities, &classes, cx);
@@ -73,6 +87,7 @@ pub(crate) fn resolve(
     page_table::check_dispatch(file, &discipline, cx);
     let page_table = page_table::page_table(file, &discipline, cx);
     class::warn(file, &classes, &discipline, cx);
+    all_listeners.warn_of_names(file, &classes.rules, cx);
 
     if cx.problems.reports() > 0 {
         return None;
@@ -93,7 +108,7 @@ pub(crate) fn resolve(
         return None;
     }
     let site = Site {
-        listeners,
+        listeners: all_listeners.listeners,
         trusted_proxies,
         policy,
         rules: classes.rules,

@@ -20,7 +20,7 @@ pub(super) fn implies(narrow: &Match, wide: &Match) -> bool {
 
 fn leaf_implies(narrow: &Match, wide: &Match) -> bool {
     match (narrow, wide) {
-        (Match::Host(n), Match::Host(w)) => match (n, w) {
+        (Match::Host(n), Match::Host(w)) | (Match::Sni(n), Match::Sni(w)) => match (n, w) {
             (HostPattern::Exact(n), HostPattern::Exact(w)) => n == w,
             (HostPattern::Exact(n) | HostPattern::Below(n), HostPattern::Below(w)) => n.ends_with(w.as_str()),
             (HostPattern::Below(_), HostPattern::Exact(_)) => false,
@@ -35,6 +35,11 @@ fn leaf_implies(narrow: &Match, wide: &Match) -> bool {
         (Match::Method(n), Match::Method(w)) => n == w,
         (Match::Port(n), Match::Port(w)) => n == w,
         (Match::Source(n), Match::Source(w)) => w.contains(n),
+        (Match::Encrypted(n), Match::Encrypted(w)) => n == w,
+        (Match::Sni(_) | Match::ClientCertificate(..), Match::Encrypted(w)) => *w,
+        (Match::ClientCertificate(n, narrow), Match::ClientCertificate(w, wide)) => {
+            n == w && value_implies(narrow, wide)
+        }
         (Match::Header(n, narrow), Match::Header(w, wide)) => n == w && value_implies(narrow, wide),
         (Match::Cookie(n, narrow), Match::Cookie(w, wide)) | (Match::Query(n, narrow), Match::Query(w, wide)) => {
             n == w && value_implies(narrow, wide)

@@ -8,9 +8,10 @@ use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::util::syntax;
 use weirgate_spanned_yaml::decode::{At, Context, Mark, OneOrMany};
 use weirgate_spanned_yaml::errors::{Complaint, listed};
+use weirgate_tls::ServerSettings;
 
-use crate::file::{self, Inner, PatternText, ValueForm, ValueRule, Values};
-use crate::site::{Match, PathPattern, Pattern, ValuePattern};
+use crate::file::{self, ClientCertificateForm, Inner, PatternText, ValueForm, ValueRule, Values};
+use crate::site::{CertificatePart, Listener, Match, PathPattern, Pattern, ValuePattern};
 
 /// Largest compiled automaton of one pattern.
 const PATTERN_BYTES: usize = 1 << 20;
@@ -29,11 +30,34 @@ pub(super) struct Compiler {
     patterns: usize,
     /// The ports that clients can connect to, if they are known.
     ports: Option<Vec<u16>>,
+    /// The TLS of the listeners, if it is known.
+    tls: Option<Vec<Option<ServerSettings>>>,
 }
 
 impl Compiler {
-    pub(super) fn new(ports: Option<Vec<u16>>) -> Compiler {
-        Compiler { patterns: 0, ports }
+    /// `listeners` are those of the policy, if all of them could be read.
+    pub(super) fn new(listeners: Option<&[Listener]>) -> Compiler {
+        let ports = listeners.map(|all| all.iter().map(|one| one.address.port()).collect::<Vec<_>>());
+        Compiler {
+            patterns: 0,
+            // Port 0 is replaced when the gateway starts.
+            ports: ports.filter(|ports| !ports.contains(&0)),
+            tls: listeners.map(|all| all.iter().map(|one| one.tls.clone()).collect()),
+        }
+    }
+
+    /// Reports a condition that no listener can meet.
+    fn needs(
+        &self,
+        mark: Mark,
+        what: &str,
+        hint: &str,
+        meets: impl Fn(Option<&ServerSettings>) -> bool,
+        cx: &mut Context,
+    ) {
+        if self.tls.as_ref().is_some_and(|all| !all.iter().any(|tls| meets(tls.as_ref()))) {
+            cx.fail(mark, Complaint::new(what, hint));
+        }
     }
 
     /// Returns the condition described by `file`, which is at `mark`.
@@ -59,6 +83,26 @@ impl Compiler {
             }
             Match::Port(number)
         }));
+        if let Some(scheme) = file.scheme.get() {
+            let (what, hint) = match scheme.0 {
+                true => ("no listener has TLS", "give a listener `tls:`, or remove the condition"),
+                false => ("every listener has TLS", "add one without, or remove the condition"),
+            };
+            self.needs(file.scheme.mark, what, hint, |tls| tls.is_some() == scheme.0, cx);
+            all.push(Match::Encrypted(scheme.0));
+        }
+        if file.sni.get().is_some() {
+            let hint = "give a listener `tls:`, or use `host:`";
+            self.needs(file.sni.mark, "no listener has TLS", hint, |tls| tls.is_some(), cx);
+        }
+        all.extend(each(file.sni.get(), |name| Match::Sni(name.value.0.clone())));
+        if let Some(form) = file.client_certificate.get() {
+            let what = "no listener asks clients for a certificate";
+            let hint = "give the `tls:` of a listener `client_certificates:`";
+            let mark = file.client_certificate.mark;
+            self.needs(mark, what, hint, |tls| tls.is_some_and(|tls| tls.clients.is_some()), cx);
+            self.client_certificate(form, &mut all, cx);
+        }
         all.extend(each(file.source.get(), |net| Match::Source(net.value.0)));
         if let Some(values) = file.header.get() {
             self.values(values, cx, &mut all, |name, value| Match::Header(name.0.clone(), value));
@@ -96,6 +140,25 @@ impl Compiler {
                 all.shrink_to_fit();
                 Match::All(all)
             }
+        }
+    }
+
+    /// Adds the conditions on a client's certificate.
+    fn client_certificate(&mut self, form: &ClientCertificateForm, all: &mut Vec<Match>, cx: &mut Context) {
+        let parts = match form {
+            ClientCertificateForm::Present => {
+                return all.push(Match::ClientCertificate(CertificatePart::Subject, ValuePattern::Present));
+            }
+            ClientCertificateForm::Parts(parts) => parts,
+        };
+        for (part, values) in [
+            (CertificatePart::Subject, &parts.subject),
+            (CertificatePart::CommonName, &parts.common_name),
+            (CertificatePart::Name, &parts.san),
+        ] {
+            all.extend(each(values.get(), |form| {
+                Match::ClientCertificate(part, self.value(&form.value, form.mark, cx))
+            }));
         }
     }
 

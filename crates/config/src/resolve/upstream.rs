@@ -1,7 +1,7 @@
 //! Upstreams: pools, nodes, machines.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -9,12 +9,14 @@ use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, Mark, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
-use weirgate_spanned_yaml::unit::{Amount, Count, Span, number_text, span_text};
+use weirgate_spanned_yaml::unit::{Amount, Count, Span, Text, number_text, span_text};
+use weirgate_tls::{CertificateFiles, Client, ClientSettings, Part, is_server_name};
 
 use super::dispatch;
 use super::gateway::count;
 use crate::file::{
-    Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, PageTable, PolicyFile, Upstream, nodes,
+    Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, NodeTls, PageTable, PolicyFile, Upstream,
+    nodes,
 };
 use crate::site::{self, NodeSite, PoolSite};
 
@@ -49,7 +51,8 @@ type Machines = BTreeMap<String, (f64, Mark)>;
 /// The agents that costs are learned from, by address, each with the machine of the first node that it reports for.
 type Agents = BTreeMap<String, String>;
 
-pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
+/// Binds the upstreams. Paths count from `folder`. Without one the files of TLS are not read.
+pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) -> Pools {
     let learned = file.page_table.get().is_some_and(|table| match table {
         PageTable::Learned => true,
         PageTable::Table(form) => form.learned.get().0,
@@ -67,6 +70,10 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
             ejection: ejection(upstream.ejection.get()),
         });
         all.pool_sites.push(PoolSite {
+            tls: match upstream.tls.get() {
+                Switch::Off => None,
+                Switch::On(form) => tls(form, folder, cx),
+            },
             health: match upstream.health_check.get() {
                 Switch::Off => None,
                 Switch::On(check) => health(check, cx),
@@ -74,11 +81,19 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
             collector: match upstream.collector.get() {
                 Switch::Off if learned && !upstream.collector.given => usual_collector(item.value.mark, cx),
                 Switch::Off => None,
-                Switch::On(form) => Some(collector(form, learned, cx)),
+                Switch::On(form) => {
+                    if matches!(upstream.tls.get(), Switch::On(_)) && *form.port.get() == CollectorPort::Node {
+                        let hint = "run `weirgate agent` on the node and write its port";
+                        cx.fail(form.port.mark, Complaint::new("collectors do not speak TLS, as this node does", hint));
+                    }
+                    Some(collector(form, learned, cx))
+                }
             },
             locality_key: dispatch::locality_key(upstream),
+            http2: upstream.protocol.get().0,
             // Per node and thread. More would only waste file descriptors.
             idle_connections: count(&upstream.idle_connections, 65_536, cx) as usize,
+            stalled_responses: count(&upstream.stalled_responses, 1_000_000, cx),
             idle_timeout: upstream.idle_timeout.get().0,
         });
         members(upstream, pool, &mut all, &mut machines, cx);
@@ -195,6 +210,43 @@ fn node_capacity(field: &Optional<Amount>, machine: &str, machines: &mut Machine
         }
     }
     Some(capacity)
+}
+
+/// Returns the settings of TLS towards nodes. Reports faults of its files.
+fn tls(form: &NodeTls, folder: Option<&Path>, cx: &mut Context) -> Option<ClientSettings> {
+    let path = |text: &Text| folder.unwrap_or(Path::new("")).join(&text.0);
+    let own = match form.client_certificate.get() {
+        None => None,
+        Some(own) => {
+            Some(CertificateFiles { certificate: path(own.certificate.get()?), key: path(own.key.get()?), ocsp: None })
+        }
+    };
+    let server_name = form.server_name.get().map(|name| name.0.to_ascii_lowercase());
+    if let Some(name) = server_name.as_ref().filter(|name| !is_server_name(name)) {
+        let what = format!("{} is no name of a server", quoted(name));
+        cx.fail(form.server_name.mark, Complaint::new(what, "write a DNS name or an IP address, without a port"));
+        return None;
+    }
+    if !form.verify.get().0 {
+        let what = "the nodes' certificates are not verified: anybody between gateway and node can be the node";
+        cx.warn(form.verify.mark, Complaint::new(what, "write the authority that signs them as `ca:`"));
+    }
+    let ca = form.ca.get().map(path);
+    let settings = ClientSettings { ca, server_name, own, verify: form.verify.get().0 };
+    if folder.is_some()
+        && let Err(faults) = Client::load(&settings)
+    {
+        let own = form.client_certificate.get();
+        for fault in faults {
+            let mark = match fault.part {
+                Part::Certificate(_) | Part::Ocsp(_) => own.map(|own| own.certificate.mark),
+                Part::Key(_) => own.map(|own| own.key.mark),
+                Part::Ca | Part::Crl => None,
+            };
+            cx.fail(mark.unwrap_or(form.ca.mark), Complaint::new(fault.what, fault.hint));
+        }
+    }
+    Some(settings)
 }
 
 fn ejection(switch: &Switch<Ejection>) -> engine::Ejection {

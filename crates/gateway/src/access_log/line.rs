@@ -8,6 +8,7 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::record::{AccessRecord, Ending};
+use crate::trace::TraceId;
 
 /// Maximum length of a field's value, in bytes before escaping. A longer value is truncated and ends with
 /// `…`.
@@ -32,11 +33,19 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
         text(line, "reason", reason);
     }
     number(line, "status", u64::from(record.status));
-    text(line, "method", record.method.map_or("", http::Method::as_str));
-    text(line, "host", record.host);
+    text(line, "protocol", record.protocol.as_str());
+    text(line, "method", record.request.method().map_or("", http::Method::as_str));
+    text(line, "host", record.request.host());
     path(line, record);
     // Writing to a vector cannot fail.
     let _ = write!(line, ",\"client\":\"{}\"", record.client);
+    text(line, "scheme", if record.tls.is_some() { "https" } else { "http" });
+    if let Some(tls) = record.tls {
+        text(line, "tls_version", tls.version);
+        if let Some(identity) = &tls.identity {
+            text(line, "client_certificate", &identity.subject);
+        }
+    }
     if let Some(node) = record.node {
         text(line, "node", node);
     }
@@ -46,7 +55,7 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
     milliseconds(line, "total_ms", record.total);
     number(line, "bytes_in", record.bytes_in);
     number(line, "bytes_out", record.bytes_out);
-    text(line, "trace_id", record.trace_id);
+    text(line, "trace_id", record.trace_id.map_or("", TraceId::as_str));
     number(line, "policy_version", record.version);
     line.extend_from_slice(b"}\n");
 }
@@ -90,8 +99,8 @@ fn escaped(line: &mut Vec<u8>, value: &str, max: usize) -> usize {
 /// Appends the path with the query, as one field.
 fn path(line: &mut Vec<u8>, record: &AccessRecord<'_>) {
     line.extend_from_slice(b",\"path\":\"");
-    let left = escaped(line, record.path, MAX_FIELD);
-    if let Some(query) = record.query
+    let left = escaped(line, record.request.path(), MAX_FIELD);
+    if let Some(query) = record.request.query()
         && left > 0
     {
         line.push(b'?');

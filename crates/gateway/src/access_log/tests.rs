@@ -6,8 +6,17 @@ use std::sync::mpsc;
 use weirgate_engine::ShedReason;
 
 use super::*;
+use crate::request::Request;
+use crate::trace::{Trace, TraceIds};
 
-fn record(path: &str) -> AccessRecord<'_> {
+fn record(target: &str) -> AccessRecord<'static> {
+    let head = format!(
+        "GET {target} HTTP/1.1\r\nHost: a.test\r\n\
+         traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n\r\n"
+    );
+    // A record borrows. Tests are short.
+    let request: &'static Request = Box::leak(Box::new(Request::parse(head.as_bytes()).unwrap()));
+    let trace: &'static Trace = Box::leak(Box::new(TraceIds::new().of(request)));
     AccessRecord {
         version: 3,
         class: None,
@@ -21,12 +30,11 @@ fn record(path: &str) -> AccessRecord<'_> {
         total: Duration::from_millis(10),
         bytes_in: 1,
         bytes_out: 2,
-        trace_id: "4bf92f3577b34da6a3ce929d0e0e4736",
-        method: Some(&http::Method::GET),
-        host: "a.test",
-        path,
-        query: None,
+        protocol: crate::Protocol::Http11,
+        trace_id: Some(&trace.id),
+        request,
         client: IpAddr::from([192, 0, 2, 1]),
+        tls: None,
     }
 }
 
@@ -82,35 +90,40 @@ fn a_line_tells_everything_about_a_request() {
     log.observe(&record("/x?q=1"));
     let shed = AccessRecord { ending: Ending::Shed(ShedReason::QueueFull), status: 503, node: None, ..record("/") };
     log.observe(&shed);
+    let identity = Some(weirgate_tls::Identity { subject: "CN=\"a\"".to_owned(), ..Default::default() });
+    let tls = crate::ClientTls { version: "1.3", sni: None, identity };
+    log.observe(&AccessRecord { tls: Some(&tls), ..record("/") });
     drop(log);
     let lines = file.lines();
-    assert_eq!(lines.len(), 2);
+    assert_eq!(lines.len(), 3);
     let expected = serde_json::json!({
-        "class": "gold", "ending": "served", "status": 200, "method": "GET", "host": "a.test", "path": "/x?q=1",
-        "client": "192.0.2.1", "node": "n1", "retries": 0, "queue_wait_ms": 1.5, "service_time_ms": 8.0,
+        "class": "gold", "ending": "served", "status": 200, "protocol": "HTTP/1.1", "method": "GET", "host": "a.test", "path": "/x?q=1",
+        "client": "192.0.2.1", "scheme": "http", "node": "n1", "retries": 0, "queue_wait_ms": 1.5, "service_time_ms": 8.0,
         "total_ms": 10.0, "bytes_in": 1, "bytes_out": 2, "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
         "policy_version": 3, "time": lines[0]["time"],
     });
     assert_eq!(lines[0], expected);
     assert_eq!((&lines[1]["ending"], &lines[1]["reason"]), (&"shed".into(), &"queue_full".into()));
+    let encrypted = ["scheme", "tls_version", "client_certificate"].map(|field| lines[2][field].as_str());
+    assert_eq!(encrypted, [Some("https"), Some("1.3"), Some("CN=\"a\"")]);
 }
 
 #[test]
-fn l1_what_a_client_chooses_is_escaped_and_cut_and_stays_one_line() {
+fn l1_text_is_escaped_and_cut_and_stays_one_line() {
     let file = Scratch::new("escape");
     let log = Arc::new(AccessLog::start(Some(&config(Some(&file.0), 1.0))).unwrap());
     let evil = "/\r\n{\"class\":\"x\"}\u{1b}[2J\u{9b}\u{7f}\u{2028}\\\"\u{0}é";
-    log.observe(&record(evil));
-    let long = format!("/{}", "é".repeat(2000));
-    log.observe(&record(&long));
+    log.observe(&AccessRecord { class_name: evil, ..record("/\\\"<>?\"\\") });
+    let long = "é".repeat(2000);
+    log.observe(&AccessRecord { class_name: &long, ..record(&format!("/{}?{}", "x".repeat(900), "y".repeat(900))) });
     drop(log);
     let raw = std::fs::read(&file.0).unwrap();
     assert_eq!(raw.iter().filter(|&&b| b == b'\n').count(), 2);
     assert!(raw.iter().all(|&b| b == b'\n' || (b >= 0x20 && b != 0x7f)));
     let lines = file.lines();
-    assert_eq!(lines[0]["path"], evil);
-    assert_eq!(lines[0]["class"], "gold");
-    let cut = lines[1]["path"].as_str().unwrap();
+    assert_eq!((&lines[0]["class"], &lines[0]["path"]), (&evil.into(), &"/%5C%22%3C%3E?\"\\".into()));
+    assert_eq!(lines[1]["path"].as_str().unwrap(), format!("/{}?{}…", "x".repeat(900), "y".repeat(122)));
+    let cut = lines[1]["class"].as_str().unwrap();
     assert!(cut.len() <= 1024 + '…'.len_utf8() && cut.ends_with("é…"), "{} bytes", cut.len());
 }
 

@@ -92,7 +92,7 @@ impl Guard {
     /// Returns whether `authority` names a host served here, on any port.
     fn knows(&self, authority: &[u8]) -> bool {
         weirgate_http1::split(authority)
-            .is_some_and(|a| self.hosts.iter().any(|host| host.eq_ignore_ascii_case(a.host)))
+            .is_some_and(|a| self.hosts.iter().any(|host| host.as_bytes().eq_ignore_ascii_case(a.host)))
     }
 
     fn check_host(&self, request: &Request<Body>) -> Result<(), Box<Response>> {

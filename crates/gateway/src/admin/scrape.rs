@@ -60,6 +60,7 @@ pub(super) async fn collect(operations: &Operations, all: bool) -> Scrape {
         page_table: gateway.page_table(MAX_ROUTES),
         classes: Classes::select(operations.metrics(), classes, all),
         process: process(operations),
+        tls: gateway.tls_metrics(),
         policy: (active_config.version, active_config.checksum.clone()),
     }
 }
@@ -83,6 +84,17 @@ fn process(operations: &Operations) -> Vec<Single> {
             "Times that accepting paused because file descriptors or memory ran out",
             Value::Counter(read(&counters.accept_pauses)),
         ),
+        single(
+            "http2_connections",
+            "Client connections that speak HTTP/2",
+            Value::Counter(read(&counters.http2_connections)),
+        ),
+        single("http2_requests", "Requests over HTTP/2", Value::Counter(read(&counters.http2_requests))),
+        single(
+            "http2_floods",
+            "HTTP/2 connections closed because of frames without content, or of slow heads",
+            Value::Counter(read(&counters.http2_floods)),
+        ),
         single("node_connects", "Connections to nodes opened", Value::Counter(read(&counters.connects))),
         single(
             "node_connect_failures",
@@ -98,6 +110,11 @@ fn process(operations: &Operations) -> Vec<Single> {
             "buffered",
             "Response bytes buffered for slow clients now",
             Value::BytesGauge(read(&counters.buffered_bytes)),
+        ),
+        single(
+            "stalled_responses",
+            "Responses without a slot that wait for slow clients now",
+            Value::Gauge(operations.gateway().stalled_responses()),
         ),
         single("lock_uses", "Uses of the engine's lock", Value::Counter(held.uses)),
         single("lock_measured", "Measured uses of the engine's lock", Value::Counter(held.measured)),

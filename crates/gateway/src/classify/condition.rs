@@ -4,9 +4,10 @@
 //! than [`MAX_VALUE_BYTES`] counts as present and matches no comparison.
 
 use regex_automata::Input;
-use weirgate_config::{HostPattern, Match, PathPattern, Pattern, ValuePattern};
+use weirgate_config::{CertificatePart, HostPattern, Match, PathPattern, Pattern, ValuePattern};
+use weirgate_tls::Identity;
 
-use super::view::{Fields, MAX_VALUE_BYTES};
+use super::view::{Fields, MAX_VALUE_BYTES, View};
 
 /// Returns whether `condition` holds.
 pub(super) fn holds(condition: &Match, fields: &Fields<'_, '_>) -> bool {
@@ -23,6 +24,16 @@ pub(super) fn holds(condition: &Match, fields: &Fields<'_, '_>) -> bool {
         Match::Path(PathPattern::Pattern(pattern)) => is_like(pattern, view.path.as_bytes()),
         Match::Method(method) => view.request.method() == Some(method),
         Match::Port(port) => view.port == *port,
+        Match::Encrypted(wanted) => view.tls.is_some() == *wanted,
+        Match::Sni(HostPattern::Exact(name)) => sni(view) == Some(name),
+        Match::Sni(HostPattern::Below(suffix)) => sni(view).is_some_and(|name| name.ends_with(suffix.as_str())),
+        Match::ClientCertificate(part, pattern) => identity(view).is_some_and(|identity| match part {
+            CertificatePart::Subject => fits(pattern, identity.subject.as_bytes()),
+            CertificatePart::CommonName => {
+                identity.common_name.as_ref().is_some_and(|name| fits(pattern, name.as_bytes()))
+            }
+            CertificatePart::Name => identity.names.iter().any(|name| fits(pattern, name.as_bytes())),
+        }),
         Match::Source(net) => net.contains(&view.client),
         Match::Header(name, pattern) => view.request.values(name.as_str()).any(|value| fits(pattern, value)),
         Match::Cookie(name, pattern) => {
@@ -32,6 +43,16 @@ pub(super) fn holds(condition: &Match, fields: &Fields<'_, '_>) -> bool {
             fields.query().iter().any(|(n, value)| n.as_ref() == name.as_bytes() && fits(pattern, value))
         }
     }
+}
+
+/// Returns the name that the client asked for in its TLS handshake.
+pub(super) fn sni<'a>(view: &View<'a>) -> Option<&'a str> {
+    view.tls?.sni.as_deref()
+}
+
+/// Returns the identity in the client's certificate.
+pub(super) fn identity<'a>(view: &View<'a>) -> Option<&'a Identity> {
+    view.tls?.identity.as_ref()
 }
 
 /// Returns whether `path` equals `prefix` or lies below it, at a segment boundary.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use weirgate_config::{HostPattern, Key, Match, PathPattern, Rule, RuleTarget, ValuePattern};
+use weirgate_config::{CertificatePart, HostPattern, Key, Match, PathPattern, Rule, RuleTarget, ValuePattern};
 
 use super::view::{Fields, MAX_VALUE_BYTES, View};
 use super::{Classifier, condition, key_of, target};
@@ -76,6 +76,23 @@ fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
             format!("needs {wants}, but the method is {}", view.request.method().map_or("", http::Method::as_str))
         }
         Match::Port(_) => format!("needs {wants}, but the port is {}", view.port),
+        Match::Encrypted(true) => format!("needs {wants}, but the connection is not encrypted"),
+        Match::Encrypted(false) => format!("needs {wants}, but the connection is encrypted"),
+        Match::Sni(_) => match condition::sni(view) {
+            Some(name) => format!("needs {wants}, but the client asked for {}", quoted(name.as_bytes())),
+            None => format!("needs {wants}, but the client asked for no name"),
+        },
+        Match::ClientCertificate(part, _) => match condition::identity(view) {
+            None => format!("needs {wants}, but the client has no certificate"),
+            Some(identity) => {
+                let values: Vec<&[u8]> = match part {
+                    CertificatePart::Subject => vec![identity.subject.as_bytes()],
+                    CertificatePart::CommonName => identity.common_name.iter().map(String::as_bytes).collect(),
+                    CertificatePart::Name => identity.names.iter().map(String::as_bytes).collect(),
+                };
+                with_values(&wants, values.into_iter())
+            }
+        },
         Match::Source(_) => format!("needs {wants}, but the client is {}", view.client),
         Match::Header(name, _) => with_values(&wants, view.request.values(name.as_str())),
         Match::Cookie(name, _) => {
@@ -123,6 +140,19 @@ pub(crate) fn describe(condition: &Match, values: Values) -> String {
         Match::Path(PathPattern::Pattern(pattern)) => format!("path like {}", pattern.text),
         Match::Method(method) => format!("method {method}"),
         Match::Port(port) => format!("port {port}"),
+        Match::Encrypted(true) => "scheme https".to_owned(),
+        Match::Encrypted(false) => "scheme http".to_owned(),
+        Match::Sni(HostPattern::Exact(name)) => format!("sni {name}"),
+        Match::Sni(HostPattern::Below(suffix)) => format!("sni *{suffix}"),
+        Match::ClientCertificate(part, value) => {
+            let part = match (part, value) {
+                (_, ValuePattern::Present) => return "client certificate".to_owned(),
+                (CertificatePart::Subject, _) => "subject",
+                (CertificatePart::CommonName, _) => "common name",
+                (CertificatePart::Name, _) => "alternative name",
+            };
+            format!("client certificate with {part}{}", describe_value(value, values))
+        }
         Match::Source(net) => format!("client in {net}"),
         Match::Header(name, value) => format!("header {name}{}", describe_value(value, values)),
         Match::Cookie(name, value) => format!("cookie {name}{}", describe_value(value, values)),

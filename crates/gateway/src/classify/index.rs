@@ -89,10 +89,10 @@ impl Index {
     /// matches.
     pub(super) fn each_list(&self, fields: &Fields<'_, '_>, mut show: impl FnMut(&[u32])) {
         let view = fields.view;
-        let host = view.request.host();
         let mut show = |list: Option<&List>| list.into_iter().for_each(|list| show(list));
-        show(self.hosts.get(host));
-        if !self.suffixes.is_empty() {
+        if !(self.hosts.is_empty() && self.suffixes.is_empty()) {
+            let host = view.request.host();
+            show(self.hosts.get(host));
             for (dot, _) in host.match_indices('.') {
                 show(host.get(dot..).and_then(|suffix| self.suffixes.get(suffix)));
             }

@@ -6,9 +6,10 @@ use std::sync::LazyLock;
 use http::{HeaderName, Method};
 use proptest::prelude::*;
 use regex_automata::meta::Regex;
-use weirgate_config::{HostPattern, Match, PathPattern, Pattern, ValuePattern};
+use weirgate_config::{CertificatePart, HostPattern, Match, PathPattern, Pattern, ValuePattern};
 
 use super::*;
+use crate::handshake::ClientTls;
 use crate::request::Request;
 
 /// Parts of a request and of its view.
@@ -21,6 +22,7 @@ struct Sample {
     fields: String,
     client: IpAddr,
     port: u16,
+    tls: Option<ClientTls>,
     vouched: bool,
 }
 
@@ -34,6 +36,7 @@ impl Sample {
             fields: String::new(),
             client: IpAddr::from([10, 0, 0, 1]),
             port: 80,
+            tls: None,
             vouched: true,
         }
     }
@@ -57,8 +60,8 @@ impl Sample {
             host => format!("{method} /{query} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"),
         };
         let request = Request::parse(head.as_bytes()).expect("it is sound");
-        let Sample { path, client, port, vouched, .. } = self;
-        to(&View { request: &request, path, client: *client, port: *port, vouched: *vouched })
+        let Sample { path, client, port, tls, vouched, .. } = self;
+        to(&View { request: &request, path, client: *client, port: *port, tls: tls.as_ref(), vouched: *vouched })
     }
 }
 
@@ -180,6 +183,59 @@ fn method_port_and_source_compare() {
     assert_eq!(rule_of(&classifier, &request), Some(0));
 }
 
+/// A client that asks for `sni`, with the certificate of alice.
+fn encrypted(sni: Option<&str>) -> ClientTls {
+    let identity = weirgate_tls::Identity {
+        subject: "CN=alice,O=Example".into(),
+        common_name: Some("alice".into()),
+        names: vec!["a.test".into(), "192.0.2.7".into()],
+    };
+    ClientTls { version: "1.3", sni: sni.map(str::to_owned), identity: Some(identity) }
+}
+
+#[test]
+fn scheme_name_and_certificate_compare() {
+    let certificate = |part, value: &str| Match::ClientCertificate(part, ValuePattern::Exact(value.into()));
+    let conditions = [
+        Match::Encrypted(true),
+        Match::Encrypted(false),
+        Match::Sni(HostPattern::Exact("x.a.test".into())),
+        Match::Sni(HostPattern::Below(".a.test".into())),
+        Match::ClientCertificate(CertificatePart::Subject, ValuePattern::Present),
+        certificate(CertificatePart::Subject, "CN=alice,O=Example"),
+        certificate(CertificatePart::CommonName, "alice"),
+        certificate(CertificatePart::Name, "192.0.2.7"),
+        certificate(CertificatePart::Name, "alice"),
+    ];
+    let hold = |tls: Option<ClientTls>| -> Vec<usize> {
+        let request = Sample { tls, ..Sample::to("h", "/") };
+        let holds = |at: &usize| rule_of(&classes(vec![conditions[*at].clone()]), &request).is_some();
+        (0..conditions.len()).filter(holds).collect()
+    };
+    assert_eq!(hold(None), [1]);
+    assert_eq!(hold(Some(ClientTls { version: "1.2", ..ClientTls::default() })), [0]);
+    assert_eq!(hold(Some(encrypted(Some("x.a.test")))), [0, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(hold(Some(encrypted(None))), [0, 4, 5, 6, 7]);
+}
+
+#[test]
+fn an_explanation_covers_tls() {
+    let why = |condition: Match, tls: Option<ClientTls>| {
+        let request = Sample { tls, ..Sample::to("h", "/") };
+        request.view(|view| classes(vec![condition]).explain(view)[0].why.clone())
+    };
+    let sni = || Match::Sni(HostPattern::Below(".a.test".into()));
+    let name = || Match::ClientCertificate(CertificatePart::Name, ValuePattern::Prefix("b".into()));
+    let tls = || Some(encrypted(Some("b.test")));
+    assert_eq!(why(Match::Encrypted(true), None), "needs scheme https, but the connection is not encrypted");
+    assert_eq!(why(Match::Encrypted(false), tls()), "needs scheme http, but the connection is encrypted");
+    assert_eq!(why(sni(), tls()), "needs sni *.a.test, but the client asked for \"b.test\"");
+    assert_eq!(why(sni(), Some(encrypted(None))), "needs sni *.a.test, but the client asked for no name");
+    let wants = "needs client certificate with alternative name starting with \"b\"";
+    assert_eq!(why(name(), None), format!("{wants}, but the client has no certificate"));
+    assert_eq!(why(name(), tls()), format!("{wants}, but it is \"a.test\" and \"192.0.2.7\""));
+}
+
 #[test]
 fn d3_a_value_past_the_cap_is_present_and_compares_with_nothing() {
     let classifier = classes(vec![
@@ -280,8 +336,14 @@ fn a_spelling_does_not_lead_to_a_better_class() {
     let found = |path: &str| {
         let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
         let request = Request::parse(head.as_bytes()).expect("it is sound");
-        let view =
-            View { request: &request, path: request.path(), client: [10, 0, 0, 1].into(), port: 80, vouched: true };
+        let view = View {
+            request: &request,
+            path: request.path(),
+            client: [10, 0, 0, 1].into(),
+            port: 80,
+            tls: None,
+            vouched: true,
+        };
         classifier.classify_readings(&policy, &view).map(|found| found.rule)
     };
     assert_eq!([found("/gold/a"), found("/bulk/a"), found("/x")], [Some(1), Some(0), Some(2)]);
@@ -321,6 +383,9 @@ fn condition() -> impl Strategy<Value = Match> {
         1 => Just(Match::Path(PathPattern::Pattern(PATTERNS[1].clone()))),
         1 => prop::sample::select(vec![Method::GET, Method::POST]).prop_map(Match::Method),
         1 => (80u16..82).prop_map(Match::Port),
+        1 => any::<bool>().prop_map(Match::Encrypted),
+        1 => name().prop_map(|name| Match::Sni(HostPattern::Exact(name.into()))),
+        1 => values().prop_map(|v| Match::ClientCertificate(CertificatePart::Name, v)),
         1 => values().prop_map(|v| header("x-a", v)),
         1 => values().prop_map(|v| Match::Cookie("c".into(), v)),
         1 => values().prop_map(|v| Match::Query("q".into(), v)),
@@ -345,8 +410,9 @@ fn rule() -> impl Strategy<Value = Rule> {
 
 fn request() -> impl Strategy<Value = Sample> {
     let several = || prop::collection::vec(value(), 0..3);
-    (name(), path(), several(), several(), several(), any::<bool>(), 80u16..82).prop_map(
-        |(host, path, headers, cookies, query, get, port)| {
+    let tls = prop::option::of(prop::option::of(name()).prop_map(encrypted));
+    (name(), path(), several(), several(), several(), any::<bool>(), 80u16..82, tls).prop_map(
+        |(host, path, headers, cookies, query, get, port, tls)| {
             let mut request = Sample::to(host, path);
             for value in headers {
                 request = request.with("x-a", value);
@@ -356,7 +422,7 @@ fn request() -> impl Strategy<Value = Sample> {
             }
             request.query = Some(query.iter().map(|v| format!("q={v}")).collect::<Vec<_>>().join("&"));
             request.method = if get { Method::GET } else { Method::POST };
-            request.port = port;
+            (request.port, request.tls) = (port, tls);
             request
         },
     )

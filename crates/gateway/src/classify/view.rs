@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use weirgate_http1::Name;
 
+use crate::handshake::ClientTls;
 use crate::request::Request;
 
 /// Maximum length of a value that can be compared, in bytes. A longer value counts as present but matches no
@@ -36,6 +37,8 @@ pub struct View<'a> {
     pub client: IpAddr,
     /// The port of the listener.
     pub port: u16,
+    /// Facts about the TLS of its connection, if it is encrypted.
+    pub tls: Option<&'a ClientTls>,
     /// Whether its fields can state its origin: the peer is a listed proxy, or the policy lists none.
     pub vouched: bool,
 }
@@ -126,7 +129,7 @@ mod tests {
     use super::*;
 
     fn view(request: &Request) -> View<'_> {
-        View { request, path: request.path(), client: IpAddr::from([127, 0, 0, 1]), port: 80, vouched: true }
+        View { request, path: request.path(), client: IpAddr::from([127, 0, 0, 1]), port: 80, tls: None, vouched: true }
     }
 
     fn with_query(query: &str) -> Vec<(String, String)> {

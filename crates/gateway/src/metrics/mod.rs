@@ -12,6 +12,7 @@ mod classes;
 mod page;
 mod shown;
 mod tally;
+mod tls;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,6 +25,7 @@ pub(crate) use classes::{Classes, Live};
 pub use page::CONTENT_TYPE;
 pub(crate) use page::{Scrape, Single, Value, render};
 pub use shown::MAX_SHOWN;
+pub(crate) use tls::Tls;
 
 use shown::{Shown, Tallies, UNCLASSIFIED};
 use tally::{Counts, Tally};
@@ -206,12 +208,12 @@ mod tests {
             total: Duration::from_millis(12),
             bytes_in: 3,
             bytes_out: 5,
-            trace_id: "",
-            method: None,
-            host: "",
-            path: "",
-            query: None,
+            protocol: crate::record::Protocol::Http11,
+            trace_id: None,
+            // A record borrows. Tests are short.
+            request: Box::leak(Box::default()),
             client: std::net::IpAddr::from([127, 0, 0, 1]),
+            tls: None,
         }
     }
 

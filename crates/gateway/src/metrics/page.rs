@@ -17,6 +17,7 @@ use weirgate_wire::RESOURCE_NAMES;
 use super::classes::{Classes, Live, Named};
 use super::shown::{MAX_SHOWN, OTHER, UNCLASSIFIED};
 use super::tally::{Counts, Histogram};
+use super::tls::Tls;
 use super::{BOUNDS, Metrics};
 
 /// Media type of the page.
@@ -37,6 +38,8 @@ pub(crate) struct Scrape {
     pub(crate) classes: Classes,
     /// Counters and gauges without labels.
     pub(crate) process: Vec<Single>,
+    /// TLS of the listeners.
+    pub(crate) tls: Tls,
     /// Version and checksum of the policy in force.
     pub(crate) policy: (u64, String),
 }
@@ -70,10 +73,10 @@ pub(crate) fn render(scrape: Scrape) -> String {
     }
 }
 
-type Labels<'a> = Vec<(&'static str, &'a str)>;
+pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 /// Writes one metric name with all its series.
-struct Page<'e>(DescriptorEncoder<'e>);
+pub(super) struct Page<'e>(DescriptorEncoder<'e>);
 
 impl Page<'_> {
     fn family<'l, T>(
@@ -95,7 +98,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn counters<'l, T: EncodeCounterValue>(
+    pub(super) fn counters<'l, T: EncodeCounterValue>(
         &mut self,
         name: &str,
         help: &str,
@@ -107,7 +110,7 @@ impl Page<'_> {
         })
     }
 
-    fn gauges<'l, T: EncodeGaugeValue>(
+    pub(super) fn gauges<'l, T: EncodeGaugeValue>(
         &mut self,
         name: &str,
         help: &str,
@@ -147,6 +150,7 @@ impl Collector for Scrape {
         self.nodes(&mut page)?;
         self.page_table(&mut page)?;
         self.collectors(&mut page)?;
+        self.tls.write(&mut page)?;
         self.process(&mut page)
     }
 }

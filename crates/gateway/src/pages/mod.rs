@@ -19,6 +19,7 @@ use weirgate_pages::{Index, Shares};
 use weirgate_wire::{Usage, admin as shape};
 
 use crate::active_config::ActiveConfig;
+use crate::request::Request;
 
 /// Maximum number of requests that may finish between two reports. A gateway with two threads finishes at
 /// most about 40,000 a second, and each node's report empties the queue. It takes 1.3 MiB.
@@ -243,9 +244,13 @@ impl Lookup {
     /// Notes that a request was answered successfully. If routes are discovered, the path of a request
     /// without a route, or with a route of many similar paths, is a candidate for a new route. A scanner's
     /// failed requests are not.
-    pub(crate) fn answered(&self, pages: &Pages, path: &str, query: Option<&str>) {
+    pub(crate) fn answered(&self, pages: &Pages, request: &Request) {
+        if !self.0.discovers {
+            return;
+        }
+        let path = request.path();
         let open = |route: u32| self.0.wide.get(route as usize).copied().unwrap_or(false);
-        if self.0.discovers && path.len() <= LONGEST_PATH && self.0.find(path, query).route.is_none_or(open) {
+        if path.len() <= LONGEST_PATH && self.0.find(path, request.query()).route.is_none_or(open) {
             // If the queue is full, there are enough paths to examine.
             let _ = pages.paths.try_send(path.into());
         }

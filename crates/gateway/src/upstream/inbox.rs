@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
 
 /// Maximum number of bytes read at once.
 const READ: usize = 64 * 1024;
@@ -64,7 +63,11 @@ impl Inbox {
 
     /// Reads the bytes that have arrived. Returns 0 if the other side has closed, or if there is no room, which does
     /// not happen if the kept bytes are bounded as [`Inbox::new`] demands.
-    pub(super) fn poll_read(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_read(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
         if self.from > 0 {
             self.bytes.copy_within(self.from..self.to, 0);
             self.to -= self.from;

@@ -2,16 +2,18 @@
 //!
 //! Source: RFC 9112 Sec. 9 (connection management).
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use weirgate_http1::{Event, Head, Length, Limits, Responses, write};
 
+use super::http2::NodeStream;
 use super::inbox::Inbox;
 use crate::hops::PROTECTED;
+use crate::io::Io;
 use crate::received_body::ReceivedBody;
 
 /// Limits for the head of a response and for its trailers. Nodes are the operator's own, so they may send more than a
@@ -32,7 +34,7 @@ const READS: u32 = 16;
 /// request and back.
 #[derive(Debug)]
 pub(crate) struct Link {
-    stream: TcpStream,
+    stream: Transport,
     responses: Responses,
     /// Bytes received and not yet examined.
     kept: Vec<u8>,
@@ -53,6 +55,43 @@ pub(crate) struct Link {
     used: bool,
 }
 
+/// What carries the bytes of a connection.
+#[derive(Debug)]
+enum Transport {
+    Socket(Io),
+    /// A stream of a connection that speaks HTTP/2, which carries one request.
+    Http2(Box<NodeStream>),
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Transport::Socket(socket) => Pin::new(socket).poll_read(cx, buffer),
+            Transport::Http2(stream) => stream.poll_read(cx, buffer),
+        }
+    }
+}
+
+impl Transport {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Transport::Socket(socket) => Pin::new(socket).poll_write(cx, bytes),
+            Transport::Http2(stream) => stream.poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Transport::Socket(socket) => Pin::new(socket).poll_flush(cx),
+            Transport::Http2(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn is_tls(&self) -> bool {
+        matches!(self, Transport::Socket(socket) if socket.is_tls())
+    }
+}
+
 /// State of sending a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sending {
@@ -71,12 +110,25 @@ pub(crate) enum Sending {
 pub(crate) enum Broken {
     /// The connection ended too early.
     Closed,
+    /// The node has certainly not processed the request.
+    Refused,
     /// The response breaks a rule.
     Malformed,
 }
 
 impl Link {
-    pub(crate) fn new(stream: TcpStream) -> Box<Link> {
+    pub(crate) fn new(socket: Io) -> Box<Link> {
+        Link::over(Transport::Socket(socket), false)
+    }
+
+    /// Wraps a stream. `used` tells whether its connection has served another request.
+    pub(super) fn over_http2(stream: Box<NodeStream>, used: bool) -> Box<Link> {
+        Link::over(Transport::Http2(stream), used)
+    }
+
+    fn over(stream: Transport, used: bool) -> Box<Link> {
+        // A stream carries one request.
+        let closing = matches!(stream, Transport::Http2(_));
         Box::new(Link {
             stream,
             responses: Responses::new(LIMITS),
@@ -85,10 +137,10 @@ impl Link {
             begun: false,
             staged: true,
             ended: true,
-            closing: false,
+            closing,
             reads: 0,
             received: 0,
-            used: false,
+            used,
         })
     }
 
@@ -138,19 +190,23 @@ impl Link {
             }
             let bytes = if self.unsent.is_empty() { &out[..] } else { &self.unsent[..] };
             if bytes.is_empty() {
-                return if self.staged { Sending::Done } else { Sending::Client };
+                return match self.stream.poll_flush(cx) {
+                    Poll::Pending => Sending::Node,
+                    Poll::Ready(Ok(())) if !self.staged => Sending::Client,
+                    Poll::Ready(Ok(())) => Sending::Done,
+                    Poll::Ready(Err(_)) => self.give_up(),
+                };
             }
-            let written = match Pin::new(&mut self.stream).poll_write(cx, bytes) {
+            let written = match self.stream.poll_write(cx, bytes) {
                 Poll::Ready(Ok(bytes)) if bytes > 0 => bytes,
-                Poll::Ready(_) if !self.begun => {
+                // A part of what TLS has taken may have been sent before it failed.
+                Poll::Ready(_) if !self.begun && !self.stream.is_tls() => {
                     out.clear();
                     return Sending::Unsent;
                 }
                 Poll::Ready(_) => {
                     out.clear();
-                    self.unsent = BytesMut::new();
-                    (self.closing, self.staged) = (true, true);
-                    return Sending::Done;
+                    return self.give_up();
                 }
                 Poll::Pending => 0,
             };
@@ -168,6 +224,13 @@ impl Link {
                 self.unsent = BytesMut::new();
             }
         }
+    }
+
+    /// Sends no more. The node may still have answered.
+    fn give_up(&mut self) -> Sending {
+        self.unsent = BytesMut::new();
+        (self.closing, self.staged) = (true, true);
+        Sending::Done
     }
 
     /// Appends the next piece of the body to `out`.
@@ -242,8 +305,15 @@ impl Link {
                     self.end();
                     return Poll::Ready(Ok(Event::End(0)));
                 }
-                Ok(_) | Err(_) => return Poll::Ready(Err(Broken::Closed)),
+                Ok(_) | Err(_) => return Poll::Ready(Err(self.broken())),
             }
+        }
+    }
+
+    fn broken(&self) -> Broken {
+        match &self.stream {
+            Transport::Http2(stream) if stream.is_refused() => Broken::Refused,
+            Transport::Http2(_) | Transport::Socket(_) => Broken::Closed,
         }
     }
 
@@ -284,7 +354,11 @@ impl Link {
     }
 
     /// Takes the transport back after a change of protocol, with the bytes received after the head.
-    pub(crate) fn into_transport(self: Box<Self>) -> (TcpStream, Bytes) {
-        (self.stream, Bytes::from(self.kept))
+    pub(crate) fn into_transport(self: Box<Self>) -> Option<(Io, Bytes)> {
+        match self.stream {
+            Transport::Socket(socket) => Some((socket, Bytes::from(self.kept))),
+            // HTTP/2 has no 101.
+            Transport::Http2(_) => None,
+        }
     }
 }

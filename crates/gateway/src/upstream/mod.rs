@@ -4,6 +4,7 @@
 //! over a request. Whether an idle connection has been closed is checked when it is taken from the pool, and
 //! once a second.
 
+mod http2;
 mod inbox;
 mod link;
 
@@ -17,10 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use weirgate_engine::Time;
 
 use crate::active_config::{ActiveConfig, Endpoint};
-use crate::gateway::Counters;
+use crate::io::Io;
+use crate::tls_files::TlsFiles;
+use crate::worker::Worker;
 
 /// Creates a receive buffer for the connections of a thread.
 pub(crate) fn inbox() -> Inbox {
@@ -33,6 +37,7 @@ pub(crate) struct Pools {
     /// Connections by node id. A tree, because there are few nodes and hashing an id would cost more than the
     /// search.
     idle: RefCell<BTreeMap<u64, Vec<Idle>>>,
+    http2: http2::Connections,
 }
 
 #[derive(Debug)]
@@ -42,8 +47,12 @@ struct Idle {
 }
 
 impl Pools {
-    /// Returns the most recently used idle connection to `endpoint` that is still open.
-    pub(crate) fn take(&self, endpoint: &Endpoint) -> Option<Box<Link>> {
+    /// Returns the most recently used idle connection to `endpoint` that is still open, or a stream of one that speaks
+    /// HTTP/2.
+    pub(crate) fn take(&self, endpoint: &Endpoint, now: Time) -> Option<Box<Link>> {
+        if endpoint.settings.http2 {
+            return self.http2.take(endpoint, now).map(|stream| Link::over_http2(stream, true));
+        }
         loop {
             let mut link = self.idle.borrow_mut().get_mut(&endpoint.id)?.pop()?.link;
             if link.is_reusable() {
@@ -67,6 +76,7 @@ impl Pools {
     /// Closes connections that have been idle for too long, were closed by the node, or lead to a removed
     /// node.
     pub(crate) fn sweep(&self, active_config: &ActiveConfig, now: Time) {
+        self.http2.sweep(active_config, now);
         self.idle.borrow_mut().retain(|id, idle| {
             let Some(endpoint) = active_config.endpoint_with(*id) else { return false };
             idle.retain_mut(|i| now.since(i.since) < endpoint.settings.idle_timeout && i.link.is_reusable());
@@ -76,23 +86,46 @@ impl Pools {
 
     /// Closes all idle connections.
     pub(crate) fn clear(&self) {
+        self.http2.clear();
         self.idle.borrow_mut().clear();
     }
 }
 
-/// Opens a connection to `endpoint`.
+/// Opens a connection to `endpoint`. One that speaks HTTP/2 is kept in `pools` for further streams.
 ///
 /// # Errors
 /// The address cannot be resolved or reached.
-pub(crate) async fn connect(endpoint: &Arc<Endpoint>, counters: &Counters) -> io::Result<Box<Link>> {
-    counters.connects.fetch_add(1, Ordering::Relaxed);
-    // An address is parsed at once. A name is resolved on another thread.
+pub(crate) async fn connect(endpoint: &Arc<Endpoint>, worker: &Worker, now: Time) -> io::Result<Box<Link>> {
+    let shared = &worker.shared;
+    shared.counters.connects.fetch_add(1, Ordering::Relaxed);
+    let http2 = endpoint.settings.http2;
     let connected = async {
-        let stream = TcpStream::connect(endpoint.address.as_str()).await?;
-        stream.set_nodelay(true)?;
-        Ok(Link::new(stream))
+        let io = open(endpoint, &shared.tls, http2).await?;
+        match http2 {
+            false => Ok(Link::new(io)),
+            true => Ok(Link::over_http2(worker.pools.http2.begin(endpoint, io, now).await?, false)),
+        }
     };
     connected.await.inspect_err(|_| {
-        counters.connect_failures.fetch_add(1, Ordering::Relaxed);
+        shared.counters.connect_failures.fetch_add(1, Ordering::Relaxed);
     })
+}
+
+/// Opens a transport to `endpoint`, with TLS if its upstream has it. With TLS, HTTP/2 is offered if `http2`, as
+/// servers demand it (RFC 9113 Sec. 3.2).
+///
+/// # Errors
+/// The address cannot be resolved or reached, or TLS failed.
+pub(crate) async fn open(endpoint: &Endpoint, tls: &TlsFiles, http2: bool) -> io::Result<Io> {
+    // An address is parsed at once. A name is resolved on another thread.
+    let stream = TcpStream::connect(endpoint.address.as_str()).await?;
+    stream.set_nodelay(true)?;
+    let Some(settings) = &endpoint.settings.tls else { return Ok(Io::Plain(stream)) };
+    let odd = || io::Error::new(io::ErrorKind::InvalidInput, "the node has no name for TLS");
+    // A reload may have removed them while a request of the previous configuration is under way.
+    let client = tls.nodes.of(settings).ok_or_else(odd)?;
+    let name = client.server_name(&endpoint.address).ok_or_else(odd)?;
+    let offered = if http2 { vec![b"h2".to_vec()] } else { Vec::new() };
+    let connector = TlsConnector::from(Arc::clone(&client.config));
+    Ok(Io::Tls(Box::new(connector.with_alpn(offered).connect(name, stream).await?.into())))
 }

@@ -188,6 +188,35 @@ fn past_its_buffer_the_node_has_to_wait() {
     assert_eq!(stage.record().ending, Ending::Served);
 }
 
+/// A client that reads nothing of a large response costs a connection to the node, and no slot.
+#[test]
+fn a_stalled_response_gives_its_slot_back() {
+    const SIZE: usize = 24 * 1024 * 1024;
+    let node = Node::replying(|head, _| if head.contains("/big") { ok(&"x".repeat(SIZE)) } else { ok("small") });
+    let rest = format!("{}limits: {{ buffer_per_request: 64KiB }}\n", windowed(1));
+    let policy = policy(&[&node], &rest).replace("nodes:", "stalled_responses: 2, nodes:");
+    let stage = Stage::open(&policy);
+    let mut slow: Vec<_> = (0..2).map(|_| stage.client()).collect();
+    for (client, stalled) in slow.iter_mut().zip(1..) {
+        client.get("/big");
+        wait_until("the response is stalled", || stage.gateway.stalled_responses() == stalled);
+        wait_until("the slot is free", || stage.is_empty());
+    }
+    // There is no place for a third one, so the next request waits until it has ended.
+    let (mut third, mut quick) = (stage.client(), stage.client());
+    third.get("/big");
+    wait_until("the third has the slot", || !stage.is_empty());
+    quick.get("/small");
+    assert_eq!(third.answer().body.len(), SIZE);
+    assert_eq!(quick.answer().text(), "small");
+    for client in &mut slow {
+        assert_eq!(client.answer().body.len(), SIZE);
+    }
+    wait_until("nothing is stalled", || stage.gateway.stalled_responses() == 0);
+    let all: Vec<_> = (0..4).map(|_| stage.record()).collect();
+    assert!(all.iter().all(|record| record.ending == Ending::Served), "{all:?}");
+}
+
 #[test]
 fn a_slow_sender_holds_no_slot() {
     let node = Node::scripted();

@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weirgate_gateway::{AccessRecord, Clock, Ending, Gateway, Observer, ReloadSource};
+use socket2::{Domain, Socket, Type};
+use weirgate_gateway::{AccessRecord, Clock, Ending, Gateway, Observer, Protocol, ReloadSource};
 
 /// Time limit of every operation, longer than any of them needs. A test that reaches it has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
@@ -21,6 +22,7 @@ pub(crate) struct Stage {
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) class: String,
+    pub(crate) protocol: Protocol,
     pub(crate) ending: Ending,
     pub(crate) status: u16,
     pub(crate) node: Option<String>,
@@ -41,6 +43,7 @@ impl Observer for Tell {
         // A test that has ended has dropped the receiver.
         let _ = self.0.send(Record {
             class: record.class_name.to_owned(),
+            protocol: record.protocol,
             ending: record.ending,
             status: record.status,
             node: record.node.map(str::to_owned),
@@ -50,7 +53,10 @@ impl Observer for Tell {
             total: record.total,
             bytes_in: record.bytes_in,
             bytes_out: record.bytes_out,
-            path: format!("{}{}", record.path, record.query.map_or(String::new(), |query| format!("?{query}"))),
+            path: {
+                let query = record.request.query().map_or(String::new(), |query| format!("?{query}"));
+                format!("{}{query}", record.request.path())
+            },
             client: record.client.to_string(),
         });
     }
@@ -303,6 +309,15 @@ impl Client {
         let stream = TcpStream::connect(address).expect("the gateway accepts");
         stream.set_nodelay(true).expect("a socket");
         Client { wire: Wire::new(stream) }
+    }
+
+    /// Connects from another address of the loopback.
+    pub(crate) fn from_address(own: [u8; 4], address: SocketAddr) -> Client {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.bind(&SocketAddr::from((own, 0)).into()).expect("the whole of 127/8 is ours");
+        socket.connect(&address.into()).expect("the gateway accepts");
+        socket.set_tcp_nodelay(true).expect("a socket");
+        Client { wire: Wire::new(socket.into()) }
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {

@@ -140,6 +140,29 @@ fn silent_connections_make_room_for_a_client_that_speaks() {
     drop(silent);
 }
 
+/// A peer with many idle connections makes room with those, and not with the one of a client that may use it again.
+#[test]
+fn idle_connections_of_a_greedy_peer_make_room() {
+    let node = Node::answering(ok("x"));
+    let policy =
+        policy(&[&node], &format!("{PLAIN}limits: {{ connections: 8 }}\n")).replace("threads: 2", "threads: 1");
+    let stage = Stage::open(&policy);
+    let ask = |client: &mut Client| {
+        client.get("/");
+        client.answer().status
+    };
+    let mut polite = stage.client();
+    assert_eq!(ask(&mut polite), 200);
+    // Each one after the seventh takes the place of an idle connection, and none is idle for longer than the first.
+    let mut greedy = Vec::new();
+    for _ in 0..20 {
+        let mut client = Client::from_address([127, 0, 0, 2], stage.address());
+        assert_eq!(ask(&mut client), 200);
+        greedy.push(client);
+    }
+    assert_eq!(ask(&mut polite), 200);
+}
+
 #[test]
 fn p2_a_gateway_short_of_memory_turns_requests_away_and_recovers() {
     let node = Node::answering(ok("x"));

@@ -116,6 +116,9 @@ pub trait Gateway {
         None
     }
 
+    /// Returns the id of its process, or of the first one if it has several.
+    fn process(&self) -> u32;
+
     /// Returns the CPU time that all its processes have used.
     fn cpu_time(&self) -> Duration;
 

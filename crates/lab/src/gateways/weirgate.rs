@@ -179,6 +179,10 @@ impl Gateway for Weirgate {
         })
     }
 
+    fn process(&self) -> u32 {
+        self.peer.id()
+    }
+
     fn cpu_time(&self) -> Duration {
         self.peer.cpu_time()
     }

@@ -275,6 +275,7 @@ pub(crate) mod tests {
                 length: Duration::from_secs(40),
                 traffic: vec![counts; 3],
                 state: State::default(),
+                process: 0,
                 address: ([127, 0, 0, 1], 80).into(),
                 admin: None,
             }

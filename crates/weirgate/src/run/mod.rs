@@ -78,7 +78,9 @@ fn start(path: &Path) -> Result<Running, String> {
     say(&format!("version {}: {file}, checksum {}", env!("CARGO_PKG_VERSION"), active_config.checksum));
     say(&summary);
     say(&bounds(&gateway, &limits));
-    gateway.addresses().iter().for_each(|address| say(&format!("listening on http://{address}")));
+    for (address, encrypted) in gateway.listeners() {
+        say(&format!("listening on {}://{address}", if encrypted { "https" } else { "http" }));
+    }
     let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log)));
     let signals = Signals::handle().map_err(|e| format!("not started: cannot follow signals: {e}"))?;
     // Up to here the predecessor serves, and from here on this process.

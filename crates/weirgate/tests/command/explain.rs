@@ -143,3 +143,42 @@ fn the_route_and_what_it_takes_are_told() {
     assert!(text.contains("route     not in the page table, so the class's cost counts\n"), "{text}");
     assert!(text.contains("takes     cpu 1%, disk 1%, bandwidth 1% of a node's second"), "{text}");
 }
+
+#[test]
+fn tls_is_taken_from_the_url_and_from_files() {
+    let scratch = Scratch::new();
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::new(vec!["shop.test".to_owned()]).expect("a name");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "alice");
+    let certificate = scratch.write("shop.pem", &params.self_signed(&key).expect("a certificate").pem());
+    scratch.write("shop.key", &key.serialize_pem());
+    let file = scratch.write(
+        "policy.yaml",
+        "listen:
+  - 127.0.0.1:8080
+  - address: 127.0.0.1:8443
+    tls:
+      certificates: { certificate: shop.pem, key: shop.key }
+      client_certificates: { mode: optional, ca: shop.pem }
+upstreams: { web: { nodes: 127.0.0.1:9001 } }
+classes:
+  - { name: alice, match: { client_certificate: { common_name: alice } } }
+  - { name: shop, match: { sni: shop.test } }
+  - { name: encrypted, match: { scheme: https } }
+  - { name: plain }
+",
+    );
+    let class = |args: &[&str]| {
+        let ended = run(&[&["explain", &file, "GET"], args].concat());
+        let found = ended.out.lines().find_map(|line| line.strip_prefix("class     ").map(str::to_owned));
+        found.unwrap_or(ended.err)
+    };
+    assert_eq!(class(&["https://shop.test/"]), "shop");
+    assert_eq!(class(&["https://shop.test/", "--sni", "other.test"]), "encrypted");
+    assert_eq!(class(&["https://192.0.2.7/"]), "encrypted");
+    assert_eq!(class(&["http://shop.test/"]), "plain");
+    assert_eq!(class(&["http://shop.test/", "--port", "8443"]), "shop");
+    assert_eq!(class(&["https://a.test/", "--client-certificate", &certificate]), "alice");
+    assert!(class(&["http://shop.test/", "--sni", "shop.test"]).contains("has no TLS"));
+    assert!(class(&["https://a.test/", "--client-certificate", "no.pem"]).contains("cannot be read"));
+}

@@ -281,6 +281,10 @@ impl Gateway for Envoy {
         })
     }
 
+    fn process(&self) -> u32 {
+        self.peer.id()
+    }
+
     fn cpu_time(&self) -> Duration {
         self.peer.cpu_time()
     }

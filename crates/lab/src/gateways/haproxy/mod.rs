@@ -279,6 +279,10 @@ impl Gateway for HaProxy {
         state(&answer, self.own.as_deref())
     }
 
+    fn process(&self) -> u32 {
+        self.peer.id()
+    }
+
     fn cpu_time(&self) -> Duration {
         self.peer.cpu_time()
     }

@@ -165,6 +165,10 @@ impl Gateway for Nginx {
         self.load()
     }
 
+    fn process(&self) -> u32 {
+        self.peer.id()
+    }
+
     fn cpu_time(&self) -> Duration {
         self.peer.cpu_time()
     }

@@ -1,0 +1,110 @@
+//! Listeners: addresses where clients connect, and their TLS.
+
+use std::net::SocketAddr;
+
+use weirgate_spanned_yaml::decode::{Defaulted, FromText, OneOrMany, Optional, Required, TextOrMap};
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::unit::{Answer, Text};
+use weirgate_spanned_yaml::{record, text_schema, words};
+use weirgate_tls::{ClientMode, MinVersion};
+
+use super::address::Listen;
+
+/// A listener, written as its address alone or as a map with further properties.
+pub(crate) type ListenerForm = TextOrMap<Listen, Listener>;
+
+record! {
+    /// An address where clients connect.
+    pub(crate) struct Listener {
+        /// `IP:PORT`.
+        address: Required<Listen>,
+        /// Whether clients may speak HTTP/2 here. With TLS it is offered in the handshake. Without, a client that
+        /// begins with the preface of HTTP/2 gets it (`h2c` by prior knowledge). `true` by default, because gRPC needs
+        /// it and it costs other clients nothing.
+        http2: Defaulted<Answer> = true,
+        /// TLS with these certificates. Without it, requests and responses are not encrypted.
+        tls: Optional<ListenerTls>,
+    }
+}
+
+record! {
+    /// TLS of a listener.
+    pub(crate) struct ListenerTls {
+        /// Certificates with their keys. A client gets the first one that covers the name that it asks for. A client
+        /// that asks for no name, or for another one, gets the first certificate of the list.
+        certificates: Required<OneOrMany<CertificateForm>>,
+        /// Lowest version of TLS: `1.2` or `1.3`. 1.2 by default, because some programs and old devices know no newer
+        /// one and its remaining ciphers are sound.
+        min_version: Defaulted<VersionText> = "1.2",
+        /// Certificates of clients. By default clients are not asked for one.
+        client_certificates: Optional<ClientCertificates>,
+    }
+}
+
+record! {
+    /// A certificate with its key. Paths count from the folder of the policy. The files are read again when they
+    /// change.
+    pub(crate) struct CertificateForm {
+        /// File with the certificate, followed by those of its authorities (PEM). It is often called `fullchain.pem`.
+        certificate: Required<Text>,
+        /// File with its private key (PEM), without a passphrase.
+        key: Required<Text>,
+        /// File with a response of the authority's OCSP server (DER), which clients get with the certificate.
+        ocsp: Optional<Text>,
+    }
+}
+
+record! {
+    /// Certificates of clients (mutual TLS).
+    pub(crate) struct ClientCertificates {
+        /// Whether each client needs one, or may have one. A certificate that is not valid ends the connection in both
+        /// cases.
+        mode: Defaulted<ClientModeWord> = "required",
+        /// File with the authorities that sign them (PEM).
+        ca: Required<Text>,
+        /// File with the revocation lists of all these authorities (PEM). Without it no certificate is revoked.
+        crl: Optional<Text>,
+    }
+}
+
+words! {
+    /// Whether clients need a certificate.
+    pub(crate) struct ClientModeWord(ClientMode) {
+        /// A client without a certificate cannot connect.
+        "required" => ClientMode::Required,
+        /// A client may have a certificate. Classes can tell by `client_certificate`.
+        "optional" => ClientMode::Optional,
+    }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VersionText(pub(crate) MinVersion);
+
+impl FromText for VersionText {
+    const EXPECTED: &'static str = "`1.2` or `1.3`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        match text {
+            "1.2" => Ok(VersionText(MinVersion::Tls12)),
+            "1.3" => Ok(VersionText(MinVersion::Tls13)),
+            "1.0" | "1.1" => Err(Complaint::new(
+                format!("TLS {text} is not supported, because it is not secure (RFC 8996)"),
+                "write `1.2` or `1.3`",
+            )),
+            _ => Err(Complaint::new(format!("{} is no version of TLS", quoted(text)), "write `1.2` or `1.3`")),
+        }
+    }
+}
+
+text_schema! {
+    VersionText: { "enum": ["1.2", "1.3", 1.2, 1.3] };
+}
+
+/// Returns the address of a listener. `None` if it could not be read.
+pub(crate) fn address(form: &ListenerForm) -> Option<SocketAddr> {
+    match form {
+        ListenerForm::Text(listen) => Some(listen.0),
+        ListenerForm::Map(map) => map.address.get().map(|listen| listen.0),
+    }
+}

@@ -1,0 +1,173 @@
+//! Listeners with their TLS. The files of certificates are read here, so that their faults are reported with their
+//! places in the policy.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use weirgate_spanned_yaml::decode::{Context, Mark, OneOrMany};
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_tls::{CertificateFiles, ClientAuth, Part, Server, ServerSettings};
+
+use crate::embed::Defaults;
+use crate::file::{CertificateForm, ListenerForm, ListenerTls, PolicyFile, listener_address};
+use crate::site::{HostPattern, Listener, Match, Rule};
+
+/// Longest remaining time of a certificate that is warned about. Programs renew certificates of 90 days when 30 are
+/// left, so renewal has failed for two weeks then.
+const SOON: Duration = Duration::from_secs(14 * 86_400);
+
+/// The remaining share of its lifetime below which a certificate is warned about, for those that live for days only.
+const SOON_SHARE: u32 = 5;
+
+/// The listeners, and the contents of their certificates.
+#[derive(Default)]
+pub(super) struct Listeners {
+    pub(super) listeners: Vec<Listener>,
+    servers: Vec<Server>,
+    /// Whether the contents of all certificates are known.
+    complete: bool,
+}
+
+/// Binds the listeners. Paths count from `folder`.
+pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defaults>, cx: &mut Context) -> Listeners {
+    if let Some(defaults) = defaults.filter(|_| !file.listen.given) {
+        return Listeners {
+            listeners: vec![Listener { address: defaults.listen, http2: true, tls: None }],
+            ..Listeners::default()
+        };
+    }
+    let mut all = Listeners { complete: !file.listen.bad, ..Listeners::default() };
+    for form in file.listen.get().map_or(&[][..], |l| &l.0) {
+        let Some(address) = listener_address(&form.value) else { continue };
+        let (http2, tls) = match &form.value {
+            ListenerForm::Text(_) => (true, None),
+            ListenerForm::Map(map) => (map.http2.get().0, map.tls.get()),
+        };
+        // Port 0 lets the kernel choose a port, a new one each time.
+        if address.port() != 0 && all.listeners.iter().any(|other| other.address == address) {
+            cx.fail(form.mark, Complaint::new(format!("`{address}` is listed twice"), "keep one of them"));
+        }
+        let tls = tls.and_then(|tls| settings(tls, http2, folder).map(|settings| (tls, settings)));
+        // A policy inside another file describes a gateway elsewhere, or one without real clients.
+        if let Some((form, settings)) = tls.as_ref().filter(|_| defaults.is_none()) {
+            match Server::load(settings, None) {
+                Ok(server) => {
+                    dates(form, &server, cx);
+                    all.servers.push(server);
+                }
+                Err(faults) => {
+                    all.complete = false;
+                    for fault in faults {
+                        cx.fail(mark(form, fault.part), Complaint::new(fault.what, fault.hint));
+                    }
+                }
+            }
+        }
+        all.listeners.push(Listener { address, http2, tls: tls.map(|(_, settings)| settings) });
+    }
+    all
+}
+
+/// Returns the settings, unless a part is missing, which was reported.
+fn settings(form: &ListenerTls, http2: bool, folder: &Path) -> Option<ServerSettings> {
+    let certificate = |form: &CertificateForm| {
+        Some(CertificateFiles {
+            certificate: folder.join(&form.certificate.get()?.0),
+            key: folder.join(&form.key.get()?.0),
+            ocsp: form.ocsp.get().map(|path| folder.join(&path.0)),
+        })
+    };
+    let OneOrMany(certificates) = form.certificates.get()?;
+    let certificates = certificates.iter().map(|form| certificate(&form.value)).collect::<Option<Vec<_>>>()?;
+    let clients = match form.client_certificates.get() {
+        None => None,
+        Some(clients) => Some(ClientAuth {
+            mode: clients.mode.get().0,
+            ca: folder.join(&clients.ca.get()?.0),
+            crl: clients.crl.get().map(|path| folder.join(&path.0)),
+        }),
+    };
+    Some(ServerSettings { certificates, min_version: form.min_version.get().0, clients, http2 })
+}
+
+/// Returns the place of a file in the policy.
+fn mark(form: &ListenerTls, part: Part) -> Mark {
+    let certificate = |index: usize| form.certificates.get().and_then(|all| all.0.get(index)).map(|at| &at.value);
+    let clients = form.client_certificates.get();
+    let mark = match part {
+        Part::Certificate(index) => certificate(index).map(|form| form.certificate.mark),
+        Part::Key(index) => certificate(index).map(|form| form.key.mark),
+        Part::Ocsp(index) => certificate(index).map(|form| form.ocsp.mark),
+        Part::Ca => clients.map(|clients| clients.ca.mark),
+        Part::Crl => clients.map(|clients| clients.crl.mark),
+    };
+    mark.unwrap_or(form.certificates.mark)
+}
+
+/// Warns about certificates that clients refuse, or soon will.
+fn dates(form: &ListenerTls, server: &Server, cx: &mut Context) {
+    let now = weirgate_clock::calendar();
+    for (index, certificate) in server.certificates.all().iter().enumerate() {
+        let shown = quoted(&certificate.files.certificate.display().to_string());
+        let mark = mark(form, Part::Certificate(index));
+        let left = certificate.not_after.duration_since(now).unwrap_or_default();
+        let lifetime = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
+        if certificate.not_before > now {
+            let what = format!("the certificate in {shown} is not valid yet");
+            cx.warn(mark, Complaint::new(what, "check the clock of this machine"));
+        } else if left.is_zero() {
+            let what = format!("the certificate in {shown} has expired {}", days(since(now, certificate.not_after)));
+            cx.warn(mark, Complaint::new(what, "renew it: clients refuse it"));
+        } else if left < SOON.min(lifetime / SOON_SHARE) {
+            let what = format!("the certificate in {shown} expires in {}", days(left).trim_end_matches(" ago"));
+            cx.warn(mark, Complaint::new(what, "check its renewal"));
+        }
+        if certificate.names.is_empty() {
+            let what = format!("the certificate in {shown} covers no DNS name");
+            cx.warn(mark, Complaint::new(what, "clients compare its alternative names, and not its common name"));
+        }
+    }
+}
+
+fn since(now: SystemTime, then: SystemTime) -> Duration {
+    now.duration_since(then).unwrap_or_default()
+}
+
+/// Returns a time in days, or in hours if it is short, as in `3 days ago`.
+fn days(span: Duration) -> String {
+    let hours = span.as_secs() / 3600;
+    match hours {
+        0..48 => format!("{hours} hours ago"),
+        _ => format!("{} days ago", hours / 24),
+    }
+}
+
+impl Listeners {
+    /// Warns about names in the conditions of a class that no certificate covers.
+    pub(super) fn warn_of_names(&self, file: &PolicyFile, rules: &[Rule], cx: &mut Context) {
+        if self.servers.is_empty() || !self.complete {
+            return;
+        }
+        // Each class of the file has a rule, in the same order.
+        for (class, rule) in file.classes.get().into_iter().flatten().zip(rules) {
+            let mut names = Vec::new();
+            collect(&rule.matches, &mut names);
+            let mark = class.value.r#match.mark;
+            for name in names {
+                if !self.servers.iter().any(|server| server.certificates.covers(name)) {
+                    let what = format!("no certificate covers {}, which this class matches", quoted(name));
+                    cx.warn(mark, Complaint::new(what, "add a certificate for it, or ignore this if it needs no TLS"));
+                }
+            }
+        }
+    }
+}
+
+/// Collects the names of hosts that a condition asks for. Other conditions of the same rule do not matter.
+fn collect<'m>(condition: &'m Match, names: &mut Vec<&'m str>) {
+    match condition {
+        Match::All(parts) | Match::Either(parts) => parts.iter().for_each(|part| collect(part, names)),
+        Match::Host(HostPattern::Exact(name)) | Match::Sni(HostPattern::Exact(name)) => names.push(name),
+        _ => {}
+    }
+}

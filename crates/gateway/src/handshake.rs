@@ -1,0 +1,328 @@
+//! The TLS handshake of a client connection.
+//!
+//! The first message of the client is read before any cryptography. It is bounded, and due within `timeouts.header`
+//! from the acceptance of the connection, as a first head is. A connection in its handshake counts as idle: if capacity
+//! is short, it is closed in favour of others. The cryptography of a handshake takes as long as several requests, so
+//! handshakes of a thread take turns with all other work: between two of them every other connection gets a turn.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::StartHandshake;
+use tokio_rustls::rustls::server::{Accepted, Acceptor};
+use tokio_rustls::rustls::{Error, HandshakeKind, PeerIncompatible, ProtocolVersion};
+use tokio_rustls::server::TlsStream;
+use weirgate_http1::Limits;
+use weirgate_tls::{Identity, Server};
+
+use crate::client_stream::ClientStream;
+use crate::io::Io;
+use crate::stream_state::StreamState;
+
+/// Maximum size of a client's first message with its frames, in bytes. With a post-quantum key and a ticket that holds
+/// a chain of certificates it has a few thousand.
+const MAX_HELLO: usize = 16 * 1024;
+
+/// Maximum number of bytes that TLS keeps for a client that does not read. It is one frame, because a slow client must
+/// take it within `body_progress`.
+const UNSENT: usize = 16 * 1024;
+
+/// Answer to a request that is not encrypted.
+const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\n\
+    content-length: 42\r\n\r\nthis port speaks TLS: write https:// here\n";
+
+/// Facts about the TLS of a client connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientTls {
+    /// Version: `1.2` or `1.3`.
+    pub version: &'static str,
+    /// The name that the client asked for, in lower case.
+    pub sni: Option<String>,
+    /// The client's certificate, which was verified.
+    pub identity: Option<Identity>,
+}
+
+/// Why a handshake failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeFailure {
+    /// It took too long.
+    Timeout,
+    /// The client left, or was idle while capacity was short.
+    Closed,
+    /// The client began with a request that is not encrypted.
+    PlainHttp,
+    /// The first message is too long.
+    TooLong,
+    /// The client knows no version of TLS that is accepted.
+    Version,
+    /// Client and listener have no cipher or key exchange in common.
+    Cipher,
+    /// Client and listener have no protocol inside TLS in common.
+    Protocol,
+    /// The client has no certificate, or one that is not valid.
+    ClientCertificate,
+    /// The client refused, for example because it does not trust the certificate.
+    Alert,
+    /// The client broke the protocol.
+    Malformed,
+}
+
+impl HandshakeFailure {
+    const ALL: [HandshakeFailure; 10] = [
+        HandshakeFailure::Timeout,
+        HandshakeFailure::Closed,
+        HandshakeFailure::PlainHttp,
+        HandshakeFailure::TooLong,
+        HandshakeFailure::Version,
+        HandshakeFailure::Cipher,
+        HandshakeFailure::Protocol,
+        HandshakeFailure::ClientCertificate,
+        HandshakeFailure::Alert,
+        HandshakeFailure::Malformed,
+    ];
+
+    /// Returns the word of the metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HandshakeFailure::Timeout => "timeout",
+            HandshakeFailure::Closed => "closed",
+            HandshakeFailure::PlainHttp => "plain_http",
+            HandshakeFailure::TooLong => "too_long",
+            HandshakeFailure::Version => "version",
+            HandshakeFailure::Cipher => "cipher",
+            HandshakeFailure::Protocol => "protocol",
+            HandshakeFailure::ClientCertificate => "client_certificate",
+            HandshakeFailure::Alert => "alert",
+            HandshakeFailure::Malformed => "malformed",
+        }
+    }
+
+    fn of(error: &io::Error) -> HandshakeFailure {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+        inner.map_or(HandshakeFailure::Closed, HandshakeFailure::of_tls)
+    }
+
+    fn of_tls(error: &Error) -> HandshakeFailure {
+        match error {
+            // Clients of TLS 1.1 and older do not name their signature algorithms.
+            Error::PeerIncompatible(
+                PeerIncompatible::SignatureAlgorithmsExtensionRequired
+                | PeerIncompatible::SupportedVersionsExtensionRequired
+                | PeerIncompatible::Tls12NotOffered
+                | PeerIncompatible::Tls12NotOfferedOrEnabled
+                | PeerIncompatible::Tls13RequiredForQuic,
+            ) => HandshakeFailure::Version,
+            Error::PeerIncompatible(_) => HandshakeFailure::Cipher,
+            Error::NoApplicationProtocol => HandshakeFailure::Protocol,
+            Error::InvalidCertificate(_) | Error::NoCertificatesPresented | Error::InvalidCertRevocationList(_) => {
+                HandshakeFailure::ClientCertificate
+            }
+            Error::AlertReceived(_) => HandshakeFailure::Alert,
+            _ => HandshakeFailure::Malformed,
+        }
+    }
+}
+
+/// Counts of handshakes.
+#[derive(Debug, Default)]
+pub struct Handshakes {
+    /// Number of full handshakes.
+    pub full: AtomicU64,
+    /// Number of resumed sessions.
+    pub resumed: AtomicU64,
+    failed: [AtomicU64; HandshakeFailure::ALL.len()],
+}
+
+impl Handshakes {
+    fn fail(&self, failure: HandshakeFailure) {
+        if let Some(count) = self.failed.get(failure as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of handshakes that failed, by reason.
+    pub fn failures(&self) -> impl Iterator<Item = (HandshakeFailure, u64)> {
+        HandshakeFailure::ALL.into_iter().zip(self.failed.iter().map(|count| count.load(Ordering::Relaxed)))
+    }
+}
+
+/// A handshake that failed. With its socket, if the client is to be told.
+type Failed = (HandshakeFailure, Option<TcpStream>);
+
+/// Accepts TLS on a connection. Returns `None` if the handshake failed, which is counted and told to the client.
+pub(crate) async fn accept(conn: &Rc<StreamState>, io: TcpStream, server: Arc<Server>) -> Option<Io> {
+    let count = &conn.worker.shared.counters.handshakes;
+    match shake(conn, io, server).await {
+        Ok((stream, tls)) => {
+            let resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
+            if resumed { &count.resumed } else { &count.full }.fetch_add(1, Ordering::Relaxed);
+            let _ = conn.tls.set(Box::new(tls));
+            Some(Io::Tls(Box::new(stream.into())))
+        }
+        Err((failure, io)) => {
+            count.fail(failure);
+            // The client may still be sending. It could not read the alert if the connection were reset.
+            if let Some(io) = io {
+                let mut stream = ClientStream::new(Io::Plain(io), conn, Limits { head_bytes: 0, fields: 0 });
+                if failure == HandshakeFailure::PlainHttp {
+                    stream.send_last(PLAIN_HTTP).await;
+                }
+                stream.linger().await;
+            }
+            None
+        }
+    }
+}
+
+async fn shake(
+    conn: &Rc<StreamState>,
+    mut io: TcpStream,
+    server: Arc<Server>,
+) -> Result<(TlsStream<TcpStream>, ClientTls), Failed> {
+    let hello = match read_hello(conn, &mut io).await {
+        Ok(hello) => hello,
+        Err(Broken::Alert(failure)) => return Err((failure, Some(io))),
+        Err(Broken::Silent(failure)) => return Err((failure, None)),
+    };
+    let stream = finish(conn, io, hello, server).await?;
+    let tls = facts(&stream).map_err(|failure| (failure, None))?;
+    Ok((stream, tls))
+}
+
+/// How a client's first message ends.
+enum Broken {
+    /// The client is told.
+    Alert(HandshakeFailure),
+    /// Nothing more is sent.
+    Silent(HandshakeFailure),
+}
+
+/// Reads the first message.
+async fn read_hello(conn: &Rc<StreamState>, io: &mut TcpStream) -> Result<Accepted, Broken> {
+    let mut acceptor = Acceptor::default();
+    let mut read = 0;
+    let hello = poll_fn(|cx| {
+        loop {
+            let mut scratch = conn.worker.scratch.borrow_mut();
+            let room = scratch.len().min(MAX_HELLO + 1 - read);
+            let mut buffer = ReadBuf::new(scratch.get_mut(..room).unwrap_or_default());
+            match Pin::new(&mut *io).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(Err(Broken::Silent(HandshakeFailure::Closed))),
+                Poll::Pending => return Poll::Pending,
+            }
+            let mut bytes = buffer.filled();
+            // A frame of TLS begins with the number of its kind, and a method with a letter.
+            if read == 0 && bytes.first().is_some_and(u8::is_ascii_uppercase) {
+                return Poll::Ready(Err(Broken::Alert(HandshakeFailure::PlainHttp)));
+            }
+            read += bytes.len();
+            while !bytes.is_empty() {
+                if acceptor.read_tls(&mut bytes).is_err() {
+                    return Poll::Ready(Err(Broken::Alert(HandshakeFailure::TooLong)));
+                }
+            }
+            match acceptor.accept() {
+                Ok(Some(accepted)) => return Poll::Ready(Ok(accepted)),
+                Ok(None) if read > MAX_HELLO => {
+                    return Poll::Ready(Err(Broken::Alert(HandshakeFailure::TooLong)));
+                }
+                Ok(None) => {}
+                Err((error, mut alert)) => {
+                    let mut bytes = Vec::new();
+                    let _ = alert.write_all(&mut bytes);
+                    // The socket is empty, so it takes an alert at once.
+                    let _ = io.try_write(&bytes);
+                    return Poll::Ready(Err(Broken::Alert(HandshakeFailure::of_tls(&error))));
+                }
+            }
+        }
+    });
+    in_time(conn, hello).await.map_err(Broken::Silent)?
+}
+
+/// Answers the first message and completes the handshake.
+async fn finish(
+    conn: &Rc<StreamState>,
+    io: TcpStream,
+    hello: Accepted,
+    server: Arc<Server>,
+) -> Result<TlsStream<TcpStream>, Failed> {
+    let silent = |failure| (failure, None);
+    let turn = in_time(conn, conn.worker.handshakes.acquire()).await.map_err(silent)?;
+    let config = Arc::clone(&server.config);
+    let limited = |session: &mut tokio_rustls::rustls::ServerConnection| session.set_buffer_limit(Some(UNSENT));
+    let accept = StartHandshake::from_parts(hello, io).into_stream_with(config, limited);
+    let mut accept = pin!(accept.into_fallible());
+    let first = poll_fn(|cx| Poll::Ready(accept.as_mut().poll(cx))).await;
+    tokio::task::yield_now().await;
+    drop(turn);
+    let done = match first {
+        Poll::Ready(done) => done,
+        Poll::Pending => in_time(conn, accept).await.map_err(silent)?,
+    };
+    done.map_err(|(error, io)| match HandshakeFailure::of(&error) {
+        HandshakeFailure::Closed => silent(HandshakeFailure::Closed),
+        failure => (failure, Some(io)),
+    })
+}
+
+/// Waits for `work`, as long as the client may take for it.
+async fn in_time<T>(conn: &Rc<StreamState>, work: impl Future<Output = T>) -> Result<T, HandshakeFailure> {
+    let due = conn.idle_since.get() + conn.worker.active_config().site.timeouts.header;
+    conn.phase.set(due);
+    let mut work = pin!(work);
+    let done = poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Ok(done)),
+        Poll::Pending if conn.closing.get() => Poll::Ready(Err(HandshakeFailure::Closed)),
+        Poll::Pending if conn.now() >= due => Poll::Ready(Err(HandshakeFailure::Timeout)),
+        Poll::Pending => {
+            conn.arm(cx.waker());
+            Poll::Pending
+        }
+    });
+    done.await
+}
+
+/// Returns the facts about a connection.
+fn facts(stream: &TlsStream<TcpStream>) -> Result<ClientTls, HandshakeFailure> {
+    let (_, session) = stream.get_ref();
+    let own = session.peer_certificates().and_then(<[_]>::first);
+    let identity = own.map(|own| Identity::of(own).ok_or(HandshakeFailure::ClientCertificate)).transpose()?;
+    Ok(ClientTls {
+        version: if session.protocol_version() == Some(ProtocolVersion::TLSv1_3) { "1.3" } else { "1.2" },
+        sni: session.server_name().map(str::to_ascii_lowercase),
+        identity,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_counted_under_their_own_words() {
+        let counts = Handshakes::default();
+        for failure in HandshakeFailure::ALL {
+            counts.fail(failure);
+        }
+        assert!(counts.failures().all(|(_, count)| count == 1));
+        let words: std::collections::BTreeSet<_> = counts.failures().map(|(failure, _)| failure.as_str()).collect();
+        assert_eq!(words.len(), HandshakeFailure::ALL.len());
+    }
+
+    #[test]
+    fn the_answer_to_plain_http_has_its_length() {
+        let text = std::str::from_utf8(PLAIN_HTTP).expect("ASCII");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{head} {}", body.len());
+    }
+}

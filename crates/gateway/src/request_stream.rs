@@ -1,0 +1,83 @@
+//! What the stages of a request need from its client, in any protocol: the body in, the response out.
+//!
+//! Responses are written as HTTP/1.1 writes them: the lines of a head, and then the bytes of the body. Another protocol
+//! reads the lines and sends them in its own form. A body that it sends has no chunks (see `Frame`), so it is told
+//! where the head and the body end.
+
+use std::task::{Context, Poll};
+
+use crate::connection::End;
+use crate::received_body::ReceivedBody;
+use crate::refusal::Refusal;
+use crate::request::Request;
+
+/// The client does not complete its request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lost {
+    /// It has left.
+    Gone,
+    /// Its body is refused.
+    Refused(Refusal),
+}
+
+/// The client of one request.
+pub(crate) trait RequestStream {
+    /// The body of the request, as far as it is kept.
+    fn body(&mut self) -> &mut ReceivedBody;
+
+    /// Begins to receive the body of the request, whose head has just been received. What is refused in it is told by
+    /// [`RequestStream::watch`]. The client has to send the body if it is `awaited`, and otherwise after
+    /// [`RequestStream::invite_body`].
+    ///
+    /// # Errors
+    /// The declared length exceeds the limit.
+    fn begin_body(&mut self, awaited: bool) -> Result<(), Refusal>;
+
+    /// Reads on while a request is being served, up to a limit.
+    ///
+    /// # Errors
+    /// The client has left, its body breaks a rule, or it sends the body too slowly.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Lost>;
+
+    /// Waits until the request can be admitted: a small body has arrived, or the first byte of a larger one. So a
+    /// request holds no slot while there is nothing to send.
+    ///
+    /// # Errors
+    /// As [`RequestStream::watch`].
+    fn poll_sendable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+        if !self.body().is_sendable() {
+            self.watch(cx)?;
+        }
+        if self.body().is_sendable() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Tells a client that waits for it to send the body (RFC 9110 Sec. 10.1.1). Does nothing for other clients.
+    fn invite_body(&mut self);
+
+    /// The body, to be sent to a node, and its trailer section.
+    fn upload(&mut self) -> (&mut ReceivedBody, &[u8]);
+
+    /// Notes that the next bytes to be sent begin with a head of this many bytes.
+    fn begin_message(&mut self, head: usize);
+
+    /// Notes that the response ends with the next bytes to be sent, and with these trailers.
+    fn end_message(&mut self, trailers: &[u8]);
+
+    /// Sends two pieces after everything that is unsent. Keeps the bytes that the client does not take at once.
+    fn send(&mut self, cx: &mut Context<'_>, first: &[u8], second: &[u8]);
+
+    /// Sends the bytes that are unsent. Ready when there are none.
+    ///
+    /// # Errors
+    /// The client has left or does not read.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>>;
+
+    /// Number of bytes that the client has not taken.
+    fn unsent(&self) -> usize;
+
+    /// Whether the client has sent all of the request.
+    fn has_sent_all(&self) -> bool;
+
+    /// Ends the request, whose response has been sent. `kept` tells whether its head keeps the connection.
+    fn finish(&mut self, request: Request, kept: bool) -> End;
+}

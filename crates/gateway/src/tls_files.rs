@@ -1,0 +1,185 @@
+//! TLS in force: the certificates of the listeners, and the authorities and certificates for connections to nodes.
+//!
+//! They are apart from the configuration, because files are renewed more often than policies change. Files are looked
+//! at every [`EVERY`]. Changed ones are read when they were the same at two looks, so that a certificate is not read
+//! before its key has been written. New files that cannot be used change nothing and are reported once.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use weirgate_config::Site;
+use weirgate_tls::{Client, ClientSettings, Server, Stamps, Watched};
+
+use crate::gateway::{Shared, lock};
+
+/// Interval between two looks at the files. Renewed certificates are in force within twice this time, and authorities
+/// let them overlap for weeks.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// All TLS in force.
+#[derive(Debug, Default)]
+pub(crate) struct TlsFiles {
+    /// By the address of the listener as the policy names it.
+    pub(crate) listeners: Table<SocketAddr, Server>,
+    /// By the settings of the upstream.
+    pub(crate) nodes: Table<ClientSettings, Client>,
+    /// Number of times that changed files were put in force.
+    pub(crate) renewals: AtomicU64,
+    /// Number of times that changed files could not be used.
+    pub(crate) failures: AtomicU64,
+}
+
+/// TLS of a site, not yet in force.
+pub(crate) struct Loaded {
+    listeners: BTreeMap<SocketAddr, Arc<Server>>,
+    nodes: BTreeMap<ClientSettings, Arc<Client>>,
+}
+
+/// Contents of files, by their use.
+#[derive(Debug)]
+pub(crate) struct Table<K, V> {
+    in_force: RwLock<BTreeMap<K, Arc<V>>>,
+    /// Files that differed from those in force at the last look.
+    changed: Mutex<BTreeMap<K, Changed>>,
+}
+
+/// Changed files.
+#[derive(Debug)]
+struct Changed {
+    stamps: Stamps,
+    /// Whether they were read, and could not be used.
+    refused: bool,
+}
+
+impl<K, V> Default for Table<K, V> {
+    fn default() -> Table<K, V> {
+        Table { in_force: RwLock::default(), changed: Mutex::default() }
+    }
+}
+
+impl<K: Ord + Clone, V: Watched> Table<K, V> {
+    /// Returns the contents for `key`.
+    pub(crate) fn of(&self, key: &K) -> Option<Arc<V>> {
+        self.in_force.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Returns everything.
+    pub(crate) fn all(&self) -> BTreeMap<K, Arc<V>> {
+        self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, all: BTreeMap<K, Arc<V>>) {
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = all;
+    }
+
+    /// Looks at the files, and puts changed ones in force. `tell` is called with each use whose files have changed, and
+    /// the faults that keep them from being used.
+    fn look(&self, mut tell: impl FnMut(&K, Result<(), String>)) {
+        let mut all = self.all();
+        let mut changed = lock(&self.changed);
+        changed.retain(|key, _| all.contains_key(key));
+        let mut renewed = false;
+        for (key, value) in &mut all {
+            let stamps = value.present_stamps();
+            if stamps == *value.stamps() {
+                changed.remove(key);
+                continue;
+            }
+            match changed.get_mut(key).filter(|known| known.stamps == stamps) {
+                None => drop(changed.insert(key.clone(), Changed { stamps, refused: false })),
+                Some(Changed { refused: true, .. }) => {}
+                Some(known) => match value.again() {
+                    Ok(new) => {
+                        *value = Arc::new(new);
+                        renewed = true;
+                        tell(key, Ok(()));
+                    }
+                    Err(faults) => {
+                        known.refused = true;
+                        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                        tell(key, Err(lines.join("\nweirgate: ")));
+                    }
+                },
+            }
+        }
+        drop(changed);
+        if renewed {
+            self.set(all);
+        }
+    }
+}
+
+impl TlsFiles {
+    /// Reads all files of `site`. Changes nothing.
+    ///
+    /// # Errors
+    /// The faults of all files, one a line.
+    pub(crate) fn load(&self, site: &Site) -> Result<Loaded, String> {
+        let mut loaded = Loaded { listeners: BTreeMap::new(), nodes: BTreeMap::new() };
+        let mut faults = String::new();
+        for listener in &site.listeners {
+            let Some(settings) = &listener.tls else { continue };
+            match Server::load(settings, self.listeners.of(&listener.address).as_deref()) {
+                Ok(server) => drop(loaded.listeners.insert(listener.address, Arc::new(server))),
+                Err(found) => found.iter().for_each(|fault| faults += &format!("{}: {fault}\n", listener.address)),
+            }
+        }
+        for settings in site.pools.iter().filter_map(|pool| pool.tls.as_ref()) {
+            match Client::load(settings) {
+                Ok(client) => drop(loaded.nodes.insert(settings.clone(), Arc::new(client))),
+                Err(found) => found.iter().for_each(|fault| faults += &format!("upstream: {fault}\n")),
+            }
+        }
+        if faults.is_empty() { Ok(loaded) } else { Err(faults) }
+    }
+
+    /// Puts `loaded` in force for new connections.
+    pub(crate) fn set(&self, loaded: Loaded) {
+        self.listeners.set(loaded.listeners);
+        self.nodes.set(loaded.nodes);
+    }
+
+    /// Looks at all files. No reload may run meanwhile. Returns lines for the operator.
+    fn look(&self) -> String {
+        let mut lines = String::new();
+        let mut tell = |place: String, result| match result {
+            Ok(()) => {
+                self.renewals.fetch_add(1, Ordering::Relaxed);
+                lines += &format!("weirgate: the certificates of {place} have changed and are in force\n");
+            }
+            Err(faults) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                lines += &format!(
+                    "weirgate: the certificates of {place} have changed and cannot be used:\nweirgate: {faults}\n\
+                     weirgate: those in force stay\n"
+                );
+            }
+        };
+        self.listeners.look(|address, result: Result<(), String>| tell(address.to_string(), result));
+        self.nodes.look(|_, result| tell("an upstream".to_owned(), result));
+        lines
+    }
+}
+
+/// Looks at the files for ever.
+pub(crate) async fn watch(shared: Arc<Shared>) {
+    loop {
+        weirgate_clock::sleep(EVERY).await;
+        let shared = Arc::clone(&shared);
+        // Not on this thread: a slow disk, or a slow reader of standard error, would delay requests.
+        let _ = tokio::task::spawn_blocking(move || look(&shared)).await;
+    }
+}
+
+/// Looks at the files once, and tells the operator about changes.
+pub(crate) fn look(shared: &Shared) {
+    let lines = {
+        let _not_during_a_reload = lock(&shared.reloading);
+        shared.tls.look()
+    };
+    let _ = std::io::stderr().write_all(lines.as_bytes());
+}

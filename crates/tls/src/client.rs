@@ -1,0 +1,164 @@
+//! The settings of rustls for connections to nodes.
+//!
+//! A node's certificate is verified against the authorities of the system or of a file, and must cover the node's name
+//! (RFC 9525).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use crate::certificate::{Certificate, CertificateFiles};
+use crate::file::{Fault, Part};
+use crate::server::{ALPN, roots};
+use crate::stamp::Stamps;
+use crate::{Watched, provider};
+
+/// The settings of connections to nodes, with the names of their files.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientSettings {
+    /// Authorities that sign the nodes' certificates (PEM). `None` means those of the system.
+    pub ca: Option<PathBuf>,
+    /// The name that the certificates must cover, and that nodes are asked for. `None` means the host of the node's
+    /// address.
+    pub server_name: Option<String>,
+    /// The gateway's own certificate.
+    pub own: Option<CertificateFiles>,
+    /// Whether the nodes' certificates are verified.
+    pub verify: bool,
+}
+
+/// The settings of connections to nodes, with the contents of their files.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// For rustls.
+    pub config: Arc<ClientConfig>,
+    settings: ClientSettings,
+    stamps: Stamps,
+}
+
+impl Client {
+    /// Reads all files of `settings`. Sessions are not resumed across changes of files.
+    ///
+    /// # Errors
+    /// All faults of all files.
+    pub fn load(settings: &ClientSettings) -> Result<Client, Vec<Fault>> {
+        let stamps = stamps(settings);
+        let mut faults = Vec::new();
+        let trusted = match &settings.ca {
+            _ if !settings.verify => Ok(RootCertStore::empty()),
+            Some(path) => roots(path),
+            None => system_roots(),
+        };
+        let trusted = trusted.map_err(|fault| faults.push(fault)).unwrap_or(RootCertStore::empty());
+        let own = settings.own.as_ref().map(|files| Certificate::load(files, 0)).transpose();
+        let own = own.map_err(|found| faults.extend(found)).ok().flatten();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let config = ClientConfig::builder_with_provider(provider());
+        let config = config.with_safe_default_protocol_versions().map_err(|error| vec![Fault::odd(&error)])?;
+        let config = match settings.verify {
+            true => config.with_root_certificates(trusted),
+            false => config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified)),
+        };
+        let mut config = match own {
+            None => config.with_no_client_auth(),
+            Some(own) => config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own.key))),
+        };
+        config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
+        Ok(Client { config: Arc::new(config), settings: settings.clone(), stamps })
+    }
+
+    /// Returns the name that the certificate of the node at `address` (`host:port`) must cover. `None` if the host is
+    /// no name that a certificate can have.
+    #[must_use]
+    pub fn server_name(&self, address: &str) -> Option<ServerName<'static>> {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        ServerName::try_from(self.settings.server_name.as_deref().unwrap_or(host)).ok().map(|name| name.to_owned())
+    }
+}
+
+/// Whether a certificate can be for `name`.
+#[must_use]
+pub fn is_server_name(name: &str) -> bool {
+    ServerName::try_from(name).is_ok()
+}
+
+impl Watched for Client {
+    fn stamps(&self) -> &Stamps {
+        &self.stamps
+    }
+
+    fn present_stamps(&self) -> Stamps {
+        stamps(&self.settings)
+    }
+
+    fn again(&self) -> Result<Client, Vec<Fault>> {
+        Client::load(&self.settings)
+    }
+}
+
+/// The authorities of the system change with its updates, and are read again only with a reload.
+fn stamps(settings: &ClientSettings) -> Stamps {
+    let own = settings.own.iter().flat_map(|files| [&files.certificate, &files.key]);
+    Stamps::of(own.chain(&settings.ca).map(PathBuf::as_path))
+}
+
+fn system_roots() -> Result<RootCertStore, Fault> {
+    let mut roots = RootCertStore::empty();
+    // Some systems have authorities that rustls does not read, for example of version 1.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    match roots.is_empty() {
+        false => Ok(roots),
+        true => Err(Fault::new(
+            Part::Ca,
+            "this system has no authorities to verify nodes with",
+            "install its package `ca-certificates`, or write `ca:`",
+        )),
+    }
+}
+
+/// Accepts every certificate whose key the node has.
+#[derive(Debug)]
+struct Unverified;
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &provider().signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &provider().signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
