@@ -101,6 +101,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "weirgate-endurance",
+        &[
+            "weirgate-clock",
+            "weirgate-emulator",
+            "weirgate-experiment",
+            "weirgate-http-client",
+            "weirgate-lab",
+            "weirgate-spanned-yaml",
+        ],
+    ),
+    (
         "weirgate",
         &[
             "weirgate-agent",

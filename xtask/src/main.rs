@@ -5,6 +5,7 @@
 mod architecture;
 mod cargo;
 mod comments;
+mod endurance;
 mod instructions;
 mod packages;
 mod prose;
@@ -42,6 +43,9 @@ const INSTRUCTIONS: Step = Step::new(
     instructions::run,
 );
 
+const DOOR: Step = Step::new("bench door", "a guaranteed class beside hostile clients, ten minutes", endurance::door);
+const SOAK: Step = Step::new("bench soak", "half load with reloads and crashes, half an hour", endurance::soak);
+
 /// Everything that must hold, cheapest first.
 const TEST: [Step; 10] = [PACKAGES, FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, TESTS, PROCESSES, DOCTESTS, DOCS, DENY];
 /// The part of it that takes less than two minutes once everything is built.
@@ -49,13 +53,15 @@ const QUICK: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, UNITS];
 /// The part of it that runs nothing.
 const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
 /// Long measurements, for comparison.
-const BENCH: [Step; 3] = [CRITERION, INSTRUCTIONS, PROXY_CPU];
+const BENCH: [Step; 5] = [CRITERION, INSTRUCTIONS, PROXY_CPU, DOOR, SOAK];
 /// Steps that belong to no group but `quick`.
 const ALONE: [Step; 3] = [UNITS, PROSE, REFERENCE];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match words.join(" ").as_str() {
+    // Options follow the name of a step. The step reads them itself.
+    let name: Vec<&str> = words.iter().map(String::as_str).take_while(|word| !word.starts_with("--")).collect();
+    match name.join(" ").as_str() {
         "test" => steps::run(&TEST),
         "quick" => quick(),
         "lint" => steps::run(&LINT),

@@ -1,0 +1,32 @@
+//! Long runs and attacks: builds the gateway and `crates/endurance`, and runs one of its commands.
+//!
+//! Words after the command go on to the program, as in `cargo xtask bench door --seconds 60 --seed 7`. Results go to
+//! `bench/runs/DATE-endurance/`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::steps::{read, show};
+
+/// 50 mixes of hostile clients beside a class within its guarantee.
+pub(crate) fn door() -> Result<(), String> {
+    run("door")
+}
+
+/// Half load with reloads and crashes.
+pub(crate) fn soak() -> Result<(), String> {
+    run("soak")
+}
+
+fn run(name: &str) -> Result<(), String> {
+    let packages = ["--package", "weirgate", "--package", "weirgate-endurance"];
+    show(Command::new(env!("CARGO")).args(["build", "--locked", "--release"]).args(packages))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
+    let output = crate::root().join(format!("bench/runs/{}-endurance", date.trim()));
+    let mut command = Command::new(target.join("release/weirgate-endurance"));
+    command.arg(name).arg("--gateway").arg(target.join("release/weirgate"));
+    command.arg("--experiments").arg(crate::root().join("experiments/endurance")).arg("--output").arg(output);
+    // `xtask bench NAME WORDS`: the program, the group and the name come first.
+    show(command.args(std::env::args().skip(3)))
+}
