@@ -53,6 +53,14 @@ pub struct Site {
     pub page_table: Option<PageTable>,
 }
 
+impl Site {
+    /// Whether `peer` is trusted to state the origin of requests.
+    #[must_use]
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|net| net.contains(&peer))
+    }
+}
+
 /// Changes to requests on their way to the nodes, and to responses on their way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forward {

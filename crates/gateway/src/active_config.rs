@@ -152,11 +152,6 @@ impl ActiveConfig {
             ClassIndex::Template(template) => self.template_sheds.get(template.0 as usize),
         }
     }
-
-    /// Whether `peer` is trusted to state the origin of requests.
-    pub(crate) fn trusts(&self, peer: std::net::IpAddr) -> bool {
-        self.site.trusted_proxies.iter().any(|net| net.contains(&peer))
-    }
 }
 
 /// One thread's handle to the configuration in force. Requests count their references on this handle, so that

@@ -7,10 +7,9 @@
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
-use weirgate_config::{Key, NetworkSize};
+use weirgate_config::{Key, NetworkSize, Site};
 use weirgate_http1::Name;
 
-use crate::active_config::ActiveConfig;
 use crate::forwarded::{address, of_element};
 use crate::request::Request;
 
@@ -18,20 +17,35 @@ use crate::request::Request;
 /// parse.
 const MAX_HOPS: usize = 32;
 
-/// Returns the client address of a request from `peer`.
-pub(crate) fn client(peer: IpAddr, active_config: &ActiveConfig, request: &Request) -> IpAddr {
-    let peer = peer.to_canonical();
-    if !active_config.trusts(peer) {
-        return peer;
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The client's address: the rightmost hop that is not a listed proxy.
+    pub client: IpAddr,
+    /// Whether the peer is a listed proxy, which is trusted to state the origin of requests.
+    pub listed: bool,
+}
+
+impl Origin {
+    /// Returns the origin of a request from `peer`.
+    #[must_use]
+    pub fn new(peer: IpAddr, site: &Site, request: &Request) -> Origin {
+        let peer = peer.to_canonical();
+        let listed = site.trusts(peer);
+        Origin { client: if listed { client(peer, site, request) } else { peer }, listed }
     }
+}
+
+/// Returns the client address of a request from a listed proxy.
+fn client(peer: IpAddr, site: &Site, request: &Request) -> IpAddr {
     let (head, bytes) = request.head();
     let old = request.has(Name::XForwardedFor).then(|| {
         let hops = head.list(bytes, Name::XForwardedFor).rev();
-        walk(peer, active_config, hops.map(address))
+        walk(peer, site, hops.map(address))
     });
     let new = request.has(Name::Forwarded).then(|| {
         let hops = head.list(bytes, Name::Forwarded).rev();
-        walk(peer, active_config, hops.map(|element| of_element(element, b"for").and_then(address)))
+        walk(peer, site, hops.map(|element| of_element(element, b"for").and_then(address)))
     });
     match (old, new) {
         (Some(old), Some(new)) if old != new => peer,
@@ -74,14 +88,14 @@ pub(crate) fn source<'a>(
 }
 
 /// Follows hops from the nearest to the farthest while they are listed proxies.
-fn walk(peer: IpAddr, active_config: &ActiveConfig, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+fn walk(peer: IpAddr, site: &Site, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
     let mut nearest = peer;
     for hop in hops.take(MAX_HOPS) {
         // An element that is not an address (`unknown`, an obfuscated name) ends the chain at the hop that
         // wrote it.
         let Some(hop) = hop else { break };
         nearest = hop;
-        if !active_config.trusts(hop) {
+        if !site.trusts(hop) {
             break;
         }
     }
@@ -97,11 +111,11 @@ mod tests {
     const FORWARDED: &str = "Forwarded";
 
     fn of(peer: &str, fields: &[(&str, &str)]) -> String {
-        let active_config = ActiveConfig::new(site_trusting(&["10.0.0.0/8", "fd00::/8"]), "", 1, None, &mut 0);
+        let site = site_trusting(&["10.0.0.0/8", "fd00::/8"]);
         let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let request = Request::parse(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes());
         let request = request.expect("it is sound");
-        client(peer.parse().expect("an address"), &active_config, &request).to_string()
+        Origin::new(peer.parse().expect("an address"), &site, &request).client.to_string()
     }
 
     #[test]

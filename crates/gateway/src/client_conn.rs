@@ -108,7 +108,7 @@ impl ClientConn {
     pub(crate) fn spare(&self) -> Option<(bool, Reverse<u32>, Time)> {
         let since = self.spare_since()?;
         let peer = self.peer.ip();
-        let listed = self.worker.active_config().trusts(peer.to_canonical());
+        let listed = self.worker.active_config().site.trusts(peer.to_canonical());
         let conns = if listed { 1 } else { self.worker.shared.peers.of(client::peer_key(peer)) };
         Some((self.requests.get() > 0, Reverse(conns), since))
     }

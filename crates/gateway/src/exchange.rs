@@ -5,7 +5,6 @@
 //! written after the last byte is sent).
 
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,13 +12,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::Method;
 use weirgate_config::{LocalityKeyOf, NodeTimeouts};
 use weirgate_engine::{ClassId, Outcome, Shed, Time};
-use weirgate_http1::{Name, Version};
+use weirgate_http1::Version;
 
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
 use crate::classify::{ClassRef, View, value_of};
+use crate::client::Origin;
 use crate::connection::End;
 use crate::hops::Connection;
 use crate::io::Io;
@@ -34,7 +34,7 @@ use crate::stream_state::StreamState;
 use crate::trace::Trace;
 use crate::tunnel::Tunnel;
 use crate::worker::Admission;
-use crate::{client, forward, grpc};
+use crate::{forward, grpc};
 
 /// State of a request. Dropping it writes the access record.
 #[derive(Debug)]
@@ -47,13 +47,11 @@ pub(crate) struct Exchange {
     pub(crate) endpoint: Option<Arc<Endpoint>>,
     pub(crate) retries: u8,
     pub(crate) bytes_out: u64,
-    /// Whether the peer is trusted to state the origin of requests.
-    pub(crate) trusted: bool,
+    pub(crate) origin: Origin,
     pub(crate) trace: Option<Trace>,
     /// The right to be in flight at `endpoint`, while it is.
     pub(crate) permit: Option<Permit>,
     class: Option<ClassIndex>,
-    client: IpAddr,
     arrived: Time,
     decided: Option<Time>,
     released: bool,
@@ -148,11 +146,10 @@ impl Exchange {
             endpoint: None,
             retries: 0,
             bytes_out: 0,
-            trusted: false,
             trace: None,
             permit: None,
             class: None,
-            client: conn.peer.ip(),
+            origin: Origin { client: conn.peer.ip(), listed: false },
             arrived: conn.now(),
             decided: None,
             released: false,
@@ -187,18 +184,9 @@ impl Exchange {
     /// Stage *classify* up to the rules: determines the target, the authority and the client of the request.
     fn identify(&mut self) -> Result<(), Refusal> {
         self.request.normalise()?;
-        let peer = self.conn.peer.ip().to_canonical();
-        self.trusted = self.active_config.trusts(peer);
-        self.client = client::client(peer, &self.active_config, &self.request);
+        self.origin = Origin::new(self.conn.peer.ip(), &self.active_config.site, &self.request);
         self.trace = Some(self.conn.worker.traces.of(&self.request));
-        let mut expected = self.request.all(Name::Expect);
-        if expected.any(|expectation| !expectation.eq_ignore_ascii_case(b"100-continue")) {
-            return Err(Refusal::with(
-                StatusCode::EXPECTATION_FAILED,
-                "100-continue is the only supported expectation",
-            ));
-        }
-        Ok(())
+        self.request.check_expectation()
     }
 
     pub(crate) fn timeouts(&self) -> NodeTimeouts {
@@ -219,18 +207,12 @@ impl Exchange {
         // A reload between the rules and the engine's decision requires a new classification. The number of
         // rounds is bounded, so that reloads cannot hold a request for ever.
         for _ in 0..8 {
-            let view = View {
-                request: &self.request,
-                path: self.request.path(),
-                client: self.client,
-                port: self.conn.port,
-                tls: self.conn.tls.get().map(|tls| &**tls),
-                vouched: self.trusted || self.active_config.site.trusted_proxies.is_empty(),
-            };
+            let tls = self.conn.tls.get().map(|tls| &**tls);
+            let view = View::new(&self.active_config.site, &self.request, self.origin, self.conn.port, tls);
             let class = find_class(&self.active_config, &view);
             self.class = Some(class.index());
             let by = self.active_config.source_of(self.class);
-            let flow = worker.flow(by, self.client, |by| value_of(by, &view));
+            let flow = worker.flow(by, self.origin.client, |by| value_of(by, &view));
             self.conn.progress.set(self.timeouts().body_progress);
             if !expects {
                 poll_fn(|cx| stream.poll_sendable(cx)).await?;
@@ -420,7 +402,7 @@ impl Exchange {
             protocol: self.protocol(),
             trace_id: self.trace.as_ref().map(|trace| &trace.id),
             request: &self.request,
-            client: self.client,
+            client: self.origin.client,
             tls: self.conn.tls.get().map(|tls| &**tls),
         };
         worker.shared.observe(&record);

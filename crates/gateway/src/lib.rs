@@ -76,6 +76,7 @@ mod waiting;
 mod worker;
 
 pub use active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource, Resolve};
+pub use client::Origin;
 pub use clock::Clock;
 pub use control::{Control, Held};
 pub use gateway::{Counters, Gateway, Phase};

@@ -89,8 +89,22 @@ impl Request {
             Err(fault) => return Err((fault.status(), fault.text().to_owned())),
         }
         let mut request = Request::new(BytesMut::from(head), requests.take_head(Head::default()));
-        request.normalise().map_err(|refusal| (refusal.status.as_u16(), refusal.what.to_owned()))?;
+        let sound = request.normalise().and_then(|()| request.check_expectation());
+        sound.map_err(|refusal| (refusal.status.as_u16(), refusal.what.to_owned()))?;
         Ok(request)
+    }
+
+    /// Checks that the client expects nothing that the gateway does not know.
+    ///
+    /// # Errors
+    /// It does.
+    pub(crate) fn check_expectation(&self) -> Result<(), Refusal> {
+        match self.all(Name::Expect).all(|expected| expected.eq_ignore_ascii_case(b"100-continue")) {
+            true => Ok(()),
+            false => {
+                Err(Refusal::with(StatusCode::EXPECTATION_FAILED, "100-continue is the only supported expectation"))
+            }
+        }
     }
 
     /// Determines host, path and query.

@@ -160,7 +160,7 @@ impl Transfer {
             && let (Some(endpoint), Some(trace)) = (&exchange.endpoint, exchange.trace)
         {
             let (request, protocol) = (&exchange.request, exchange.protocol());
-            let (peer, trusted) = (&*self.conn.peer_text, exchange.trusted);
+            let (peer, trusted) = (&*self.conn.peer_text, exchange.origin.listed);
             let (forward, scheme) = (exchange.active_config.site.forward, self.conn.scheme());
             hops::to_node(
                 &mut out,

@@ -582,7 +582,7 @@ impl Drop for WaitingConn<'_> {
 fn place(worker: &Worker, peer: IpAddr) -> Option<Place> {
     let active_config = worker.active_config();
     let max = active_config.site.limits.connections_per_source;
-    let max = max.filter(|_| !active_config.trusts(peer.to_canonical()));
+    let max = max.filter(|_| !active_config.site.trusts(peer.to_canonical()));
     worker.shared.peers.enter(client::peer_key(peer), max)
 }
 

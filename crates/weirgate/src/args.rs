@@ -165,7 +165,8 @@ pub(crate) struct Explain {
     /// A header of the request. Repeatable.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
-    /// Address of the client (past trusted proxies).
+    /// Address that connects to the gateway. If `trusted_proxies` lists it, the client is the one that it names with
+    /// -H 'X-Forwarded-For: …' or 'Forwarded: …'.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub(crate) client: IpAddr,
     /// Name that the client asks for when it begins TLS. By default the host of an `https` URL.

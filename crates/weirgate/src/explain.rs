@@ -7,7 +7,7 @@ use std::time::Duration;
 use weirgate_config::{Key, Listener, LocalityKeyOf, RuleTarget, Site};
 use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
 use weirgate_gateway::classify::{ClassRef, Classifier, Explained, View};
-use weirgate_gateway::{ClientTls, Request};
+use weirgate_gateway::{ClientTls, Origin, Request};
 use weirgate_pages::Index;
 use weirgate_tls::Identity;
 use weirgate_wire::RESOURCE_NAMES;
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Explain) -> ExitCode {
 /// The request that the person asks about.
 struct Asked {
     request: Request,
-    client: std::net::IpAddr,
+    peer: std::net::IpAddr,
     port: u16,
     tls: Option<ClientTls>,
 }
@@ -90,7 +90,7 @@ impl Asked {
             }
             None => None,
         };
-        Ok(Asked { request, client: args.client, port: args.port.unwrap_or(listener.address.port()), tls })
+        Ok(Asked { request, peer: args.client.to_canonical(), port: args.port.unwrap_or(listener.address.port()), tls })
     }
 }
 
@@ -122,15 +122,8 @@ fn tls(args: &Explain, request: &Request) -> Result<ClientTls, String> {
 /// Returns the whole answer.
 fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
     let request = &asked.request;
-    let mut view = View {
-        request,
-        path: request.path(),
-        client: asked.client,
-        port: asked.port,
-        tls: asked.tls.as_ref(),
-        // Headers count as if a listed proxy had sent the request. Those of a direct client may count less.
-        vouched: true,
-    };
+    let origin = Origin::new(asked.peer, site, request);
+    let mut view = View::new(site, request, origin, asked.port, asked.tls.as_ref());
     let classifier = Classifier::new(site.rules.clone());
     let Some(found) = classifier.classify_readings(&site.policy, &view) else {
         return Err("no rule matches this request".to_owned());
@@ -146,9 +139,16 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
         request.method().map_or("", http::Method::as_str),
         request.host(),
         format!("{}{query}", request.path()),
-        asked.client,
+        origin.client,
         asked.port
     );
+    if origin.listed {
+        let _ = writeln!(
+            text,
+            "proxy     {}, which trusted_proxies lists, so its word about the client counts",
+            asked.peer
+        );
+    }
     if let Some(tls) = &asked.tls {
         let name = tls.sni.as_deref().map_or("for no name".to_owned(), |name| format!("for {name:?}"));
         let subject = tls.identity.as_ref().map_or("without a client certificate".to_owned(), |identity| {
@@ -363,3 +363,6 @@ impl Display for Span {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

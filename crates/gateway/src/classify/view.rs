@@ -9,8 +9,10 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::net::IpAddr;
 
+use weirgate_config::Site;
 use weirgate_http1::Name;
 
+use crate::client::Origin;
 use crate::handshake::ClientTls;
 use crate::request::Request;
 
@@ -41,6 +43,15 @@ pub struct View<'a> {
     pub tls: Option<&'a ClientTls>,
     /// Whether its fields can state its origin: the peer is a listed proxy, or the policy lists none.
     pub vouched: bool,
+}
+
+impl<'a> View<'a> {
+    /// Returns the view of a request that a listener on `port` has received, with its plain path.
+    #[must_use]
+    pub fn new(site: &Site, request: &'a Request, from: Origin, port: u16, tls: Option<&'a ClientTls>) -> View<'a> {
+        let vouched = from.listed || site.trusted_proxies.is_empty();
+        View { request, path: request.path(), client: from.client, port, tls, vouched }
+    }
 }
 
 /// Decoded name and value.
