@@ -64,6 +64,8 @@ struct State {
     used: Cell<Time>,
     /// Whether it has ended, or takes no further stream.
     ended: Cell<bool>,
+    /// Scheme of its requests: `https` over TLS (RFC 9113 Sec. 8.3.1).
+    scheme: &'static str,
 }
 
 impl Connections {
@@ -83,6 +85,7 @@ impl Connections {
     /// # Errors
     /// The socket fails.
     pub(super) async fn begin(&self, endpoint: &Endpoint, socket: Io, now: Time) -> io::Result<Box<NodeStream>> {
+        let scheme = if socket.is_tls() { "https" } else { "http" };
         let (send, driver) = Builder::new()
             .initial_window_size(WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -92,7 +95,7 @@ impl Connections {
             .handshake(socket)
             .await
             .map_err(io::Error::other)?;
-        let state = Rc::new(State { open: Cell::new(0), used: Cell::new(now), ended: Cell::new(false) });
+        let state = Rc::new(State { open: Cell::new(0), used: Cell::new(now), ended: Cell::new(false), scheme });
         let ended = Rc::clone(&state);
         tokio::task::spawn_local(async move {
             // Its streams report the error.
@@ -223,7 +226,7 @@ impl NodeStream {
                     let lines = self.input.split_to(bytes);
                     let fields = self.requests.take_head(Head::default());
                     self.to_head = fields.method(&lines) == b"HEAD";
-                    let request = request(&fields, &lines)?;
+                    let request = request(&fields, &lines, self.state.scheme)?;
                     let ended = self.requests.length() == weirgate_http1::Length::Known(0);
                     let sent = self.send.send_request(request, ended);
                     // The connection takes no further stream.
@@ -364,13 +367,13 @@ impl NodeStream {
 }
 
 /// Returns the request with the head of `lines`, which the gateway has written for a node.
-fn request(head: &Head, lines: &[u8]) -> io::Result<Request<()>> {
+fn request(head: &Head, lines: &[u8], scheme: &str) -> io::Result<Request<()>> {
     let host = head.get(lines, Name::Host).unwrap_or_default();
     let target = head.target(lines);
     let with = |authority: Option<&[u8]>| {
         let uri = Uri::builder().path_and_query(target);
         match authority {
-            Some(authority) => uri.scheme("http").authority(authority).build(),
+            Some(authority) => uri.scheme(scheme).authority(authority).build(),
             None => uri.build(),
         }
     };

@@ -8,9 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::Reason;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 use weirgate_gateway::Ending;
 
 use super::{Client, get, request};
+use crate::pki::Pki;
 use crate::stage::{Node, Stage, policy, wait_until, windowed};
 
 /// A request as a node received it.
@@ -38,6 +42,12 @@ fn fields(of: &[(&'static str, &'static str)]) -> HeaderMap {
 
 /// Starts a node. To paths that end with `/Talks` it says hello, and then repeats each piece of the request.
 fn node(act: impl Fn(Call) -> Act + Send + Sync + 'static) -> SocketAddr {
+    node_over(None, act)
+}
+
+/// The same over TLS, if settings for it are given.
+fn node_over(tls: Option<ServerConfig>, act: impl Fn(Call) -> Act + Send + Sync + 'static) -> SocketAddr {
+    let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -46,7 +56,13 @@ fn node(act: impl Fn(Call) -> Act + Send + Sync + 'static) -> SocketAddr {
         runtime.block_on(async {
             for connection in 0.. {
                 let Ok((socket, _)) = listener.accept().await else { return };
-                tokio::spawn(serve(socket, connection, Arc::clone(&act)));
+                let (tls, act) = (tls.clone(), Arc::clone(&act));
+                tokio::spawn(async move {
+                    let Some(tls) = tls else { return serve(socket, connection, act).await };
+                    if let Ok(socket) = tls.accept(socket).await {
+                        serve(socket, connection, act).await;
+                    }
+                });
             }
         });
     });
@@ -54,7 +70,7 @@ fn node(act: impl Fn(Call) -> Act + Send + Sync + 'static) -> SocketAddr {
 }
 
 async fn serve<F: Fn(Call) -> Act + Send + Sync + 'static>(
-    socket: tokio::net::TcpStream,
+    socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     connection: usize,
     act: Arc<F>,
 ) {
@@ -104,6 +120,32 @@ fn stage(node: SocketAddr, rest: &str) -> Stage {
     let (before, after) = text.split_once("nodes: [").expect("nodes");
     let (_, after) = after.split_once(']').expect("nodes");
     Stage::open(&format!("{before}protocol: h2, nodes: [{node}]{after}"))
+}
+
+#[test]
+fn requests_pass_over_tls() {
+    let pki = Pki::new();
+    let mut config = pki.server(&["127.0.0.1"], false);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let address = node_over(Some(config), |call| {
+        let uri = call.head.uri();
+        answer(format!("{} {} {} {}", uri.scheme_str().unwrap_or("-"), uri.path(), call.connection, call.body.len()))
+    });
+    let tls = format!("tls: {{ ca: {} }}", pki.path("ca.pem").display());
+    let text = format!(
+        "listen: 127.0.0.1:0\nadmin: off\nthreads: 1\nupstreams: {{ web: {{ protocol: h2, nodes: \"{address}\", {tls} \
+         }} }}\n{}",
+        windowed(10)
+    );
+    let stage = Stage::open(&text);
+    let mut client = Client::connect(stage.address());
+    for _ in 0..3 {
+        assert_eq!(client.ask(get("/a")).expect("a response").text(), "https /a 0 0");
+    }
+    let mut old = stage.client();
+    old.send("POST /b HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100000\r\n\r\n");
+    old.send(vec![b'x'; 100_000]);
+    assert_eq!(old.answer().text(), "https /b 0 100000");
 }
 
 #[test]
