@@ -54,6 +54,12 @@ pub struct Site {
 }
 
 impl Site {
+    /// Returns the listener at an address of the policy.
+    #[must_use]
+    pub fn listener(&self, address: SocketAddr) -> Option<&Listener> {
+        self.listeners.iter().find(|listener| listener.address == address)
+    }
+
     /// Whether `peer` is trusted to state the origin of requests.
     #[must_use]
     pub fn trusts(&self, peer: IpAddr) -> bool {
@@ -118,6 +124,8 @@ pub struct Listener {
     pub tls: Option<ServerSettings>,
     /// Whether clients may speak HTTP/2.
     pub http2: bool,
+    /// Port to which all requests are redirected over `https`.
+    pub redirect_to_https: Option<u16>,
 }
 
 /// One classification rule.

@@ -114,8 +114,8 @@ impl ClientStream {
 
     /// Whether the connection begins with the first line of HTTP/2, and may speak it.
     fn has_preface(&self) -> bool {
-        let listeners = &self.conn.worker.active_config().site.listeners;
-        let may_speak = || listeners.iter().any(|one| one.address == self.conn.listener && one.http2);
+        let config = self.conn.worker.active_config();
+        let may_speak = || config.site.listener(self.conn.listener).is_some_and(|listener| listener.http2);
         self.conn.requests.get() == 0 && self.input.starts_with(b"PRI * HTTP/2.0\r\n") && may_speak()
     }
 

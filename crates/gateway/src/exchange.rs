@@ -78,6 +78,8 @@ pub(crate) enum Stop {
     Gone,
     /// The request breaks a rule.
     Refused(Refusal),
+    /// Its listener redirects to `https` at this port.
+    Redirected(u16),
     /// The engine shed it at this time.
     Shed(Time, Shed),
     /// The nodes failed to serve it.
@@ -167,6 +169,10 @@ impl Exchange {
             return Err(Stop::Exhausted);
         }
         self.identify()?;
+        let listener = self.active_config.site.listener(self.conn.listener);
+        if let Some(port) = listener.and_then(|listener| listener.redirect_to_https) {
+            return Err(Stop::Redirected(port));
+        }
         if self.is_call()
             && let Some(timeout) = grpc::timeout(&self.request)
         {
@@ -266,6 +272,16 @@ impl Exchange {
                 self.ending = Ending::Refused(refusal.what);
                 Reply::refused(refusal)
             }
+            Stop::Redirected(port) => match self.request.at_https(port) {
+                Ok(location) => {
+                    self.ending = Ending::Redirected;
+                    Reply::redirected(location)
+                }
+                Err(refusal) => {
+                    self.ending = Ending::Refused(refusal.what);
+                    Reply::refused(refusal)
+                }
+            },
             Stop::Shed(at, shed) => {
                 self.ending = Ending::Shed(shed.reason);
                 self.decided = Some(at);

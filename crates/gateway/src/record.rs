@@ -55,6 +55,8 @@ pub enum Ending {
     Served,
     /// It became a tunnel (status 101), which has closed.
     Tunnelled,
+    /// It was redirected to `https`.
+    Redirected,
     /// The engine shed it.
     Shed(ShedReason),
     /// It broke a rule of HTTP or exceeded a limit (4xx). The text says which.

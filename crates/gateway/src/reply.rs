@@ -94,8 +94,10 @@ pub(crate) struct Reply<'a> {
     body: Cow<'a, [u8]>,
     /// Seconds.
     retry_after: Option<u64>,
-    /// Error type of `Proxy-Status`, and its details or an empty text.
-    error: (&'static str, &'static str),
+    /// URL to which the client is redirected.
+    location: Option<Vec<u8>>,
+    /// Error type of `Proxy-Status`, and its details or an empty text. `None` if nothing went wrong.
+    error: Option<(&'static str, &'static str)>,
 }
 
 /// Methods that are served, for a response to others.
@@ -124,6 +126,13 @@ impl<'a> Reply<'a> {
         Reply::text(refusal.status, refusal.what, ("http_request_error", refusal.what))
     }
 
+    /// The response to a request whose listener redirects. Status 308, because the method and the body stay the same
+    /// (RFC 9110 Sec. 15.4.9).
+    pub(crate) fn redirected(location: Vec<u8>) -> Reply<'a> {
+        let reply = Reply::text(StatusCode::PERMANENT_REDIRECT, "use https", ("", ""));
+        Reply { location: Some(location), error: None, ..reply }
+    }
+
     /// The response to a shed request.
     pub(crate) fn shed(shed: Shed, prepared: Option<&'a Prepared>) -> Reply<'a> {
         let error = match shed.reason {
@@ -142,7 +151,8 @@ impl<'a> Reply<'a> {
                 content_type: &prepared.content_type,
                 body: Cow::Borrowed(prepared.body.as_bytes()),
                 retry_after: None,
-                error,
+                location: None,
+                error: Some(error),
             },
             None => Reply::text(StatusCode::SERVICE_UNAVAILABLE, "overloaded", error),
         };
@@ -158,7 +168,11 @@ impl<'a> Reply<'a> {
         write::field(out, b"content-type", b"application/grpc");
         // Writing to a vector does not fail.
         let _ = write!(out, "grpc-status: {}\r\n", Status::of(self.status) as u8);
-        let message = if self.error.1.is_empty() { self.error.0 } else { self.error.1 };
+        let message = match self.error {
+            None => "redirected to https",
+            Some((word, "")) => word,
+            Some((_, details)) => details,
+        };
         // All of these words are ASCII, and none has a percent sign.
         write::field(out, b"grpc-message", message.as_bytes());
         if let Some(seconds) = self.retry_after {
@@ -171,11 +185,12 @@ impl<'a> Reply<'a> {
     }
 
     fn proxy_status(&self, out: &mut Vec<u8>) {
+        let Some((word, details)) = self.error else { return };
         out.extend_from_slice(b"proxy-status: weirgate; error=");
-        out.extend_from_slice(self.error.0.as_bytes());
-        if !self.error.1.is_empty() {
+        out.extend_from_slice(word.as_bytes());
+        if !details.is_empty() {
             out.extend_from_slice(b"; details=\"");
-            out.extend_from_slice(self.error.1.as_bytes());
+            out.extend_from_slice(details.as_bytes());
             out.push(b'"');
         }
         out.extend_from_slice(b"\r\n");
@@ -183,7 +198,14 @@ impl<'a> Reply<'a> {
 
     fn text(status: StatusCode, what: &str, error: (&'static str, &'static str)) -> Reply<'a> {
         let body = format!("{} {}: {what}\n", status.as_u16(), reason(status)).into_bytes();
-        Reply { status, content_type: TEXT, body: Cow::Owned(body), retry_after: None, error }
+        Reply {
+            status,
+            content_type: TEXT,
+            body: Cow::Owned(body),
+            retry_after: None,
+            location: None,
+            error: Some(error),
+        }
     }
 
     /// Writes the response. Returns the size of its body, which is left out if not `with_body`.
@@ -193,6 +215,9 @@ impl<'a> Reply<'a> {
         if let Some(seconds) = self.retry_after {
             // Writing to a vector does not fail.
             let _ = write!(out, "retry-after: {seconds}\r\n");
+        }
+        if let Some(location) = &self.location {
+            write::field(out, b"location", location);
         }
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
             out.extend_from_slice(ALLOW);

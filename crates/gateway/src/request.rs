@@ -183,6 +183,27 @@ impl Request {
         self.authority.of(&self.bytes)
     }
 
+    /// Returns the same URL over `https` at `port`, with path and query as sent.
+    ///
+    /// # Errors
+    /// The request names no host, or its target is no URL.
+    pub(crate) fn at_https(&self, port: u16) -> Result<Vec<u8>, Refusal> {
+        let (head, bytes) = self.head();
+        let target = head.target(bytes);
+        // An absolute target is known in its normal form only.
+        let query = self.query().map_or_else(String::new, |query| format!("?{query}"));
+        let path = format!("{}{query}", self.path());
+        let rest = if target.starts_with(b"/") { target } else { path.as_bytes() };
+        if self.host().is_empty() {
+            return Err(Refusal::bad("the request names no host, so it cannot be redirected to https"));
+        }
+        if !rest.starts_with(b"/") {
+            return Err(Refusal::bad("the request target * cannot be redirected to https"));
+        }
+        let port = if port == 443 { String::new() } else { format!(":{port}") };
+        Ok([b"https://", self.host().as_bytes(), port.as_bytes(), rest].concat())
+    }
+
     /// Whether the target names the authority, which then replaces `Host`.
     pub(crate) fn is_absolute(&self) -> bool {
         self.absolute

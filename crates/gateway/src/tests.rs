@@ -104,6 +104,7 @@ fn a_panic_ends_its_own_request_only() {
     site.listeners.push(weirgate_config::Listener {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         http2: true,
+        redirect_to_https: None,
         tls: None,
     });
     let gateway = Gateway::start(site, "", ReloadSource::Nowhere, Vec::new()).expect("the gateway starts");

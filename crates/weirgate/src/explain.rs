@@ -49,6 +49,8 @@ struct Asked {
     peer: std::net::IpAddr,
     port: u16,
     tls: Option<ClientTls>,
+    /// Port to which the listener redirects it.
+    redirect: Option<u16>,
 }
 
 impl Asked {
@@ -90,7 +92,13 @@ impl Asked {
             }
             None => None,
         };
-        Ok(Asked { request, peer: args.client.to_canonical(), port: args.port.unwrap_or(listener.address.port()), tls })
+        Ok(Asked {
+            request,
+            peer: args.client.to_canonical(),
+            port: args.port.unwrap_or(listener.address.port()),
+            tls,
+            redirect: listener.redirect_to_https,
+        })
     }
 }
 
@@ -155,6 +163,10 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
             format!("with the certificate of {:?}", identity.subject)
         });
         let _ = writeln!(text, "tls       {name}, {subject}");
+    }
+    if let Some(port) = asked.redirect {
+        let _ = writeln!(text, "redirect  status 308 to port {port}, before any rule; ask about the https URL");
+        return Ok(text);
     }
     if found.path != request.path() {
         let _ = writeln!(

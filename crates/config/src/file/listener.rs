@@ -9,6 +9,7 @@ use weirgate_spanned_yaml::{record, text_schema, words};
 use weirgate_tls::{ClientMode, MinVersion};
 
 use super::address::Listen;
+use super::conditions::Port;
 
 /// A listener, written as its address alone or as a map with further properties.
 pub(crate) type ListenerForm = TextOrMap<Listen, Listener>;
@@ -22,6 +23,9 @@ record! {
         /// begins with the preface of HTTP/2 gets it (`h2c` by prior knowledge). `true` by default, because gRPC needs
         /// it and it costs other clients nothing.
         http2: Defaulted<Answer> = true,
+        /// Port to which requests are redirected over `https`, often 443. Each gets status 308 with its host, path and
+        /// query at that port. None of them has a class or reaches a node. By default requests are served here.
+        redirect_to_https: Optional<Port>,
         /// TLS with these certificates. Without it, requests and responses are not encrypted.
         tls: Optional<ListenerTls>,
     }

@@ -32,17 +32,27 @@ pub(super) struct Listeners {
 pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defaults>, cx: &mut Context) -> Listeners {
     if let Some(defaults) = defaults.filter(|_| !file.listen.given) {
         return Listeners {
-            listeners: vec![Listener { address: defaults.listen, http2: true, tls: None }],
+            listeners: vec![Listener { address: defaults.listen, http2: true, redirect_to_https: None, tls: None }],
             ..Listeners::default()
         };
     }
     let mut all = Listeners { complete: !file.listen.bad, ..Listeners::default() };
     for form in file.listen.get().map_or(&[][..], |l| &l.0) {
         let Some(address) = listener_address(&form.value) else { continue };
-        let (http2, tls) = match &form.value {
-            ListenerForm::Text(_) => (true, None),
-            ListenerForm::Map(map) => (map.http2.get().0, map.tls.get()),
+        let (http2, redirect, tls) = match &form.value {
+            ListenerForm::Text(_) => (true, None, None),
+            ListenerForm::Map(map) => (map.http2.get().0, map.redirect_to_https.get(), map.tls.get()),
         };
+        if redirect.is_some() && tls.is_some() {
+            cx.fail(
+                form.mark,
+                Complaint::new(
+                    "`redirect_to_https` is for a listener without TLS, and this one has `tls`",
+                    "remove one of them",
+                ),
+            );
+        }
+        let redirect_to_https = redirect.map(|port| port.0);
         // Port 0 lets the kernel choose a port, a new one each time.
         if address.port() != 0 && all.listeners.iter().any(|other| other.address == address) {
             cx.fail(form.mark, Complaint::new(format!("`{address}` is listed twice"), "keep one of them"));
@@ -63,7 +73,7 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
                 }
             }
         }
-        all.listeners.push(Listener { address, http2, tls: tls.map(|(_, settings)| settings) });
+        all.listeners.push(Listener { address, http2, redirect_to_https, tls: tls.map(|(_, settings)| settings) });
     }
     all
 }

@@ -160,7 +160,7 @@ impl Observer for Arc<Metrics> {
         match record.ending {
             Ending::Refused(word) => self.refused.add(word),
             Ending::Failed(word) => self.failed.add(word),
-            Ending::Served | Ending::Tunnelled | Ending::Shed(_) | Ending::Left => {}
+            Ending::Served | Ending::Tunnelled | Ending::Redirected | Ending::Shed(_) | Ending::Left => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ClientConfig, HandshakeKind};
-use weirgate_gateway::HandshakeFailure;
+use weirgate_gateway::{Ending, HandshakeFailure};
 
 use super::pki::{Pki, TlsClient, connect};
 use super::stage::{Node, PLAIN, Stage, ok, wait_until};
@@ -48,6 +48,43 @@ fn read(client: &mut TlsClient) -> io::Result<Vec<u8>> {
 fn get(config: ClientConfig, stage: &Stage, name: &str) -> io::Result<Vec<u8>> {
     let mut client = connect(config, stage.address(), name);
     exchange(&mut client, format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n").as_bytes())
+}
+
+#[test]
+fn a_listener_redirects_to_https() {
+    let node = Node::answering(ok("x"));
+    let policy = |port: u16| {
+        let listen = format!("listen: {{ address: \"127.0.0.1:0\", redirect_to_https: {port} }}");
+        let upstream = format!("upstreams: {{ web: {{ nodes: \"{}\" }} }}", node.address);
+        format!("{listen}\nadmin: off\nthreads: 1\n{upstream}\n{PLAIN}")
+    };
+    let stage = Stage::open(&policy(443));
+    let mut client = stage.client();
+    // The connection goes on, also after a request with a body, and the body is not taken for a request.
+    for (request, location) in [
+        ("GET /a//b%2f?x=1 HTTP/1.1\r\nHost: Shop.test:80\r\n\r\n", "https://shop.test/a//b%2f?x=1"),
+        ("POST //evil.test HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nGET /", "https://a.test//evil.test"),
+        ("GET http://b.test/%61?q HTTP/1.1\r\nHost: b.test\r\n\r\n", "https://b.test/a?q"),
+        ("GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n", "https://[::1]/"),
+    ] {
+        client.send(request);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.header("location").as_deref()), (308, Some(location)));
+        assert_eq!(answer.header("proxy-status"), None);
+        let record = stage.record();
+        assert_eq!((record.ending, record.status, record.class.as_str()), (Ending::Redirected, 308, "-"));
+    }
+    for request in ["OPTIONS * HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {
+        let mut client = stage.client();
+        client.send(request);
+        assert_eq!(client.answer().status, 400, "{request}");
+    }
+    let other = Stage::open(&policy(8443));
+    let mut client = other.client();
+    client.get("/");
+    assert_eq!(client.answer().header("location").as_deref(), Some("https://a.test:8443/"));
+    assert!(other.is_empty() && stage.is_empty());
+    assert_eq!(stage.gateway.counters().connects.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
 /// Waits until handshakes have failed for exactly these reasons.

@@ -50,6 +50,17 @@ fn headers_client_and_port_count() {
 }
 
 #[test]
+fn a_redirect_comes_before_the_rules() {
+    let policy = POLICY.replacen("listen: 127.0.0.1:0", "listen: { address: 127.0.0.1:0, redirect_to_https: 8443 }", 1);
+    let text = explain(&policy, &["GET", "http://smallcorp.test/a"]);
+    let expected = "\
+request   GET \"smallcorp.test\" \"/a\", client 127.0.0.1, port 0
+redirect  status 308 to port 8443, before any rule; ask about the https URL
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
 fn a_choice_of_nodes_that_is_more_than_the_load_is_told() {
     let dispatch = |how: &str| {
         let policy = POLICY.replacen("nodes:", &format!("dispatch: {how}, nodes:"), 1);
