@@ -2,15 +2,18 @@
 //! configuration and output in a temporary directory, listens on a free port, and is gone when the test
 //! ends.
 
+use std::collections::BTreeSet;
 use std::fs::{File, Permissions};
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 /// Time limit of a server's start: ten times the time that a loaded machine needs.
@@ -129,10 +132,24 @@ pub(crate) fn program(name: &str) -> Option<Command> {
     found.map(Command::new)
 }
 
-/// Returns an address on which no process listens now.
+/// Returns an address on which no process listens now, another one each time.
+///
+/// The socket that finds it never listens. A process that another test starts at this moment inherits the socket until
+/// it runs its program. If the socket listened, it would take connections that are meant for the server to come.
 pub(crate) fn free_address() -> SocketAddr {
-    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    socket.local_addr().expect("a bound socket has an address")
+    static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
+    let free = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+        socket.local_addr()
+    };
+    loop {
+        let address = free().expect("a free port").as_socket().expect("an address");
+        if GIVEN.lock().expect("no panic").insert(address) {
+            return address;
+        }
+    }
 }
 
 /// Prints a line that the test runner does not capture: figures and skipped tests.
