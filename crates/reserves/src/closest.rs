@@ -32,7 +32,7 @@ const EXACT: f64 = 1e-7;
 /// precision.
 const GOOD_ENOUGH: f64 = 1e-3;
 
-/// Maximum number of steps. Ten are usual, and no problem was found that needs a hundred.
+/// Maximum number of steps. Ten are usual, and the most that any of 200,000 random problems needed is 239.
 const STEPS: usize = 1000;
 
 /// Minimum part of a step's predicted ascent that the step must achieve (Armijo's rule, with the usual
@@ -168,9 +168,12 @@ impl Block {
                 .map(|((new, old), excess)| (new - old) * excess)
                 .sum();
             let next = self.at(prices, &point.levels);
+            // Prices that stop at 0 can turn a step downwards. More damping turns it towards the gradient, and that
+            // ascends.
+            let ascends = promised > 0.0 && next.value >= point.value + KEPT * promised;
             // Near the end, rounding in the value hides the ascent, but the sums still show the progress.
-            let hidden = promised <= ROUNDING * point.value.abs() && self.missed(&next) < missed;
-            if next.value >= point.value + KEPT * promised || hidden {
+            let hidden = promised.abs() <= ROUNDING * point.value.abs() && self.missed(&next) < missed;
+            if ascends || hidden {
                 damping = (damping / EASED).max(MIN_DAMPING);
                 point = next;
             } else {

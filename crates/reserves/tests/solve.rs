@@ -174,3 +174,15 @@ fn a_balanced_cluster_stays_as_it_is_through_leaving_and_coming() {
         assert!(solution.allocation.iter().flatten().all(|share| (share - 20.0).abs() < 1e-6), "{solution:?}");
     }
 }
+
+/// Step 2's prices stop at 0 here in a way that turns a full step downwards. A search that takes such steps
+/// goes round in a circle.
+#[test]
+fn a_step_that_turns_downwards_is_not_taken() {
+    let problem = Problem {
+        desired: vec![42.02584512167103, 54.262163337217295, 3.7119915411116846, 0.0],
+        usage: vec![vec![0.0, 50.0, 0.0, 0.0], vec![100.0, 0.0, 50.0, 100.0]],
+        sink: vec![vec![true, true, false, true], vec![false, true, false, false]],
+    };
+    assert_eq!(compare(&problem), Ok(()));
+}
