@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, rustls};
 use weirgate_engine::Time;
 
 use crate::active_config::{ActiveConfig, Endpoint};
@@ -112,10 +112,11 @@ pub(crate) async fn connect(endpoint: &Arc<Endpoint>, worker: &Worker, now: Time
 }
 
 /// Opens a transport to `endpoint`, with TLS if its upstream has it. With TLS, HTTP/2 is offered if `http2`, as
-/// servers demand it (RFC 9113 Sec. 3.2).
+/// servers demand it (RFC 9113 Sec. 3.2), and the node has to agree on it.
 ///
 /// # Errors
-/// The address cannot be resolved or reached, or TLS failed.
+/// The address cannot be resolved or reached, or TLS failed. A node that does not agree on HTTP/2 is such a failure: it
+/// would read the frames as a broken request.
 pub(crate) async fn open(endpoint: &Endpoint, tls: &TlsFiles, http2: bool) -> io::Result<Io> {
     // An address is parsed at once. A name is resolved on another thread.
     let stream = TcpStream::connect(endpoint.address.as_str()).await?;
@@ -127,5 +128,9 @@ pub(crate) async fn open(endpoint: &Endpoint, tls: &TlsFiles, http2: bool) -> io
     let name = client.server_name(&endpoint.address).ok_or_else(odd)?;
     let offered = if http2 { vec![b"h2".to_vec()] } else { Vec::new() };
     let connector = TlsConnector::from(Arc::clone(&client.config));
-    Ok(Io::Tls(Box::new(connector.with_alpn(offered).connect(name, stream).await?.into())))
+    let stream = connector.with_alpn(offered).connect(name, stream).await?;
+    if http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, rustls::Error::NoApplicationProtocol));
+    }
+    Ok(Io::Tls(Box::new(stream.into())))
 }

@@ -149,6 +149,28 @@ fn requests_pass_over_tls() {
 }
 
 #[test]
+fn a_node_over_tls_has_to_agree_on_http2() {
+    for protocols in [vec![], vec![b"http/1.1".to_vec()]] {
+        let pki = Pki::new();
+        let mut config = pki.server(&["127.0.0.1"], false);
+        config.alpn_protocols = protocols;
+        let address = node_over(Some(config), |_| answer("HTTP/2 all the same"));
+        let tls = format!("tls: {{ ca: {} }}", pki.path("ca.pem").display());
+        let stage = Stage::open(&format!(
+            "listen: 127.0.0.1:0\nadmin: off\nthreads: 1\nupstreams: {{ web: {{ protocol: h2, nodes: \"{address}\", \
+             {tls} }} }}\n{}",
+            windowed(10)
+        ));
+        let mut client = stage.client();
+        client.get("/");
+        let answer = client.answer();
+        // A server that has other protocols ends the handshake itself.
+        let why = answer.header("proxy-status").unwrap_or_default();
+        assert!(answer.status == 502 && why.contains("error=tls_"), "{} {why}", answer.status);
+    }
+}
+
+#[test]
 fn requests_share_a_connection() {
     let address = node(|call| {
         let te = call.head.headers().get("te").and_then(|te| te.to_str().ok()).unwrap_or("-").to_owned();
