@@ -13,6 +13,8 @@
 //! nodes: see `partitions`, `division` and `resize` (the time of a division). A pool that is not divided is
 //! one partition.
 //!
+//! A node that appears while others serve begins with a part of its weight: see `slow_start`.
+//!
 //! A node is chosen only while it is up, not draining, not ejected (see `ejection`) and below its own bound.
 
 mod choice;
@@ -24,8 +26,10 @@ mod locality_keys;
 mod order;
 mod partitions;
 mod resize;
+mod slow_start;
 mod speed;
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::admission::LoadSource;
@@ -47,6 +51,7 @@ pub use resize::Resize;
 use lard::Locality;
 use least_loaded::Rotation;
 use resize::{DividedPool, Load};
+use slow_start::SlowStart;
 use speed::Settled;
 
 /// One node.
@@ -60,9 +65,12 @@ pub(crate) struct NodeInfo {
     pub(crate) machine: MachineId,
     /// Index into [`Nodes::overlaps`].
     pub(crate) overlap: OverlapId,
+    /// Smaller than configured during a slow start, like `max_outstanding`.
     pub(crate) weight: f64,
     pub(crate) capacity: Option<f64>,
     pub(crate) max_outstanding: u32,
+    settings: Settings,
+    slow_start: Option<SlowStart>,
     pub(crate) in_flight: u32,
     /// Requests in flight, by content.
     pub(crate) in_flight_by_content: [u32; 2],
@@ -84,10 +92,17 @@ pub(crate) struct NodeInfo {
     placed: bool,
 }
 
+/// Weight of a node, and its maximum number of requests in flight, without a slow start.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    weight: f64,
+    max_outstanding: u32,
+}
+
 impl NodeInfo {
-    /// Its CPUs: its capacity, or its weight if no capacity is known.
+    /// Its CPUs: its capacity, or its configured weight if no capacity is known.
     pub(crate) fn cpus(&self) -> f64 {
-        self.capacity.unwrap_or(self.weight)
+        self.capacity.unwrap_or(self.settings.weight)
     }
 
     pub(crate) fn usable(&self) -> bool {
@@ -109,7 +124,7 @@ impl NodeInfo {
 struct Machine {
     group: MachineGroupId,
     nodes: Vec<NodeId>,
-    /// Its configured size relative to other machines: the weight of its largest node.
+    /// Its size relative to other machines: the weight of its largest node.
     weight: f64,
     in_flight: u32,
     /// Maximum number of requests in flight. Load control may set it.
@@ -178,6 +193,10 @@ pub(crate) struct Nodes {
     methods: Table<PartitionId, Dispatch>,
     /// Indexed by pool.
     ejection: Vec<Ejection>,
+    /// Indexed by pool. Zero without slow start.
+    slow_start: Vec<Duration>,
+    /// Time of the next step of a slow start, or [`Time::NEVER`].
+    next_step: Time,
     /// Nodes that can take a request now, per overlap, best first.
     ready: Heaps<(f64, u64), NodeId>,
     /// Number of usable nodes per partition, with or without room.
@@ -218,6 +237,8 @@ impl Nodes {
                 weight: n.weight,
                 capacity: n.capacity,
                 max_outstanding: policy.max_in_flight(index),
+                settings: Settings { weight: n.weight, max_outstanding: policy.max_in_flight(index) },
+                slow_start: None,
                 in_flight: 0,
                 in_flight_by_content: [0; 2],
                 served: 0,
@@ -241,6 +262,8 @@ impl Nodes {
             usable: Table::filled(partitions.len(), 0),
             methods: partitions.pools.iter().map(|pool| resize::within(policy.pools[*pool].dispatch)).collect(),
             ejection: policy.pools.iter().map(|p| p.ejection).collect(),
+            slow_start: Nodes::slow_starts(policy),
+            next_step: Time::NEVER,
             overlaps: Table::new(),
             overlaps_of: Table::filled(partitions.len(), Vec::new()),
             groups: Table::new(),
@@ -318,10 +341,9 @@ impl Nodes {
         let (node, known) = (&mut self.nodes[to], &old.nodes[from]);
         // Rounds start again for all nodes. A node that kept its turn would wait until the others have
         // caught up.
-        let NodeInfo { pool, partition, machine, overlap, weight, max_outstanding, turn, placed, .. } = *node;
+        let NodeInfo { pool, partition, machine, overlap, settings, turn, placed, .. } = *node;
         let capacity = node.capacity.or(known.capacity);
-        let own =
-            NodeInfo { pool, partition, machine, overlap, weight, max_outstanding, turn, placed, ..known.clone() };
+        let own = NodeInfo { pool, partition, machine, overlap, settings, turn, placed, ..known.clone() };
         *node = NodeInfo { capacity, ..own };
         let machine = &mut self.machines[machine];
         machine.in_flight += known.in_flight;
@@ -332,8 +354,9 @@ impl Nodes {
         self.place_all(machine);
     }
 
-    /// Recomputes all state that follows from the nodes' states, after [`Nodes::inherit`].
-    pub(crate) fn inherited(&mut self) {
+    /// Recomputes all state that follows from the nodes' states, after [`Nodes::inherit`] of the nodes `kept`.
+    pub(crate) fn inherited(&mut self, now: Time, kept: &[NodeId]) {
+        self.begin_slow_starts(now, kept);
         self.refresh();
     }
 
@@ -479,7 +502,7 @@ impl Nodes {
 
     /// Configured size of a machine relative to others.
     pub(crate) fn machine_weight(&self, machine: MachineId) -> f64 {
-        self.machines[machine].weight
+        self.machines[machine].nodes.iter().map(|node| self.nodes[*node].settings.weight).fold(0.0, f64::max)
     }
 
     /// The number of a node's group among those in which its partition has nodes.

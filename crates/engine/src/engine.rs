@@ -183,8 +183,8 @@ impl Engine {
 
     /// Reports an event of a node.
     pub fn node(&mut self, now: Time, event: NodeEvent) {
-        self.advance(now);
-        if self.nodes.event(event) {
+        let now = self.advance(now);
+        if self.nodes.event(now, event) {
             self.nodes_changed();
         }
     }
@@ -246,12 +246,14 @@ impl Engine {
     }
 
     /// The latest time for the next call of [`Engine::poll`], even if nothing else happens: the next drop,
-    /// the next step of control, the next return of an ejected node, or the next resize of a partition.
+    /// the next step of control, the next return of an ejected node, the next step of a slow start,
+    /// or the next resize of a partition.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let expiry = self.queues.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
         let behind = self.queues.first_behind().map_or(Time::NEVER, |(at, _)| at);
-        let next = self.limit.due().min(expiry).min(behind).min(self.nodes.next_return()).min(self.nodes.next_resize());
+        let nodes = self.nodes.next_return().min(self.nodes.next_resize()).min(self.nodes.next_step());
+        let next = self.limit.due().min(expiry).min(behind).min(nodes);
         (next != Time::NEVER).then_some(next)
     }
 
@@ -389,7 +391,8 @@ impl Engine {
 
     /// Runs the control steps that are due at `now`.
     fn control(&mut self, now: Time) {
-        if self.nodes.readmit(now) {
+        let (readmitted, grown) = (self.nodes.readmit(now), self.nodes.grow(now));
+        if readmitted || grown {
             self.nodes_changed();
         }
         self.nodes.resize(now);

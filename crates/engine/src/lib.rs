@@ -37,6 +37,7 @@
 //! #         discipline: Discipline { load_control, ..Discipline::none() },
 //! #         pools: vec![Pool {
 //! #             name: "p".into(), dispatch: Dispatch::LeastOutstanding, ejection: Ejection::default(),
+//! #             slow_start: std::time::Duration::ZERO,
 //! #         }],
 //! #         nodes: vec![node], classes: vec![class], templates: Vec::new(), max_waiting: 10,
 //! #         resources: Vec::new(), estimated: false,

@@ -96,6 +96,8 @@ pub struct Pool {
     pub dispatch: Dispatch,
     /// The rule for ejecting failing nodes.
     pub ejection: Ejection,
+    /// Time in which a node that appears grows from a tenth of its weight to all of it. Zero turns slow start off.
+    pub slow_start: Duration,
 }
 
 /// Passive ejection: a node that keeps failing gets no requests for a while.

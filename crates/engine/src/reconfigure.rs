@@ -2,7 +2,8 @@
 //!
 //! Classes are the same if their names are, and nodes are the same if pool and name are. The waiting
 //! requests of a removed class move to the policy's last class, in order of arrival. Its requests in flight
-//! finish there, and their times do not count. Removed nodes finish their requests. All state that follows
+//! finish there, and their times do not count. Removed nodes finish their requests. New
+//! nodes may start slowly. All state that follows
 //! from the requests (queues, counts, shares) is rebuilt in one place, so that no sequence of changes can
 //! leave it wrong. The cost is O(classes + requests). This is not a hot path.
 
@@ -36,7 +37,7 @@ impl Engine {
         policy.validate()?;
         let now = self.advance(now);
         let (classes, class_of, kept) = self.carry_classes(now, &policy);
-        let (mut nodes, node_of) = self.carry_nodes(&policy);
+        let (mut nodes, node_of) = self.carry_nodes(now, &policy);
         nodes.begin(now);
         self.carry_partitions(&mut nodes, &policy, &node_of);
         let mut limit = Limit::new(now, &policy, &nodes, classes.all.len());
@@ -113,7 +114,7 @@ impl Engine {
     }
 
     /// The new nodes, and for each old one its new id or [`NodeId::NONE`].
-    fn carry_nodes(&self, policy: &Policy) -> (Nodes, Table<NodeId, NodeId>) {
+    fn carry_nodes(&self, now: Time, policy: &Policy) -> (Nodes, Table<NodeId, NodeId>) {
         let mut nodes = Nodes::new(policy);
         fn name(policy: &Policy, index: usize) -> (&str, &str) {
             let node = &policy.nodes[index];
@@ -132,7 +133,8 @@ impl Engine {
                 new
             })
             .collect::<Table<NodeId, NodeId>>();
-        nodes.inherited();
+        let kept: Vec<NodeId> = node_of.iter().copied().filter(|node| *node != NodeId::NONE).collect();
+        nodes.inherited(now, &kept);
         for (to, pool) in policy.pools.iter().enumerate() {
             if let Some(from) = pools.get(pool.name.as_str()).copied() {
                 nodes.inherit_localities(to, &self.nodes, from, &node_of);

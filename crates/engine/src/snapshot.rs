@@ -136,6 +136,8 @@ pub struct NodeSnapshot {
     pub failed: u64,
     /// Whether it may get requests, with the reason.
     pub state: NodeState,
+    /// Share of its weight that it has during a slow start, from 0.1 on, and 1 otherwise.
+    pub share: f64,
     /// Whether it could take one more request now, by its own bounds and those of its machine. Windows are
     /// ignored.
     pub room: bool,
@@ -324,6 +326,7 @@ impl Engine {
                 served: node.served,
                 failed: node.failed,
                 state: node.state(),
+                share: self.nodes.share_of_weight(index),
                 room: self.nodes.can_take(index),
                 group: self.nodes.group_of(index).0,
                 capacity: node.capacity,

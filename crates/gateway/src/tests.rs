@@ -35,6 +35,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
                 name: "web".into(),
                 dispatch: engine::Dispatch::LeastOutstanding,
                 ejection: engine::Ejection::default(),
+                slow_start: Duration::ZERO,
             }],
             nodes: Vec::new(),
             classes: vec![engine::Class {

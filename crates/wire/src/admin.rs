@@ -138,6 +138,9 @@ pub struct Node {
     pub served: u64,
     /// Number of failures.
     pub failed: u64,
+    /// Share of its weight that it has during a slow start. Absent if it has all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// Slot-seconds per second. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<f64>,

@@ -31,6 +31,10 @@ record! {
         collector: Defaulted<Switch<Collector>> = "off",
         /// When a failing node is ejected for a while: a map, or `off`.
         ejection: Defaulted<Switch<Ejection>> = {},
+        /// Time in which a node that appears grows from a tenth of its weight to all of it, or `off`. This happens
+        /// after a reload and when health checks find the node well again, while another node serves with its full
+        /// weight. Off by default, because only you know how long your servers need to fill their caches.
+        slow_start: Defaulted<Switch<Span>> = "off",
         /// Maximum number of idle connections kept per node and thread. 64 serve bursts of 64 requests
         /// without a new connection and take little memory.
         idle_connections: Defaulted<Count> = 64,

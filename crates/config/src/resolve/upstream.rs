@@ -23,6 +23,9 @@ use crate::site::{self, NodeSite, PoolSite};
 /// Largest sensible ratio of two weights. Beyond it a node gets no requests.
 const MAX_WEIGHT: f64 = 1e6;
 
+/// Longest slow start. A server that needs more than an hour does not become warm by requests.
+const MAX_SLOW_START: Duration = Duration::from_secs(3600);
+
 /// Default time between two queries of a node if a page table is learned. Each query ends one measurement
 /// window. Shorter windows are blurred by the kernel's counters, which advance in steps of 10 ms, and longer
 /// ones delay learning.
@@ -68,6 +71,7 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
             name: item.name.0.clone(),
             dispatch: dispatch::dispatch(upstream, file.discipline.get(), cx),
             ejection: ejection(upstream.ejection.get()),
+            slow_start: slow_start(&upstream.slow_start, cx),
         });
         all.pool_sites.push(PoolSite {
             tls: match upstream.tls.get() {
@@ -247,6 +251,16 @@ fn tls(form: &NodeTls, folder: Option<&Path>, cx: &mut Context) -> Option<Client
         }
     }
     Some(settings)
+}
+
+/// Returns the time of a slow start, zero for none.
+fn slow_start(field: &Defaulted<Switch<Span>>, cx: &mut Context) -> Duration {
+    let &Switch::On(Span(span)) = field.get() else { return Duration::ZERO };
+    if span.is_zero() || span > MAX_SLOW_START {
+        let what = format!("a slow start of {} is out of range", span_text(span));
+        cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 1h, or `off`"));
+    }
+    span
 }
 
 fn ejection(switch: &Switch<Ejection>) -> engine::Ejection {

@@ -104,7 +104,7 @@ impl Nodes {
     }
 
     /// Applies an event from the driver. Returns true if the set of usable nodes changed.
-    pub(crate) fn event(&mut self, event: NodeEvent) -> bool {
+    pub(crate) fn event(&mut self, now: Time, event: NodeEvent) -> bool {
         let id = match event {
             NodeEvent::Up(id)
             | NodeEvent::Down(id)
@@ -130,6 +130,9 @@ impl Nodes {
             }
         }
         let changed = before != node.usable();
+        if changed && matches!(event, NodeEvent::Up(_)) {
+            self.start_slowly(now, id);
+        }
         match event {
             _ if changed => self.refresh(),
             NodeEvent::Capacity(..) | NodeEvent::Load { .. } => self.weigh_partitions(),

@@ -164,7 +164,12 @@ mod tests {
             capacity: None,
             max_outstanding: None,
         };
-        let pool = Pool { name: "web".into(), dispatch: Dispatch::LeastOutstanding, ejection: Ejection::default() };
+        let pool = Pool {
+            name: "web".into(),
+            dispatch: Dispatch::LeastOutstanding,
+            ejection: Ejection::default(),
+            slow_start: core::time::Duration::ZERO,
+        };
         Nodes::new(&Policy {
             discipline: Discipline::weirgate(),
             pools: vec![pool],

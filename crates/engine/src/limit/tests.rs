@@ -29,7 +29,12 @@ fn classes_that_were_seen_do_not_pile_up() {
     };
     let node =
         Node { name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None };
-    let pool = Pool { name: "web".into(), dispatch: Dispatch::LeastOutstanding, ejection: Ejection::default() };
+    let pool = Pool {
+        name: "web".into(),
+        dispatch: Dispatch::LeastOutstanding,
+        ejection: Ejection::default(),
+        slow_start: Duration::ZERO,
+    };
     for discipline in [Discipline::weirgate(), Discipline::quorum(), Discipline::none()] {
         let policy = Policy {
             discipline,

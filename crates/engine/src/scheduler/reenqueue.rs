@@ -70,7 +70,12 @@ mod tests {
             Node { name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None };
         Policy {
             discipline: Discipline { admit: Admit::Thresholds { queue: 6 }, priorities, ..Discipline::seda() },
-            pools: vec![Pool { name: "p".into(), dispatch: Dispatch::LeastOutstanding, ejection: Ejection::default() }],
+            pools: vec![Pool {
+                name: "p".into(),
+                dispatch: Dispatch::LeastOutstanding,
+                ejection: Ejection::default(),
+                slow_start: core::time::Duration::ZERO,
+            }],
             nodes: vec![node],
             classes: vec![class("basic", 0), class("premium", 2)],
             templates: Vec::new(),

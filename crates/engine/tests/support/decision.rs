@@ -77,6 +77,7 @@ impl Steady {
                 name: "web".into(),
                 dispatch: Dispatch::LeastOutstanding,
                 ejection: Ejection::default(),
+                slow_start: Duration::ZERO,
             }],
             nodes: (0..4).map(node).collect(),
             classes: (0..classes).map(class).collect(),

@@ -66,7 +66,12 @@ pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)
 pub fn policy(discipline: Discipline, nodes: usize, classes: Vec<Class>) -> Policy {
     Policy {
         discipline,
-        pools: vec![Pool { name: "web".into(), dispatch: Dispatch::LeastOutstanding, ejection: Ejection::default() }],
+        pools: vec![Pool {
+            name: "web".into(),
+            dispatch: Dispatch::LeastOutstanding,
+            ejection: Ejection::default(),
+            slow_start: Duration::ZERO,
+        }],
         nodes: (0..nodes).map(|n| node(&format!("n{n}"), 0)).collect(),
         classes,
         templates: Vec::new(),

@@ -154,6 +154,7 @@ pub fn policy(variant: u64) -> Policy {
         name: name.into(),
         dispatch: dispatch[((spread + shift) % 3) as usize],
         ejection: Ejection { consecutive_failures: 2, base: Duration::from_millis(300), max_share: 0.5 },
+        slow_start: Duration::from_millis(if variant % 13 < 6 { 700 } else { 0 }),
     };
     let node = |pool: usize, n: u64, max_outstanding| Node {
         name: format!("n{n}"),
@@ -300,7 +301,8 @@ impl Model {
         assert!(windows(before, node.0).any(room), "no window had room");
         let state = &before.nodes[node.0 as usize];
         assert_eq!(state.state, NodeState::Up, "released to an unusable node");
-        assert!(state.outstanding < bound(self.engine.policy(), node.0 as usize), "released beyond the node's bound");
+        let bound = bound(self.engine.policy(), node.0 as usize, state.share);
+        assert!(state.outstanding < bound, "released beyond the node's bound");
     }
 
     fn pick(&self, source: &mut impl Source, waiting: bool) -> Option<Option<(Ticket, Request)>> {
@@ -525,7 +527,7 @@ impl Model {
                 serves && node.room && idle && windows(&snapshot, node.node.0).all(within)
             });
             for (index, node) in snapshot.nodes.iter().enumerate() {
-                let free = node.state == NodeState::Up && node.outstanding < bound(policy, index);
+                let free = node.state == NodeState::Up && node.outstanding < bound(policy, index, node.share);
                 assert!(free || !node.room, "{} is not to be used", node.name);
                 // Under one window for all, a node's own bound is the only one.
                 assert!(node.room || !free || snapshot.groups.len() > 1 || adaptive(policy), "{} is free", node.name);
@@ -585,13 +587,11 @@ fn all_are_idle(policy: &Policy, snapshot: &Snapshot, pool: usize) -> bool {
 }
 
 /// Returns the maximum number of requests in flight on a node.
-fn bound(policy: &Policy, node: usize) -> u32 {
+fn bound(policy: &Policy, node: usize, share: f64) -> u32 {
     let spec = &policy.nodes[node];
-    let slots = match policy.discipline.load_control {
-        LoadControl::Slots { per_cpu } => (per_cpu * spec.weight) as u32,
-        _ => u32::MAX,
-    };
-    slots.min(spec.max_outstanding.unwrap_or(u32::MAX))
+    let own = spec.max_outstanding.unwrap_or(u32::MAX);
+    let slots = policy.max_in_flight(node).min(own);
+    if slots == u32::MAX { slots } else { (f64::from(slots) * share).ceil() as u32 }
 }
 
 /// Returns whether load control bounds the requests per machine.

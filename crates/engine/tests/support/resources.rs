@@ -60,6 +60,7 @@ impl Site {
                 name: "web".into(),
                 dispatch: Dispatch::LeastOutstanding,
                 ejection: Ejection { consecutive_failures: 0, ..Ejection::default() },
+                slow_start: Duration::ZERO,
             }],
             nodes: self.nodes.iter().enumerate().map(node).collect(),
             classes: self.weights.iter().enumerate().map(class).collect(),

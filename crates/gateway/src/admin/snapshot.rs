@@ -57,6 +57,7 @@ pub(crate) fn node(node: &engine::NodeSnapshot) -> Node {
         outstanding: node.outstanding,
         served: node.served,
         failed: node.failed,
+        share: (node.share < 1.0).then_some(node.share),
         capacity: node.capacity,
         collector: None,
         load: node.load,
