@@ -57,12 +57,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("weirgate-coordinator", &["weirgate-clock", "weirgate-config", "weirgate-reserves", "weirgate-wire"]),
     ("weirgate-probe", &["weirgate-clock", "weirgate-http-client", "weirgate-pages", "weirgate-wire"]),
+    ("weirgate-discovery", &["weirgate-config", "weirgate-engine", "weirgate-http-client"]),
     (
         "weirgate-gateway",
         &[
             "weirgate-cgroup",
             "weirgate-clock",
             "weirgate-config",
+            "weirgate-discovery",
             "weirgate-engine",
             "weirgate-http-client",
             "weirgate-http1",

@@ -93,8 +93,10 @@ pub fn feasibility(site: &Site) -> Feasibility {
             let known = machines.entry(&node.machine).or_default();
             *known = known.or(node.capacity);
         }
-        let unknown_machines: Vec<String> =
+        let mut unknown_machines: Vec<String> =
             machines.iter().filter(|(_, c)| c.is_none()).map(|(name, _)| (*name).to_owned()).collect();
+        let discovers = |pool: &usize| site.discover.get(*pool).is_some_and(Option::is_some);
+        unknown_machines.extend(members.iter().filter(|pool| discovers(pool)).map(|_| "discovered nodes".to_owned()));
         let capacity = unknown_machines.is_empty().then(|| machines.values().flatten().sum());
         let (mut demanded, mut guaranteed) = (0.0, 0.0);
         let mut classes = Vec::new();

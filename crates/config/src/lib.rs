@@ -37,7 +37,7 @@ mod site;
 mod workers;
 
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, RouteBounds, feasibility};
-pub use file::{page_table_schema, schema};
+pub use file::{node_address, page_table_schema, schema};
 pub use health::HealthVerdict;
 pub use load::{Loaded, load, load_bytes, load_file, load_page_table};
 pub use reserves_case::{MAX_CASE_BYTES, NamedReservesCase, ReservesCase, parse_reserves_cases};

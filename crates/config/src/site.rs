@@ -3,6 +3,7 @@
 //! A [`Site`] has every default filled in, every name bound to an index and every pattern compiled. It is
 //! made from the typed file (`crate::file`) in one place (`crate::resolve`) and never from YAML directly.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub struct Site {
     pub pools: Vec<PoolSite>,
     /// The address of each node, in the order of `policy.nodes`.
     pub nodes: Vec<NodeSite>,
+    /// Where each pool finds its nodes, in the order of `policy.pools`. `None` if the policy names them.
+    pub discover: Vec<Option<Discover>>,
     /// Limits on client input and on buffers.
     pub limits: Limits,
     /// Timeouts towards clients.
@@ -431,6 +434,40 @@ impl Collector {
         match (self.port, node.rsplit_once(':')) {
             (Some(port), Some((host, _))) => format!("{host}:{port}"),
             _ => node.to_owned(),
+        }
+    }
+}
+
+/// Where a pool finds its nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discover {
+    /// The place that names them.
+    pub source: NodeSource,
+    /// Time between two looks at it.
+    pub every: Duration,
+    /// Maximum number of nodes. A longer list is an error.
+    pub max_nodes: usize,
+}
+
+/// A place that names nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeSource {
+    /// A file in JSON.
+    File(PathBuf),
+    /// A page in JSON.
+    Http {
+        /// `host:port`.
+        address: String,
+        /// Path with query.
+        path: String,
+    },
+}
+
+impl fmt::Display for NodeSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeSource::File(path) => path.display().fmt(f),
+            NodeSource::Http { address, path } => write!(f, "http://{address}{path}"),
         }
     }
 }

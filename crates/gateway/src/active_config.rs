@@ -20,8 +20,8 @@ pub struct ActiveConfig {
     /// The resolved policy file, without its rules. The classifier has them.
     pub site: Site,
     /// Stage *classify* for this configuration.
-    pub classifier: Classifier,
-    /// Version: 1 at the start, incremented by every successful reload.
+    pub classifier: Arc<Classifier>,
+    /// Version: 1 at the start, incremented by every successful reload and every change of discovered nodes.
     pub version: u64,
     /// Checksum of the file's text, 16 hex digits (FNV-1a 64).
     pub checksum: String,
@@ -59,6 +59,26 @@ impl ActiveConfig {
         before: Option<&ActiveConfig>,
         next_id: &mut u64,
     ) -> ActiveConfig {
+        let classifier = Arc::new(Classifier::new(std::mem::take(&mut site.rules)));
+        let sheds = (Prepared::all(&site.classes), Prepared::all(&site.templates));
+        ActiveConfig::assemble(site, (classifier, sheds), (version, checksum(text)), before, next_id)
+    }
+
+    /// Builds the next version, with the nodes of `site` and everything else as it is.
+    #[must_use]
+    pub(crate) fn with_nodes(&self, site: Site, next_id: &mut u64) -> ActiveConfig {
+        let sheds = (self.class_sheds.clone(), self.template_sheds.clone());
+        let known = (Arc::clone(&self.classifier), sheds);
+        ActiveConfig::assemble(site, known, (self.version + 1, self.checksum.clone()), Some(self), next_id)
+    }
+
+    fn assemble(
+        site: Site,
+        (classifier, (class_sheds, template_sheds)): (Arc<Classifier>, (Vec<Prepared>, Vec<Prepared>)),
+        (version, checksum): (u64, String),
+        before: Option<&ActiveConfig>,
+        next_id: &mut u64,
+    ) -> ActiveConfig {
         let old: HashMap<_, _> =
             before.iter().flat_map(|b| &b.nodes).map(|t| ((t.pool.as_str(), t.name.as_str()), t)).collect();
         let mut endpoints = Vec::with_capacity(site.nodes.len());
@@ -84,16 +104,7 @@ impl ActiveConfig {
         }
         let mut ids: Vec<(u64, NodeId)> = (0..).map(NodeId).zip(&endpoints).map(|(node, e)| (e.id, node)).collect();
         ids.sort_unstable_by_key(|(id, _)| *id);
-        ActiveConfig {
-            classifier: Classifier::new(std::mem::take(&mut site.rules)),
-            class_sheds: Prepared::all(&site.classes),
-            template_sheds: Prepared::all(&site.templates),
-            version,
-            checksum: checksum(text),
-            nodes: endpoints,
-            ids,
-            site,
-        }
+        ActiveConfig { classifier, class_sheds, template_sheds, version, checksum, nodes: endpoints, ids, site }
     }
 
     /// Returns the endpoint of a node.

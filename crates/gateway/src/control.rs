@@ -257,6 +257,19 @@ impl Control {
         };
         // Compiling rules takes a while, so it is not done under the lock. Reloads are done one at a time.
         let next = Arc::new(ActiveConfig::new(site, text, before.version + 1, Some(&before), &mut next_endpoint));
+        self.put(next, next_endpoint)
+    }
+
+    /// Puts `site` in force, which differs from that of `before` in its nodes alone. No reload may run meanwhile.
+    pub(crate) fn replace_nodes(&self, before: &ActiveConfig, site: Site) -> Result<Arc<ActiveConfig>, InvalidPolicy> {
+        site.policy.validate()?;
+        let mut next_endpoint = self.lock().next_endpoint;
+        let next = Arc::new(before.with_nodes(site, &mut next_endpoint));
+        self.put(next, next_endpoint)
+    }
+
+    /// Puts a configuration in force.
+    fn put(&self, next: Arc<ActiveConfig>, next_endpoint: u64) -> Result<Arc<ActiveConfig>, InvalidPolicy> {
         let policy = next.site.policy.clone();
         self.with(None, &mut Vec::new(), |state, now| {
             state.engine.reconfigure(now, policy)?;

@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::collector::Reports;
 use crate::config_thread::{ConfigThread, copied};
 use crate::control::{Control, MAX_THREADS};
+use crate::discovery::Discovery;
 use crate::handshake::Handshakes;
 use crate::listener::{self, Opened};
 use crate::memory::Memory;
@@ -71,8 +72,10 @@ pub(crate) struct Shared {
     pub(crate) handing_over: AtomicBool,
     /// Whether another process has taken over.
     pub(crate) handed_over: AtomicBool,
-    handles: Mutex<Vec<JoinHandle<()>>>,
-    config_thread: ConfigThread,
+    pub(crate) handles: Mutex<Vec<JoinHandle<()>>>,
+    /// Sources of nodes.
+    pub(crate) discovery: Discovery,
+    pub(crate) config_thread: ConfigThread,
     running: AtomicUsize,
     ended: Notify,
 }
@@ -169,6 +172,7 @@ impl Shared {
         // The phase only moves forward, so a stopped gateway stays stopped.
         self.phase.fetch_max(Phase::Draining as u8, Ordering::AcqRel);
         self.threads.tell_all(command);
+        self.discovery.changed.notify_one();
         lock(&self.listeners).clear();
     }
 }
@@ -250,16 +254,18 @@ impl Gateway {
             handing_over: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
             handles: Mutex::default(),
+            discovery: Discovery::default(),
             config_thread,
             running: AtomicUsize::new(count),
             ended: Notify::new(),
         });
         let gateway = Gateway { shared };
-        if let Err(error) = gateway.start_threads(count) {
+        if let Err(error) = gateway.start_threads(count).and_then(|()| gateway.follow_sources()) {
             gateway.cut();
             gateway.join();
             return Err(error);
         }
+        gateway.wait_for_sources();
         Ok(gateway)
     }
 
@@ -383,6 +389,12 @@ impl Gateway {
         active_config.nodes.iter().filter_map(of).collect()
     }
 
+    /// Returns the state of the sources that name nodes, by upstream.
+    #[must_use]
+    pub fn discovery(&self) -> Vec<weirgate_wire::admin::Discovery> {
+        self.shared.discovery.view(self.shared.control.clock().now())
+    }
+
     /// Returns the page table with at most `max` of its routes and without the fraction of unknown ones, or
     /// `None` if there is no page table. Takes a few milliseconds.
     #[must_use]
@@ -448,7 +460,7 @@ impl Gateway {
         self.count(result)
     }
 
-    fn replace(&self, site: Site, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {
+    fn replace(&self, mut site: Site, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {
         let shared = &self.shared;
         let _one_at_a_time = lock(&shared.reloading);
         if self.phase() != Phase::Ready {
@@ -469,9 +481,11 @@ impl Gateway {
         let tls = shared.tls.load(&site).map_err(ReloadError::Invalid)?;
         let limits = site.limits;
         let connections = max_connections(&site);
+        shared.discovery.fill(&mut site);
         let active_config =
             shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;
         shared.pages.follow(&active_config);
+        self.follow_sources().map_err(|error| ReloadError::Listen(error.to_string()))?;
         shared.memory.set(&limits);
         shared.connections.store(connections, Ordering::Relaxed);
         shared.tls.set(tls);

@@ -35,6 +35,7 @@ mod collector;
 mod config_thread;
 mod connection;
 mod control;
+mod discovery;
 mod exchange;
 mod forward;
 mod forwarded;

@@ -75,6 +75,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             idle_timeout: second,
         }],
         nodes: Vec::new(),
+        discover: vec![None],
         limits: Limits {
             connections: 100,
             connections_per_source: None,

@@ -66,6 +66,27 @@ pub struct Snapshot {
     pub usable_capacity: Option<f64>,
 }
 
+/// A source that names the nodes of an upstream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Discovery {
+    /// The upstream.
+    pub upstream: String,
+    /// The source: a path, a URL or a name.
+    pub source: String,
+    /// Number of nodes that it named last.
+    pub nodes: u32,
+    /// Number of changes of the nodes.
+    pub changes: u64,
+    /// Number of looks that failed.
+    pub failures: u64,
+    /// Age of the last successful look in seconds. Absent before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub success_age_seconds: Option<f64>,
+    /// Error of the last look. Absent if it was successful.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A priority of waiting requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Priority {

@@ -109,6 +109,15 @@ impl FromText for Net {
     }
 }
 
+/// Returns the address of a node as the gateway writes it: `host:port` in lower case.
+///
+/// # Errors
+/// What is wrong with `text`, and a hint.
+pub fn node_address(text: &str) -> Result<String, String> {
+    let wrong = |complaint: Complaint| format!("{}; {}", complaint.what, complaint.hint);
+    NodeAddress::from_text(text).map(|address| address.0).map_err(wrong)
+}
+
 /// Whether `name` is a host name: letters, digits, `-`, `_` and `.`, without an empty label (RFC 1123 Sec.
 /// 2.1, plus underscores, which many internal names have).
 pub(super) fn is_host_name(name: &str) -> bool {

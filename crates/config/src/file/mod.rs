@@ -8,6 +8,7 @@ mod address;
 mod class;
 mod conditions;
 pub(crate) mod discipline;
+mod discover;
 mod dispatch;
 mod gateway;
 mod listener;
@@ -23,11 +24,13 @@ use weirgate_spanned_yaml::decode::{Defaulted, Named, OneOrMany, Optional, Switc
 use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
+pub use address::node_address;
 pub(crate) use address::{Net, NodeAddress};
 pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, SourceForm};
 pub use conditions::Token;
 pub(crate) use conditions::{ClientCertificateForm, Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::Discipline;
+pub(crate) use discover::Discover;
 pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use gateway::{AccessLog, Admin, AdminAddressForm, ClientTimeouts, ForwardForm, Limits, MemoryForm};
 pub(crate) use listener::{CertificateForm, ListenerForm, ListenerTls, address as listener_address};

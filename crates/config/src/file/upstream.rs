@@ -6,13 +6,16 @@ use weirgate_spanned_yaml::unit::{Amount, Answer, Count, Name, Share, Span, Text
 use weirgate_spanned_yaml::{record, text_schema, words};
 
 use super::address::NodeAddress;
+use super::discover::Discover;
 use super::dispatch::Dispatch;
 
 record! {
     /// A pool of servers that answer the same requests.
     pub(crate) struct Upstream {
-        /// Its nodes: `host:port`, or a map with further properties of the node.
-        nodes: Required<OneOrMany<NodeForm>>,
+        /// Its nodes: `host:port`, or a map with further properties of the node. Required without `discover`.
+        nodes: Optional<OneOrMany<NodeForm>>,
+        /// The place that names its nodes, instead of `nodes`.
+        discover: Optional<Discover>,
         /// Protocol that the nodes speak: `http1`, or `h2` for HTTP/2, as gRPC servers do. It is not
         /// negotiated: with TLS only `h2` is offered. `http1` by default, because every web server speaks it.
         protocol: Defaulted<ProtocolWord> = "http1",

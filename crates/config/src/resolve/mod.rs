@@ -6,6 +6,7 @@
 
 mod class;
 mod discipline;
+mod discover;
 mod dispatch;
 mod gateway;
 mod listener;
@@ -116,6 +117,7 @@ pub(crate) fn resolve(
         templates: classes.template_sites,
         pools: pools.pool_sites,
         nodes: pools.node_sites,
+        discover: pools.discover,
         limits,
         timeouts,
         forward,

@@ -12,8 +12,8 @@ use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Count, Span, Text, number_text, span_text};
 use weirgate_tls::{CertificateFiles, Client, ClientSettings, Part, is_server_name};
 
-use super::dispatch;
 use super::gateway::count;
+use super::{discover, dispatch};
 use crate::file::{
     Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, NodeTls, PageTable, PolicyFile, Upstream,
     nodes,
@@ -42,6 +42,7 @@ pub(super) struct Pools {
     pub(super) nodes: Vec<engine::Node>,
     pub(super) pool_sites: Vec<PoolSite>,
     pub(super) node_sites: Vec<NodeSite>,
+    pub(super) discover: Vec<Option<site::Discover>>,
     /// Index of each upstream by name.
     pub(super) index: BTreeMap<String, usize>,
     /// Whether all names of upstreams could be read, so that an unknown name really is unknown.
@@ -73,6 +74,7 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
             ejection: ejection(upstream.ejection.get()),
             slow_start: slow_start(&upstream.slow_start, cx),
         });
+        all.discover.push(discover::discover(upstream, item.value.mark, folder, cx));
         all.pool_sites.push(PoolSite {
             tls: match upstream.tls.get() {
                 Switch::Off => None,

@@ -135,7 +135,7 @@ pub(super) fn check(
         };
         let sets: Vec<engine::ServiceSet> = engine::ServiceSet::ALL.into_iter().filter(has).collect();
         let nodes = pools.nodes.iter().filter(|node| node.pool == pool).count();
-        if nodes < sets.len() && !upstream.nodes.bad {
+        if nodes < sets.len() && !upstream.nodes.bad && !upstream.discover.given {
             let names = listed(sets.iter().map(|set| set.as_str()));
             let what = format!("{nodes} nodes cannot be divided over {} sets: {names}", sets.len());
             cx.fail(mark, Complaint::new(what, "add nodes, or use `weighted_round_robin`, which divides nothing"));

@@ -144,7 +144,8 @@ async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryReje
     let mut classes = control.classes(ClassId(from), limit + 1);
     let next = classes.get(limit).map(|class| class.class.0);
     classes.truncate(limit);
-    let said = (&operations.gateway().collectors(), scrape::page_table(operations.gateway(), MAX_ROUTES).await);
+    let page_table = scrape::page_table(operations.gateway(), MAX_ROUTES).await;
+    let said = (&operations.gateway().collectors(), page_table, operations.gateway().discovery());
     json(StatusCode::OK, &view::snapshot(&active_config, &whole, &classes, next, said))
 }
 

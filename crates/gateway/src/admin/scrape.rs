@@ -61,6 +61,7 @@ pub(super) async fn collect(operations: &Operations, all: bool) -> Scrape {
         classes: Classes::select(operations.metrics(), classes, all),
         process: process(operations),
         tls: gateway.tls_metrics(),
+        discovery: gateway.discovery(),
         policy: (active_config.version, active_config.checksum.clone()),
     }
 }

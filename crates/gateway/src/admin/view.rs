@@ -64,6 +64,9 @@ pub(super) struct SnapshotPage {
     engine: shape::Snapshot,
     /// `null` if there is no page table.
     page_table: Option<shape::PageTable>,
+    /// Absent if the policy names all nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    discovery: Vec<shape::Discovery>,
     classes: Vec<shape::Class>,
     /// `from` of the next page, or `null` on the last page.
     next: Option<u32>,
@@ -74,7 +77,7 @@ pub(super) fn snapshot(
     whole: &Snapshot,
     classes: &[ClassSnapshot],
     next: Option<u32>,
-    (collectors, page_table): (&Collectors, Option<shape::PageTable>),
+    (collectors, page_table, discovery): (&Collectors, Option<shape::PageTable>, Vec<shape::Discovery>),
 ) -> SnapshotPage {
     let named = &active_config.site.policy.classes;
     let name = |class: ClassId| {
@@ -88,6 +91,7 @@ pub(super) fn snapshot(
         checksum: active_config.checksum.clone(),
         engine,
         page_table,
+        discovery,
         classes: classes.iter().map(snapshot::class).collect(),
         next,
     }

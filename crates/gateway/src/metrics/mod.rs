@@ -9,6 +9,7 @@
 //! page: see `shown`.
 
 mod classes;
+mod discovery;
 mod page;
 mod shown;
 mod tally;

@@ -40,6 +40,8 @@ pub(crate) struct Scrape {
     pub(crate) process: Vec<Single>,
     /// TLS of the listeners.
     pub(crate) tls: Tls,
+    /// Sources that name nodes.
+    pub(crate) discovery: Vec<weirgate_wire::admin::Discovery>,
     /// Version and checksum of the policy in force.
     pub(crate) policy: (u64, String),
 }
@@ -148,6 +150,7 @@ impl Collector for Scrape {
         self.guarantees(&mut page)?;
         self.engine(&mut page)?;
         self.nodes(&mut page)?;
+        super::discovery::write(&mut page, &self.discovery)?;
         self.page_table(&mut page)?;
         self.collectors(&mut page)?;
         self.tls.write(&mut page)?;

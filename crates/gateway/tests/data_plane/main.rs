@@ -4,6 +4,7 @@ mod as_sent;
 mod bodies;
 mod clients;
 mod collectors;
+mod discovery;
 mod fallback;
 mod forwarding;
 mod framing;

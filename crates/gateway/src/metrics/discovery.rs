@@ -1,0 +1,29 @@
+//! The part of the page about sources that name nodes.
+
+use std::fmt;
+
+use prometheus_client::registry::Unit;
+use weirgate_wire::admin::Discovery;
+
+use super::page::Page;
+
+/// Writes the metrics of all sources, by upstream.
+pub(super) fn write(page: &mut Page<'_>, sources: &[Discovery]) -> fmt::Result {
+    if sources.is_empty() {
+        return Ok(());
+    }
+    fn all<T>(sources: &[Discovery], of: fn(&Discovery) -> T) -> impl Iterator<Item = (super::page::Labels<'_>, T)> {
+        sources.iter().map(move |source| (vec![("upstream", source.upstream.as_str())], of(source)))
+    }
+    page.gauges("discovery_nodes", "Nodes that the source named last", None, all(sources, |s| u64::from(s.nodes)))?;
+    page.gauges(
+        "discovery_failing",
+        "Whether the last look at the source failed, so that the last nodes stay",
+        None,
+        all(sources, |s| u64::from(s.error.is_some())),
+    )?;
+    page.counters("discovery_changes", "Changes of the nodes that a source names", None, all(sources, |s| s.changes))?;
+    page.counters("discovery_failures", "Looks at a source that failed", None, all(sources, |s| s.failures))?;
+    let ages = sources.iter().filter_map(|s| Some((vec![("upstream", s.upstream.as_str())], s.success_age_seconds?)));
+    page.gauges("discovery_success_age", "Time since the last successful look", Some(Unit::Seconds), ages)
+}
