@@ -443,15 +443,39 @@ impl Collector {
 pub struct Discover {
     /// The place that names them.
     pub source: NodeSource,
-    /// Time between two looks at it.
+    /// Time between two looks at a file or a page.
     pub every: Duration,
+    /// Least and longest time to live of names.
+    pub ttl: (Duration, Duration),
+    /// The name servers.
+    pub resolvers: Resolvers,
     /// Maximum number of nodes. A longer list is an error.
     pub max_nodes: usize,
+}
+
+/// The name servers for discovery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolvers {
+    /// Their addresses. Empty for those of the system.
+    pub servers: Vec<SocketAddr>,
+    /// Time for an answer of a server.
+    pub timeout: Duration,
+    /// Number of queries for an answer, at least 1.
+    pub attempts: usize,
 }
 
 /// A place that names nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeSource {
+    /// A name whose addresses are the nodes.
+    Dns {
+        /// The name.
+        name: String,
+        /// Port of all nodes.
+        port: u16,
+    },
+    /// A name of service records.
+    Srv(String),
     /// A file in JSON.
     File(PathBuf),
     /// A page in JSON.
@@ -466,6 +490,8 @@ pub enum NodeSource {
 impl fmt::Display for NodeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            NodeSource::Dns { name, port } => write!(f, "{name}:{port}"),
+            NodeSource::Srv(name) => f.write_str(name),
             NodeSource::File(path) => path.display().fmt(f),
             NodeSource::Http { address, path } => write!(f, "http://{address}{path}"),
         }

@@ -2,10 +2,11 @@
 //!
 //! `targets` reads the format of Prometheus' `file_sd` and `http_sd`, so that programs that write such lists for it
 //! can write them for Weirgate. `found` has the list, its comparison with the last one, and its place in a
-//! policy. Both are pure. `lookup` asks the source.
+//! policy. `dns` has the rules for records. All of this is pure but for the queries. `lookup` asks the source.
 
 #![forbid(unsafe_code)]
 
+mod dns;
 mod found;
 mod lookup;
 mod targets;

@@ -123,7 +123,8 @@ impl Discovery {
         known.failures += 1;
         let stay = match known.nodes.as_ref().map(Vec::len) {
             None => "it has no nodes yet, and requests for it get 503".to_owned(),
-            Some(count) => format!("its last {count} stay"),
+            Some(1) => "the last node stays".to_owned(),
+            Some(count) => format!("the last {count} nodes stay"),
         };
         let line = format!("weirgate: upstream {upstream}: {}: {error}: {stay}\n", known.discover.source);
         let new = known.error.as_ref() != Some(&error);

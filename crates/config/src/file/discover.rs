@@ -1,26 +1,82 @@
 //! Discovery: where an upstream finds its nodes.
 
-use weirgate_spanned_yaml::decode::{Defaulted, FromText, Optional};
+use std::net::{IpAddr, SocketAddr};
+
+use weirgate_spanned_yaml::decode::{Defaulted, FromText, OneOrMany, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Count, Span, Text};
 use weirgate_spanned_yaml::{record, text_schema};
 
-use super::address::NodeAddress;
+use super::address::{NodeAddress, is_host_name};
 
 record! {
-    /// Where an upstream finds its nodes: one of `file` and `http`. If the source fails or names no node, the last
-    /// nodes stay.
+    /// Where an upstream finds its nodes: one of `dns`, `srv`, `file` and `http`. If the source fails or names no node,
+    /// the last nodes stay.
     pub(crate) struct Discover {
+        /// A name whose addresses (A and AAAA) are the nodes: `name:port`.
+        dns: Optional<NodeAddress>,
+        /// A name of service records (SRV, RFC 2782), such as `_http._tcp.web.internal`. Those of the lowest priority
+        /// are the nodes.
+        srv: Optional<DnsName>,
         /// A file with nodes in JSON, as Prometheus reads it (`file_sd`). The path counts from the folder of the
         /// policy.
         file: Optional<Text>,
         /// A page with nodes in JSON, as Prometheus reads it (`http_sd`): `http://host:port/path`.
         http: Optional<HttpUrl>,
         /// Time between two looks at the source. 1 s by default for a file, which is read only when it has changed,
-        /// and 30 s for a page.
+        /// and 30 s for a page. Names are asked for again when their time to live has passed.
         every: Optional<Span>,
+        /// Least time to live of names. 5 s by default, so that records with none do not make a query each moment.
+        min_ttl: Defaulted<Span> = "5s",
+        /// Longest time to live of names. 5 min by default, so that a node that has left is not missed for hours.
+        max_ttl: Defaulted<Span> = "5min",
         /// Maximum number of nodes. A longer list is an error. 1,000 are more than one gateway can use well.
         max_nodes: Defaulted<Count> = 1000,
+    }
+}
+
+record! {
+    /// The name servers for discovery.
+    pub(crate) struct Resolvers {
+        /// Their addresses: `IP:PORT`. Those of `/etc/resolv.conf` by default.
+        servers: Optional<OneOrMany<ServerAddress>>,
+        /// Time for an answer of a server. 2 s are ten times what a server needs that asks others.
+        timeout: Defaulted<Span> = "2s",
+        /// Number of queries for an answer. A single lost packet is common.
+        attempts: Defaulted<Count> = 2,
+    }
+}
+
+/// Address of a name server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ServerAddress(pub(crate) SocketAddr);
+
+impl FromText for ServerAddress {
+    const EXPECTED: &'static str = "an address such as `10.0.0.2:53`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(ServerAddress(SocketAddr::new(ip, 53)));
+        }
+        let address = text.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
+        let hint = "write one such as `10.0.0.2` or `10.0.0.2:53`; a name server has no name";
+        address.map(ServerAddress).ok_or_else(|| Complaint::new(format!("{} is not an IP address", quoted(text)), hint))
+    }
+}
+
+/// A name in the DNS, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DnsName(pub(crate) String);
+
+impl FromText for DnsName {
+    const EXPECTED: &'static str = "a name such as `_http._tcp.web.internal`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        if !is_host_name(text.strip_suffix('.').unwrap_or(text)) {
+            let what = format!("{} is not a name", quoted(text));
+            return Err(Complaint::new(what, "write one such as `_http._tcp.web.internal`, without a port"));
+        }
+        Ok(DnsName(text.to_ascii_lowercase()))
     }
 }
 
@@ -54,5 +110,7 @@ impl FromText for HttpUrl {
 }
 
 text_schema! {
+    ServerAddress: { "type": "string", "examples": ["10.0.0.2:53"] };
+    DnsName: { "type": "string", "examples": ["_http._tcp.web.internal"] };
     HttpUrl: { "type": "string", "pattern": "^http://", "examples": ["http://10.0.0.1:8500/nodes"] };
 }

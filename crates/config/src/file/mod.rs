@@ -30,7 +30,7 @@ pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, S
 pub use conditions::Token;
 pub(crate) use conditions::{ClientCertificateForm, Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::Discipline;
-pub(crate) use discover::Discover;
+pub(crate) use discover::{Discover, Resolvers};
 pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use gateway::{AccessLog, Admin, AdminAddressForm, ClientTimeouts, ForwardForm, Limits, MemoryForm};
 pub(crate) use listener::{CertificateForm, ListenerForm, ListenerTls, address as listener_address};
@@ -49,6 +49,8 @@ record! {
         listen: Optional<OneOrMany<ListenerForm>>,
         /// Pools of servers, by name.
         upstreams: Optional<Named<Name, Upstream>>,
+        /// The name servers for the discovery of nodes.
+        resolvers: Defaulted<Resolvers> = {},
         /// Service classes in order: a request belongs to the first class that it matches. If no class
         /// matches every request, a best-effort class `default` is added after them.
         classes: Optional<Vec<weirgate_spanned_yaml::decode::At<Class>>>,

@@ -62,6 +62,7 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
         PageTable::Table(form) => form.learned.get().0,
     });
     let mut all = Pools { complete: file.upstreams.get().is_some_and(|u| u.complete), ..Pools::default() };
+    let resolvers = discover::resolvers(file.resolvers.get(), cx);
     let mut machines = Machines::new();
     let mut agents = Agents::new();
     for item in file.upstreams.get().map_or(&[][..], |u| &u.items) {
@@ -74,7 +75,7 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
             ejection: ejection(upstream.ejection.get()),
             slow_start: slow_start(&upstream.slow_start, cx),
         });
-        all.discover.push(discover::discover(upstream, item.value.mark, folder, cx));
+        all.discover.push(discover::discover(upstream, item.value.mark, folder, &resolvers, cx));
         all.pool_sites.push(PoolSite {
             tls: match upstream.tls.get() {
                 Switch::Off => None,

@@ -136,17 +136,36 @@ fn a_reload_keeps_discovered_nodes() {
 
 #[test]
 fn a_gateway_without_nodes_refuses_requests_until_it_finds_some() {
-    let (listed, node) = (Listed::new(), Node::answering(ok("x")));
-    let stage = Stage::open(&listed.policy(PLAIN));
-    assert_eq!(names(&stage), Vec::<String>::new());
-    let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 503);
-    listed.write(&list(&[node.address]));
-    wait_until("it is found", || names(&stage) == named(&[&node]));
-    let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 200);
+    for rest in [PLAIN, "classes: [{ name: all }]\n"] {
+        let (listed, node) = (Listed::new(), Node::answering(ok("x")));
+        let stage = Stage::open(&listed.policy(rest));
+        assert_eq!(names(&stage), Vec::<String>::new());
+        let mut client = stage.client();
+        client.get("/");
+        assert_eq!(client.answer().status, 503);
+        listed.write(&list(&[node.address]));
+        wait_until("it is found", || names(&stage) == named(&[&node]));
+        let mut client = stage.client();
+        client.get("/");
+        assert_eq!(client.answer().status, 200);
+    }
+}
+
+#[test]
+fn a_node_that_appears_later_starts_slowly() {
+    let (listed, first, second) = (Listed::new(), Node::answering(ok("x")), Node::answering(ok("y")));
+    listed.write(&list(&[first.address]));
+    let text = listed.policy(PLAIN).replacen("web: {", "web: { slow_start: 1h,", 1);
+    let stage = Stage::open(&text);
+    let shares = || -> Vec<(String, f64)> {
+        stage.gateway.control().snapshot().nodes.into_iter().map(|node| (node.name, node.share)).collect()
+    };
+    assert_eq!(shares(), [(first.address.to_string(), 1.0)], "the first nodes have all of their weight");
+    listed.write(&list(&[first.address, second.address]));
+    wait_until("the second is there", || shares().len() == 2);
+    let mut expected = [(first.address.to_string(), 1.0), (second.address.to_string(), 0.1)];
+    expected.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(shares(), expected);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod bodies;
 mod clients;
 mod collectors;
 mod discovery;
+mod discovery_dns;
 mod fallback;
 mod forwarding;
 mod framing;
