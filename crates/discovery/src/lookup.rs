@@ -58,6 +58,12 @@ impl Lookup {
         Lookup { discover, stamp: None, resolver: None, ttl }
     }
 
+    /// The source.
+    #[must_use]
+    pub fn source(&self) -> &NodeSource {
+        &self.discover.source
+    }
+
     /// Time to wait until the next look.
     #[must_use]
     pub fn wait(&self) -> Duration {

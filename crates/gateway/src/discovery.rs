@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use weirgate_config::{Discover, Site};
+use weirgate_config::{Discover, NodeSource, Site};
 use weirgate_discovery::{Change, Found, Looked, Lookup, set_nodes};
 use weirgate_engine::Time;
 
@@ -52,6 +52,13 @@ struct Known {
     error: Option<String>,
     failures: u64,
     changes: u64,
+}
+
+impl State {
+    /// Returns what is known of the source of an upstream, unless a reload has given it another one meanwhile.
+    fn of(&mut self, upstream: &str, source: &NodeSource) -> Option<&mut Known> {
+        self.pools.get_mut(upstream).filter(|known| known.discover.source == *source)
+    }
 }
 
 impl Discovery {
@@ -117,9 +124,9 @@ impl Discovery {
     }
 
     /// Notes a failed look. Returns a line for the operator if the error is new.
-    fn failed(&self, upstream: &str, error: String) -> Option<String> {
+    fn failed(&self, (upstream, source): (&str, &NodeSource), error: String) -> Option<String> {
         let mut state = lock(&self.state);
-        let known = state.pools.get_mut(upstream)?;
+        let known = state.of(upstream, source)?;
         known.failures += 1;
         let stay = match known.nodes.as_ref().map(Vec::len) {
             None => "it has no nodes yet, and requests for it get 503".to_owned(),
@@ -141,7 +148,11 @@ impl Gateway {
         if shared.discovery.follow(&shared.control.active_config().site) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let gateway = self.clone();
-            let run = move || runtime.block_on(watch(gateway));
+            let run = move || {
+                runtime.block_on(watch(gateway));
+                // A file on a disk that hangs must not keep the process from ending.
+                runtime.shutdown_background();
+            };
             let thread = std::thread::Builder::new().name("weirgate-discovery".to_owned()).spawn(run)?;
             lock(&shared.handles).push(thread);
         }
@@ -182,17 +193,18 @@ async fn watch(gateway: Gateway) {
 
 /// Looks at one source for ever.
 async fn look(gateway: Gateway, upstream: String, mut lookup: Lookup) {
+    let source = lookup.source().clone();
     loop {
         let looked = lookup.look().await;
-        let (gateway_, upstream_) = (gateway.clone(), upstream.clone());
+        let (gateway, upstream, source) = (gateway.clone(), upstream.clone(), source.clone());
         // The thread of configurations may be busy with a reload, and other sources have their time.
         let line = tokio::task::spawn_blocking(move || match looked {
             Ok(Looked::Same) => {
-                gateway_.same_nodes(&upstream_);
+                gateway.same_nodes(&upstream, &source);
                 None
             }
-            Ok(Looked::Nodes(nodes)) => gateway_.put_nodes(&upstream_, nodes),
-            Err(error) => gateway_.shared.discovery.failed(&upstream_, error),
+            Ok(Looked::Nodes(nodes)) => gateway.put_nodes(upstream, source, nodes),
+            Err(error) => gateway.shared.discovery.failed((&upstream, &source), error),
         });
         if let Ok(Some(line)) = line.await {
             let _ = std::io::stderr().write_all(line.as_bytes());
@@ -203,42 +215,37 @@ async fn look(gateway: Gateway, upstream: String, mut lookup: Lookup) {
 
 impl Gateway {
     /// Notes that a source names the same nodes as before.
-    fn same_nodes(&self, upstream: &str) {
+    fn same_nodes(&self, upstream: &str, source: &NodeSource) {
         let now = self.shared.control.clock().now();
-        if let Some(known) = lock(&self.shared.discovery.state).pools.get_mut(upstream) {
+        if let Some(known) = lock(&self.shared.discovery.state).of(upstream, source) {
             (known.success, known.error) = (Some(now), None);
         }
     }
 
     /// Puts the nodes of an upstream in force. Returns a line for the operator if they have changed.
-    fn put_nodes(&self, upstream: &str, nodes: Vec<Found>) -> Option<String> {
-        let (gateway, name) = (self.clone(), upstream.to_owned());
-        self.shared.config_thread.run(move || gateway.put_nodes_here(&name, nodes))
+    fn put_nodes(&self, upstream: String, source: NodeSource, nodes: Vec<Found>) -> Option<String> {
+        let gateway = self.clone();
+        self.shared.config_thread.run(move || gateway.put_nodes_here(&upstream, &source, nodes))
     }
 
-    fn put_nodes_here(&self, upstream: &str, nodes: Vec<Found>) -> Option<String> {
+    fn put_nodes_here(&self, upstream: &str, source: &NodeSource, nodes: Vec<Found>) -> Option<String> {
         let shared = &self.shared;
         let discovery = &shared.discovery;
         let _one_at_a_time = lock(&shared.reloading);
         if !matches!(self.phase(), Phase::Starting | Phase::Ready) {
             return None;
         }
-        let (source, before) = {
-            let state = lock(&discovery.state);
-            // A reload may have removed the upstream.
-            let known = state.pools.get(upstream)?;
-            (known.discover.source.to_string(), known.nodes.clone())
-        };
+        let before = lock(&discovery.state).of(upstream, source)?.nodes.clone();
         let change = Change::between(before.as_deref().unwrap_or_default(), &nodes);
         let count = nodes.len();
         if !change.is_empty()
             && let Err(error) = shared.replace_nodes(upstream, &nodes)
         {
-            return discovery.failed(upstream, format!("its nodes cannot be used: {error}"));
+            return discovery.failed((upstream, source), format!("its nodes cannot be used: {error}"));
         }
         let now = shared.control.clock().now();
         let mut state = lock(&discovery.state);
-        let known = state.pools.get_mut(upstream)?;
+        let known = state.of(upstream, source)?;
         known.changes += u64::from(!change.is_empty());
         (known.nodes, known.success, known.error) = (Some(nodes), Some(now), None);
         discovery.looked.notify_all();

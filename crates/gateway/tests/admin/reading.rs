@@ -222,3 +222,40 @@ classes: [{ name: other }]
     assert_eq!(without.get("/snapshot").json()["page_table"], json!(null));
     assert!(!without.get("/metrics").body.contains("weirgate_route_cost"));
 }
+
+#[test]
+fn sources_of_nodes_are_shown_with_their_errors() {
+    let running = Start { policy: POLICY, ..Start::default() }.before(node());
+    assert_eq!(running.get("/snapshot").json()["discovery"], json!(null), "the policy names all nodes");
+    let text = std::fs::read_to_string(&running.file).expect("the policy");
+    let text = text.replacen(
+        "upstreams: {",
+        "upstreams: { found: { discover: { file: nodes.json, every: 100ms }, slow_start: 1h },",
+        1,
+    );
+    let text = text.replacen("classes:", "classes:\n  - { name: found, match: { path: /found }, upstream: found }", 1);
+    let text = text.replace("  - { name: gold,", "  - { name: gold, upstream: web,");
+    let text = text.replace("{ name: tenants,", "{ name: tenants, upstream: web,");
+    let text = text.replace("{ name: other }", "{ name: other, upstream: web }");
+    std::fs::write(&running.file, text).expect("written");
+    let reloaded = running.post("/reload", &[]);
+    assert_eq!(reloaded.status, 200, "{}", reloaded.body);
+    let shows = |what: &str, holds: &dyn Fn(&serde_json::Value) -> bool| {
+        let limit = std::time::Duration::from_secs(10);
+        let seen = || holds(&running.get("/snapshot").json()["discovery"][0]);
+        assert!(weirgate_clock::becomes_true(limit, seen), "never: {what}");
+    };
+    shows("the file is missed", &|source| source["error"].as_str().is_some_and(|e| e.contains("No such file")));
+    let source = running.get("/snapshot").json()["discovery"][0].clone();
+    assert_eq!((&source["upstream"], &source["nodes"]), (&json!("found"), &json!(0)));
+    assert!(source["source"].as_str().is_some_and(|path| path.ends_with("/nodes.json")), "{source}");
+    let page = running.get("/metrics").body;
+    assert!(page.contains("weirgate_discovery_failing{upstream=\"found\"} 1"), "{page}");
+    running.scratch.write("nodes.json", "[{ \"targets\": [\"127.0.0.1:9\"] }]");
+    shows("the node is there", &|source| source["nodes"] == 1 && source["error"].is_null());
+    let page = running.get("/metrics").body;
+    for line in ["nodes", "changes_total"].map(|name| format!("weirgate_discovery_{name}{{upstream=\"found\"}} 1")) {
+        assert!(page.contains(&line), "{line} is not in\n{page}");
+    }
+    assert!(page.contains("weirgate_discovery_success_age_seconds{upstream=\"found\"} "), "{page}");
+}
