@@ -56,6 +56,10 @@ impl<'p> PoolWorkers<'p> {
             let workers = &mut pools[node.pool].workers;
             *workers = workers.zip(node.max_outstanding).map(|(sum, max)| sum.saturating_add(max));
         }
+        // Nodes that are yet to be discovered have an unknown number of workers.
+        for pool in pools.iter_mut().filter(|pool| pool.workers == Some(0)) {
+            pool.workers = None;
+        }
         for class in policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class)) {
             let pool = &mut pools[class.pool];
             pool.classes.push(class);

@@ -318,3 +318,24 @@ fn where_a_page_table_is_learned_agents_are_asked_every_second() {
     assert_eq!(collector(routes, ""), None);
     assert_eq!(collector(routes, ", collector: {}"), Some((ten, 2 * second, Some(9902))));
 }
+
+#[test]
+fn an_upstream_may_discover_its_nodes() {
+    let text = "listen: 127.0.0.1:8080\nresolvers: { servers: [10.0.0.2, \"[::1]:5353\"], attempts: 3 }\nupstreams:\n  \
+                a: { discover: { file: nodes.json } }\n  b: { discover: { http: \"http://10.0.0.1/nodes?v=1\" } }\n  \
+                c: { discover: { dns: \"Web.Internal:80\", min_ttl: 1s } }\n  d: { discover: { srv: _http._tcp.web } }\n  \
+                e: { nodes: 10.0.0.9:80 }\nclasses:\n  - { name: all, upstream: a, service_time: 1s, guarantee: { \
+                throughput: 5/s, response_time: { p95: 2s } } }\n";
+    let Loaded { site, warnings } = weirgate_config::load("/etc/weirgate/policy.yaml", text, false).expect("sound");
+    // Nothing is known of the nodes, so nothing is said about their number.
+    assert!(warnings.iter().all(|warning| !warning.what.contains("workers")), "{warnings:?}");
+    let sources: Vec<_> = site.discover.iter().flatten().map(|discover| discover.source.to_string()).collect();
+    let expected = ["/etc/weirgate/nodes.json", "http://10.0.0.1:80/nodes?v=1", "web.internal:80", "_http._tcp.web"];
+    assert_eq!(sources, expected);
+    assert_eq!((site.discover.len(), site.discover[4].is_none(), site.nodes.len()), (5, true, 1));
+    let resolvers = &site.discover[2].as_ref().expect("it discovers").resolvers;
+    assert_eq!(resolvers.servers, ["10.0.0.2:53", "[::1]:5353"].map(|text| text.parse().expect("an address")));
+    assert_eq!(resolvers.attempts, 3);
+    let demand = weirgate_config::feasibility(&site);
+    assert_eq!(demand.pools[0].capacity, None, "the capacity is not known");
+}

@@ -233,7 +233,11 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
     let nodes = policy.nodes.iter().zip(&site.nodes).filter(|(node, _)| node.pool == class.pool);
     let nodes: Vec<&str> = nodes.map(|(_, place)| place.address.as_str()).collect();
     let tls = site.pools.get(class.pool).is_some_and(|pool| pool.tls.is_some());
-    let _ = writeln!(text, "upstream  {pool}: {}{}", shorten(&nodes), if tls { ", over TLS" } else { "" });
+    let nodes = match site.discover.get(class.pool) {
+        Some(Some(discover)) => format!("nodes from {}", discover.source),
+        _ => shorten(&nodes),
+    };
+    let _ = writeln!(text, "upstream  {pool}: {nodes}{}", if tls { ", over TLS" } else { "" });
     write_dispatch(text, site, class);
     write_content(text, policy, class);
     write_priority(text, policy, class);

@@ -60,7 +60,6 @@ fn start(path: &Path) -> Result<Running, String> {
     let (log, metrics) = (Arc::new(log), Arc::new(Metrics::new()));
     let (mut listening, admin_socket) = sockets::sort(&site, &file, &mut inherited)?;
     let admin = site.admin.clone().map(|config| open_admin(config, admin_socket)).transpose()?;
-    let summary = summary(&site);
     let source = ReloadSource::File {
         path: path.to_owned(),
         resolve: Box::new(|name, text| {
@@ -76,7 +75,7 @@ fn start(path: &Path) -> Result<Running, String> {
     let gateway = Gateway::prepare(site, &text, source, observers, sockets).map_err(|e| hint(&e))?;
     let active_config = gateway.active_config();
     say(&format!("version {}: {file}, checksum {}", env!("CARGO_PKG_VERSION"), active_config.checksum));
-    say(&summary);
+    say(&summary(&active_config.site));
     say(&bounds(&gateway, &limits));
     for (address, encrypted) in gateway.listeners() {
         say(&format!("listening on {}://{address}", if encrypted { "https" } else { "http" }));
