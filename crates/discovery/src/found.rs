@@ -82,8 +82,7 @@ impl fmt::Display for Change {
 
 /// Replaces the nodes of a pool of `site` by `found`. The nodes of a pool stay together, in the order of the pools.
 pub fn set_nodes(site: &mut Site, pool: usize, found: &[Found]) {
-    let first = site.policy.nodes.partition_point(|node| node.pool < pool);
-    let end = site.policy.nodes.partition_point(|node| node.pool <= pool);
+    let (first, end) = bounds(site, pool);
     let node = |found: &Found| engine::Node {
         name: found.address.clone(),
         machine: found.address.clone(),
@@ -94,6 +93,23 @@ pub fn set_nodes(site: &mut Site, pool: usize, found: &[Found]) {
     };
     site.policy.nodes.splice(first..end, found.iter().map(node));
     site.nodes.splice(first..end, found.iter().map(|found| NodeSite { address: found.address.clone() }));
+}
+
+/// Replaces the nodes of a pool of `site` by those of the pool with the same name in `before`, if it is there.
+pub fn keep_nodes(site: &mut Site, pool: usize, before: &Site) {
+    let name = &site.policy.pools[pool].name;
+    let Some(old) = before.policy.pools.iter().position(|pool| pool.name == *name) else { return };
+    let (first, end) = bounds(site, pool);
+    let (old_first, old_end) = bounds(before, old);
+    let kept = before.policy.nodes[old_first..old_end].iter().cloned();
+    site.policy.nodes.splice(first..end, kept.map(|node| engine::Node { pool, ..node }));
+    site.nodes.splice(first..end, before.nodes[old_first..old_end].iter().cloned());
+}
+
+/// Returns the first node of a pool, and the one after its last.
+fn bounds(site: &Site, pool: usize) -> (usize, usize) {
+    let nodes = &site.policy.nodes;
+    (nodes.partition_point(|node| node.pool < pool), nodes.partition_point(|node| node.pool <= pool))
 }
 
 #[cfg(test)]

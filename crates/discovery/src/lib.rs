@@ -11,6 +11,6 @@ mod found;
 mod lookup;
 mod targets;
 
-pub use found::{Change, Found, set_nodes};
+pub use found::{Change, Found, keep_nodes, set_nodes};
 pub use lookup::{Looked, Lookup};
 pub use targets::{MAX_BYTES, parse};

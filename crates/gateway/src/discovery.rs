@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use weirgate_config::{Discover, NodeSource, Site};
-use weirgate_discovery::{Change, Found, Looked, Lookup, set_nodes};
+use weirgate_discovery::{Change, Found, Looked, Lookup, keep_nodes, set_nodes};
 use weirgate_engine::Time;
 
 use crate::gateway::{Gateway, Phase, Shared, lock};
@@ -62,15 +62,17 @@ impl State {
 }
 
 impl Discovery {
-    /// Gives the upstreams of `site` the nodes that their sources have named. No look may put nodes in force meanwhile.
-    pub(crate) fn fill(&self, site: &mut Site) {
+    /// Gives the upstreams of `site` the nodes that their sources have named. An upstream with a new source keeps its
+    /// nodes of `before` until that source has named some. No look may put nodes in force meanwhile.
+    pub(crate) fn fill(&self, site: &mut Site, before: &Site) {
         let state = lock(&self.state);
         for pool in 0..site.discover.len() {
             let Some(discover) = site.discover[pool].as_ref() else { continue };
             let known = state.pools.get(&site.policy.pools[pool].name);
             let known = known.filter(|known| known.discover.source == discover.source);
-            if let Some(nodes) = known.and_then(|known| known.nodes.clone()) {
-                set_nodes(site, pool, &nodes);
+            match known.and_then(|known| known.nodes.as_ref()) {
+                Some(nodes) => set_nodes(site, pool, nodes),
+                None => keep_nodes(site, pool, before),
             }
         }
     }
@@ -129,7 +131,7 @@ impl Discovery {
         let known = state.of(upstream, source)?;
         known.failures += 1;
         let stay = match known.nodes.as_ref().map(Vec::len) {
-            None => "it has no nodes yet, and requests for it get 503".to_owned(),
+            None => "it has named no nodes yet".to_owned(),
             Some(1) => "the last node stays".to_owned(),
             Some(count) => format!("the last {count} nodes stay"),
         };

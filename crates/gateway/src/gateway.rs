@@ -481,7 +481,7 @@ impl Gateway {
         let tls = shared.tls.load(&site).map_err(ReloadError::Invalid)?;
         let limits = site.limits;
         let connections = max_connections(&site);
-        shared.discovery.fill(&mut site);
+        shared.discovery.fill(&mut site, &shared.control.active_config().site);
         let active_config =
             shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;
         shared.pages.follow(&active_config);

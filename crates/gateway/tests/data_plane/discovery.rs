@@ -126,11 +126,14 @@ fn a_reload_keeps_discovered_nodes() {
     assert_eq!(stage.gateway.discovery(), []);
     client.get("/");
     assert_eq!(client.answer().status, 200);
-    // And one without begins it.
+    // And one without begins it. The nodes stay until the source has named others.
     let other = Node::answering(ok("y"));
-    listed.write(&list(&[other.address]));
     let text = listed.policy(PLAIN);
     stage.gateway.reload_site(site(&text), &text).expect("a good policy");
+    wait_until("the file is missed", || source(&stage).error.is_some());
+    client.get("/");
+    assert_eq!(client.answer().text(), "x");
+    listed.write(&list(&[other.address]));
     wait_until("it is found", || names(&stage) == named(&[&other]));
 }
 
