@@ -87,7 +87,7 @@ async fn conclude(end: End, client: &Rc<ClientConn>, conn: Rc<StreamState>, mut 
         }
         End::Tunnel(tunnel) => {
             let (io, first) = stream.into_tunnel();
-            tunnel.run(io, first, &conn).await;
+            tunnel.run(Box::new(io), first, &conn).await;
         }
         End::Panicked => {
             conn.worker.shared.counters.panics.fetch_add(1, Ordering::Relaxed);

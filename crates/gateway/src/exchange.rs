@@ -15,14 +15,13 @@ use bytes::Bytes;
 use http::Method;
 use weirgate_config::{LocalityKeyOf, NodeTimeouts};
 use weirgate_engine::{ClassId, Outcome, Shed, Time};
-use weirgate_http1::Version;
+use weirgate_http1::{Head, Version};
 
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
 use crate::classify::{ClassRef, View, value_of};
 use crate::client::Origin;
 use crate::connection::End;
 use crate::hops::Connection;
-use crate::io::Io;
 use crate::memory::Pressure;
 use crate::permit::Permit;
 use crate::record::{AccessRecord, ClassIndex, Ending, Protocol};
@@ -32,9 +31,9 @@ use crate::request::Request;
 use crate::request_stream::{Lost, RequestStream};
 use crate::stream_state::StreamState;
 use crate::trace::Trace;
-use crate::tunnel::Tunnel;
+use crate::tunnel::{Side, Tunnel};
 use crate::worker::Admission;
-use crate::{forward, grpc};
+use crate::{forward, grpc, websocket};
 
 /// State of a request. Dropping it writes the access record.
 #[derive(Debug)]
@@ -68,7 +67,7 @@ pub(crate) enum Served {
     /// The response broke off after its head.
     BrokenOff,
     /// The protocol changed: the connection to the node, the bytes received from it, and the idle timeout.
-    Upgraded(Io, Bytes, Duration),
+    Upgraded(Side, Bytes, Duration),
 }
 
 /// Reason why a request gets no response of a node.
@@ -346,6 +345,17 @@ impl Exchange {
             Version::Http11 => Protocol::Http11,
             Version::Http10 => Protocol::Http10,
         }
+    }
+
+    /// Whether a 101 with this head answers the request. A client over HTTP/1.1 checks the answer itself. A client over
+    /// HTTP/2 has left that to the gateway.
+    pub(crate) fn is_answered_by(&self, (head, bytes): (&Head, &[u8])) -> bool {
+        if !self.conn.http2.get() {
+            return self.request.asks_for_upgrade();
+        }
+        let key = self.request.values("sec-websocket-key").next().filter(|_| self.request.upgrade().is_some());
+        let accept = head.named(bytes, b"sec-websocket-accept").next();
+        key.is_some_and(|key| accept == Some(websocket::accept(key).as_bytes()))
     }
 
     /// Notes that a node has answered.

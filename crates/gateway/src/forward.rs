@@ -36,6 +36,8 @@ pub(crate) enum Missed {
     Stale,
     /// The node has certainly not processed the request.
     Refused,
+    /// The node has answered with this status in place of the tunnel that the client asked for.
+    Declined(u16),
     /// The client failed.
     Client(Lost),
     /// This gateway has no file descriptor or port left.
@@ -57,7 +59,7 @@ pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut impl RequestSt
             Ok((transfer, Answer::Upgraded)) => {
                 // The tunnel holds no slot. Its duration says nothing about the node's load.
                 exchange.finish(Outcome::Upgraded);
-                exchange.status = 101;
+                exchange.status = if conn.http2.get() { 200 } else { 101 };
                 poll_fn(|cx| stream.poll_flush(cx)).await?;
                 let idle = exchange.active_config.site.timeouts.idle.max(timeouts.body_progress);
                 let Some((node, received)) = transfer.into_transport() else { return Err(Stop::Gone) };
@@ -74,6 +76,11 @@ pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut impl RequestSt
             Missed::Exhausted => {
                 exchange.permit = None;
                 return Err(Stop::Exhausted);
+            }
+            // It is not the node's fault.
+            Missed::Declined(status) => {
+                exchange.finish(Outcome::LastByte { status });
+                return Err(Stop::Failed(NodeError::Upgrade));
             }
             Missed::Unsent | Missed::Stale => fresh = true,
             Missed::Refused => {
@@ -120,6 +127,11 @@ async fn attempt(
     if used {
         conn.worker.shared.counters.reused.fetch_add(1, Ordering::Relaxed);
     }
+    if exchange.request.upgrade().is_some() {
+        conn.begin_phase(timeouts.connect);
+        let settled = undisturbed(&conn, stream, link.settled()).await?;
+        settled.ok_or(Missed::Node(NodeError::ConnectTimeout))?;
+    }
     let mut transfer = Transfer::new(link, exchange, stream, timeouts);
     let missed = match poll_fn(|cx| transfer.poll_answer(exchange, stream, cx)).await {
         Ok(answer) => return Ok((transfer, answer)),
@@ -147,16 +159,8 @@ async fn connect(
 ) -> Result<Box<Link>, Missed> {
     conn.begin_phase(limit);
     for last in [false, true] {
-        let mut connecting = pin!(upstream::connect(endpoint, &conn.worker, conn.now()));
-        let connected = poll_fn(|cx| match connecting.as_mut().poll(cx) {
-            Poll::Ready(result) => Poll::Ready(Ok(Some(result))),
-            Poll::Pending if conn.is_late() => Poll::Ready(Ok(None)),
-            Poll::Pending => match stream.watch(cx) {
-                Ok(()) => Poll::Pending,
-                Err(lost) => Poll::Ready(Err(Missed::Client(lost))),
-            },
-        });
-        return match connected.await? {
+        let connecting = upstream::connect(endpoint, &conn.worker, conn.now());
+        return match undisturbed(conn, stream, connecting).await? {
             Some(Ok(link)) => Ok(link),
             None => Err(Missed::Node(NodeError::ConnectTimeout)),
             Some(Err(error)) if is_exhaustion(&error) => {
@@ -176,6 +180,24 @@ async fn connect(
         };
     }
     Err(Missed::Exhausted)
+}
+
+/// Waits for `work` within the present phase. Returns `None` if that has taken too long.
+async fn undisturbed<T>(
+    conn: &StreamState,
+    stream: &mut impl RequestStream,
+    work: impl Future<Output = T>,
+) -> Result<Option<T>, Missed> {
+    let mut work = pin!(work);
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(Ok(Some(result))),
+        Poll::Pending if conn.is_late() => Poll::Ready(Ok(None)),
+        Poll::Pending => match stream.watch(cx) {
+            Ok(()) => Poll::Pending,
+            Err(lost) => Poll::Ready(Err(Missed::Client(lost))),
+        },
+    })
+    .await
 }
 
 /// Returns whether a connect error is caused by this machine and says nothing about the node.

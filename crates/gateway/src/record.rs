@@ -53,7 +53,7 @@ impl Protocol {
 pub enum Ending {
     /// A node answered it to the last byte.
     Served,
-    /// It became a tunnel (status 101), which has closed.
+    /// It became a tunnel (status 101, and 200 over HTTP/2), which has closed.
     Tunnelled,
     /// It was redirected to `https`.
     Redirected,

@@ -23,12 +23,12 @@ use weirgate_http1::{Event, write};
 use crate::exchange::{Exchange, Served, Stop};
 use crate::forward::Missed;
 use crate::hops::{self, Frame, Stamp, Way};
-use crate::io::Io;
 use crate::places::Place;
 use crate::record::{Ending, Protocol};
 use crate::reply::NodeError;
 use crate::request_stream::{Lost, RequestStream};
 use crate::stream_state::StreamState;
+use crate::tunnel::Side;
 use crate::upstream::{Broken, Inbox, Link, Sending};
 
 /// Maximum number of bytes read after a head before the head is sent on.
@@ -114,7 +114,7 @@ impl Transfer {
     }
 
     /// Takes the transport after a change of protocol, with the bytes received after the head.
-    pub(crate) fn into_transport(mut self) -> Option<(Io, Bytes)> {
+    pub(crate) fn into_transport(mut self) -> Option<(Side, Bytes)> {
         self.link.take().and_then(Link::into_transport)
     }
 
@@ -224,7 +224,7 @@ impl Transfer {
             let protocol = exchange.protocol();
             let via = exchange.active_config.site.forward.via;
             match head.0.status() {
-                101 if !exchange.request.asks_for_upgrade() => return missed(NodeError::Upgrade),
+                101 if !exchange.is_answered_by(head) => return missed(NodeError::Upgrade),
                 101 => {
                     hops::interim(out, head, via);
                     stream.begin_message(out.len());
@@ -241,6 +241,10 @@ impl Transfer {
                         out.clear();
                     }
                     inbox.take(bytes);
+                }
+                // The client would take it for the begin of a tunnel (RFC 8441 Sec. 4).
+                status @ 200..=299 if protocol == Protocol::Http2 && exchange.request.upgrade().is_some() => {
+                    return Poll::Ready(Err(Missed::Declined(status)));
                 }
                 status => {
                     let frame = Frame::of(link.length(), protocol);

@@ -1,8 +1,10 @@
-//! Tunnel after a 101: copies bytes in both directions, without interpreting them.
+//! Tunnel after a change of protocol: copies bytes in both directions, without interpreting them. A side is a
+//! connection, or a stream of HTTP/2 (RFC 8441).
 //!
 //! The slot was freed when the protocol changed. A tunnel ends when both sides have ended, when either side
 //! fails, or when no bytes have moved for the idle timeout.
 
+use std::fmt::Debug;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -14,29 +16,36 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::exchange::Exchange;
-use crate::io::Io;
 use crate::record::Ending;
 use crate::stream_state::StreamState;
 
 /// Buffer size for one direction, in bytes. A whole socket buffer's worth would only add delay.
 const BUFFER: usize = 16 * 1024;
 
+/// A side of a tunnel.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Debug {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Debug> Duplex for T {}
+
+/// A side of any kind. The calls cost little next to the bytes that they move.
+pub(crate) type Side = Box<dyn Duplex>;
+
 /// The node's side of a tunnel, stored until the response before it has been sent.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    stream: Io,
+    stream: Side,
     received: Bytes,
     idle: Duration,
     exchange: Exchange,
 }
 
 impl Tunnel {
-    pub(crate) fn new(stream: Io, received: Bytes, idle: Duration, exchange: Exchange) -> Tunnel {
+    pub(crate) fn new(stream: Side, received: Bytes, idle: Duration, exchange: Exchange) -> Tunnel {
         Tunnel { stream, received, idle, exchange }
     }
 
     /// Copies bytes until the end. `first` has the bytes that the client sent after its request.
-    pub(crate) async fn run(mut self, mut client: Io, first: Bytes, conn: &Rc<StreamState>) {
+    pub(crate) async fn run(mut self, mut client: Side, first: Bytes, conn: &Rc<StreamState>) {
         let mut up = Way::new(first);
         let mut down = Way::new(std::mem::take(&mut self.received));
         let mut since = conn.now();

@@ -1,20 +1,26 @@
 //! Heads of HTTP/2 in the form that the stages work on, and back: the lines of an HTTP/1.1 head.
 //!
 //! Sources: RFC 9113 Sec. 8.2 (fields; several `Cookie` are one), Sec. 8.3 (pseudo-fields), Sec. 8.3.1 (`:authority`
-//! and `Host`). The library has refused fields of one connection, upper case, and pseudo-fields in excess. The lines
-//! are then parsed like those of an HTTP/1.1 client, so that the rules for both are the same.
+//! and `Host`), RFC 8441 Sec. 4 and 5 (an extended CONNECT is an upgrade of HTTP/1.1, and its 101 is a 200). The library
+//! has refused fields of one connection, upper case, and pseudo-fields in excess. The lines are then parsed like those
+//! of an HTTP/1.1 client, so that the rules for both are the same.
 
 use bytes::BytesMut;
-use http::header::{CONTENT_LENGTH, COOKIE, HOST};
+use h2::ext::Protocol;
+use http::header::{CONTENT_LENGTH, COOKIE, HOST, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use weirgate_http1::{Event, Head, Requests};
 
 use crate::refusal::Refusal;
 use crate::request::Request;
+use crate::websocket;
 
 /// Bytes for the names of pseudo-fields and for line ends, in excess of the fields themselves.
 const SPARE: usize = 128;
+
+/// Fields of an opening handshake that the gateway makes itself, or that an extended CONNECT cannot have.
+const TUNNEL_FIELDS: [HeaderName; 2] = [SEC_WEBSOCKET_KEY, CONTENT_LENGTH];
 
 /// Reads the head of a request. `requests` is new, and reads the trailers later. `ended` tells whether the head is all
 /// of the request.
@@ -37,15 +43,26 @@ fn size(fields: &HeaderMap) -> usize {
 fn write_request(out: &mut BytesMut, parts: &Parts, ended: bool) -> Result<(), Refusal> {
     let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
     let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
-    let sound = path.starts_with('/') || (path == "*" && parts.method == Method::OPTIONS);
-    if !sound && parts.method != Method::CONNECT {
+    let tunnel = parts.extensions.get::<Protocol>();
+    if tunnel.is_some_and(|protocol| !protocol.as_str().eq_ignore_ascii_case(websocket::PROTOCOL)) {
+        return Err(Refusal::with(
+            StatusCode::NOT_IMPLEMENTED,
+            "websocket is the only supported protocol of a CONNECT",
+        ));
+    }
+    let (method, connects) = match (&parts.method, tunnel) {
+        (_, Some(_)) => (&Method::GET, false),
+        (method, None) => (method, *method == Method::CONNECT),
+    };
+    let sound = path.starts_with('/') || (path == "*" && *method == Method::OPTIONS);
+    if !sound && !connects {
         return Err(Refusal::bad("the path does not start with /"));
     }
     let has_host = parts.headers.contains_key(HOST);
     let mut line = |pieces: &[&[u8]]| pieces.iter().for_each(|piece| out.extend_from_slice(piece));
-    line(&[parts.method.as_str().as_bytes(), b" "]);
+    line(&[method.as_str().as_bytes(), b" "]);
     match parts.uri.scheme_str() {
-        _ if parts.method == Method::CONNECT => line(&[authority.as_bytes()]),
+        _ if connects => line(&[authority.as_bytes()]),
         // So that `:authority` and `Host` are compared.
         Some(scheme) if has_host && !authority.is_empty() && path != "*" => {
             line(&[scheme.as_bytes(), b"://", authority.as_bytes(), path.as_bytes()]);
@@ -56,7 +73,8 @@ fn write_request(out: &mut BytesMut, parts: &Parts, ended: bool) -> Result<(), R
     if !has_host && !authority.is_empty() {
         line(&[b"host: ", authority.as_bytes(), b"\r\n"]);
     }
-    for (name, value) in parts.headers.iter().filter(|(name, _)| *name != COOKIE) {
+    let left_out = |name: &HeaderName| *name == COOKIE || (tunnel.is_some() && TUNNEL_FIELDS.contains(name));
+    for (name, value) in parts.headers.iter().filter(|(name, _)| !left_out(name)) {
         line(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
     }
     let mut cookies = parts.headers.get_all(COOKIE).iter();
@@ -65,7 +83,10 @@ fn write_request(out: &mut BytesMut, parts: &Parts, ended: bool) -> Result<(), R
         cookies.for_each(|cookie| line(&[b"; ", cookie.as_bytes()]));
         line(&[b"\r\n"]);
     }
-    if !parts.headers.contains_key(CONTENT_LENGTH) {
+    if tunnel.is_some() {
+        let (protocol, key) = (websocket::PROTOCOL.as_bytes(), websocket::key());
+        line(&[b"connection: upgrade\r\nupgrade: ", protocol, b"\r\nsec-websocket-key: ", key.as_bytes(), b"\r\n"]);
+    } else if !parts.headers.contains_key(CONTENT_LENGTH) {
         match ended {
             false => line(&[b"transfer-encoding: chunked\r\n"]),
             // Some servers insist on a length where a body is usual (RFC 9110 Sec. 8.6).
@@ -101,7 +122,8 @@ pub(super) fn trailers(requests: &mut Requests, trailers: &HeaderMap) -> Result<
     }
 }
 
-/// Returns the response with the head of `lines`, which the gateway has written for a client.
+/// Returns the response with the head of `lines`, which the gateway has written for a client. A change of protocol is a
+/// success.
 pub(super) fn response(lines: &[u8]) -> Response<()> {
     let (first, fields_of) = split_line(lines);
     // After "HTTP/1.1 ".
@@ -109,6 +131,12 @@ pub(super) fn response(lines: &[u8]) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = status.unwrap_or(StatusCode::BAD_GATEWAY);
     *response.headers_mut() = fields(fields_of);
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        *response.status_mut() = StatusCode::OK;
+        for name in [UPGRADE, SEC_WEBSOCKET_ACCEPT] {
+            response.headers_mut().remove(name);
+        }
+    }
     response
 }
 

@@ -5,13 +5,17 @@
 //! GOAWAY that lets requests on their way through), when a client takes nothing or sends a head too slowly, and when it
 //! floods (with ENHANCE_YOUR_CALM). A stream passes the same stages as a request over HTTP/1.1.
 //!
-//! Clients begin with the preface, without a negotiation (Sec. 3.3), or agree on `h2` in the handshake of TLS.
+//! Clients begin with the preface, without a negotiation (Sec. 3.3), or agree on `h2` in the handshake of TLS. A
+//! stream may become a tunnel (RFC 8441).
 //! Departures: there is no upgrade from HTTP/1.1 (deprecated by RFC 9113), and nothing is pushed.
 
 mod frames;
 pub(crate) mod head;
 mod stream;
 mod transport;
+mod tunnel_stream;
+
+pub(crate) use tunnel_stream::TunnelStream;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -32,6 +36,7 @@ use weirgate_engine::Time;
 use weirgate_http1::{Limits, Requests};
 
 use crate::client_conn::ClientConn;
+use crate::connection::End;
 use crate::received_body::AHEAD;
 use crate::request_stream::RequestStream as _;
 use crate::stream_state::StreamState;
@@ -129,7 +134,8 @@ fn builder(site: &Site) -> Builder {
         .max_header_list_size((2 * (limits.head_bytes + limits.headers * FIELD_OVERHEAD)) as u32)
         // Streams that end before they are accepted are as many as streams. The budget for frames bounds their rate.
         .max_pending_accept_reset_streams(streams as usize)
-        .max_local_error_reset_streams(None);
+        .max_local_error_reset_streams(None)
+        .enable_connect_protocol();
     builder
 }
 
@@ -237,7 +243,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Serving<T> {
 
 /// Serves one stream.
 async fn drive(conn: Rc<ClientConn>, state: Rc<StreamState>, mut stream: Http2Stream, parts: Parts) {
-    let panicked = {
+    let end = {
         let mut serving = pin!(async {
             match stream.read_head(&parts) {
                 Ok(request) => exchange::serve(&state, &mut stream, request).await,
@@ -245,30 +251,38 @@ async fn drive(conn: Rc<ClientConn>, state: Rc<StreamState>, mut stream: Http2St
             }
         });
         poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(cx))) {
-            Ok(Poll::Ready(_)) => Poll::Ready(false),
+            Ok(Poll::Ready(end)) => Poll::Ready(end),
             Ok(Poll::Pending) => {
                 state.arm(cx.waker());
                 Poll::Pending
             }
-            Err(_) => Poll::Ready(true),
+            Err(_) => Poll::Ready(End::Panicked),
         })
         .await
     };
-    if panicked {
-        state.worker.shared.counters.panics.fetch_add(1, Ordering::Relaxed);
-        if !state.answered.get() {
-            poll_fn(|cx| {
-                let head = reply::PANICKED.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| at + 4);
-                stream.begin_message(head);
-                stream.end_message(b"");
-                stream.send(cx, reply::PANICKED, b"");
-                Poll::Ready(())
-            })
-            .await;
+    match end {
+        End::Tunnel(tunnel) => {
+            if let Some(client) = stream.into_tunnel() {
+                // Boxed, because every stream would have its memory.
+                Box::pin(tunnel.run(Box::new(client), Bytes::new(), &state)).await;
+            }
         }
+        End::Panicked => {
+            state.worker.shared.counters.panics.fetch_add(1, Ordering::Relaxed);
+            if !state.answered.get() {
+                poll_fn(|cx| {
+                    let head = reply::PANICKED.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| at + 4);
+                    stream.begin_message(head);
+                    stream.end_message(b"");
+                    stream.send(cx, reply::PANICKED, b"");
+                    Poll::Ready(())
+                })
+                .await;
+            }
+            stream.abort();
+        }
+        End::Kept | End::Done | End::Linger | End::Gone | End::Http2 => stream.abort(),
     }
-    stream.abort();
-    drop(stream);
     // The connection may accept another stream, or end.
     conn.alarm.wake();
 }

@@ -13,7 +13,7 @@ use h2::{Reason, RecvStream, SendStream};
 use weirgate_engine::Time;
 use weirgate_http1::Requests;
 
-use super::head;
+use super::{TunnelStream, head};
 use crate::connection::End;
 use crate::grpc;
 use crate::received_body::{AHEAD, ReceivedBody, TOO_SLOW};
@@ -40,6 +40,8 @@ pub(super) struct Http2Stream {
     body: ReceivedBody,
     /// Whether the request is a call of gRPC for nodes that take calls.
     call: bool,
+    /// Whether the request asks for a tunnel. The bytes that follow it are left to the tunnel.
+    tunnel: bool,
     /// Number of bytes received by which the window has not been opened again.
     held: usize,
     /// Size of the head at the front of the bytes that are sent next.
@@ -71,6 +73,7 @@ impl Http2Stream {
             outgoing: None,
             body: ReceivedBody::none(),
             call: false,
+            tunnel: false,
             held: 0,
             head: 0,
             end: None,
@@ -89,7 +92,13 @@ impl Http2Stream {
         let request = head::request(&mut self.requests, parts, self.incoming.is_end_stream())?;
         let takes_calls = || self.state.worker.active_config().site.pools.iter().any(|pool| pool.http2);
         self.call = grpc::is_call(&request) && takes_calls();
+        self.tunnel = request.upgrade().is_some();
         Ok(request)
+    }
+
+    /// Returns the stream as the client's side of a tunnel. `None` if the client has left.
+    pub(super) fn into_tunnel(self) -> Option<TunnelStream> {
+        Some(TunnelStream::new(self.incoming, self.outgoing?, None))
     }
 
     /// Ends the stream without regard to its state. The client learns that a response is not complete.
@@ -202,7 +211,7 @@ impl RequestStream for Http2Stream {
         let site = &active_config.site;
         let pace = crate::body_pace::BodyPace::new(&site.timeouts);
         self.body.begin(self.state.now(), self.requests.length(), site.limits.body_bytes, pace)?;
-        if self.incoming.is_end_stream() {
+        if self.tunnel || self.incoming.is_end_stream() {
             self.body.complete();
         } else if awaited && !self.call {
             self.body.await_client(self.state.now());

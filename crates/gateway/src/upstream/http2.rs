@@ -4,10 +4,13 @@
 //! Sources: RFC 9113 Sec. 8 (messages), Sec. 6.8 and 8.7 (streams that were certainly not processed). The rest of the
 //! gateway writes and reads HTTP/1.1, with chunks for bodies of unknown length. One converter at the socket's place
 //! keeps that code free of a second protocol. A stream reads no further than the client takes, and its window opens by
-//! the bytes that have been read. Departure: an interim response 101 is dropped, because HTTP/2 has none.
+//! the bytes that have been read. A request that asks for WebSocket is an extended CONNECT if the node takes them (RFC
+//! 8441), and an ordinary request to another node. Departure: an interim response 101 is dropped, because HTTP/2 has
+//! none.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -15,17 +18,22 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use h2::client::{Builder, ResponseFuture, SendRequest};
-use h2::{Reason, RecvStream, SendStream};
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderMap, Method, Request, Response, Uri, Version};
+use h2::ext::Protocol;
+use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use tokio::io::ReadBuf;
+use tokio::sync::Mutex;
 
 use weirgate_engine::Time;
 use weirgate_http1::{Event, Head, Limits, Name, Requests, write};
 
 use crate::active_config::{ActiveConfig, Endpoint};
-use crate::http2::head;
+use crate::http2::{TunnelStream, head};
 use crate::io::Io;
+use crate::websocket;
 
 /// Window of a stream: as much as is read ahead of a client at once.
 const WINDOW: u32 = 64 * 1024;
@@ -66,6 +74,41 @@ struct State {
     ended: Cell<bool>,
     /// Scheme of its requests: `https` over TLS (RFC 9113 Sec. 8.3.1).
     scheme: &'static str,
+    /// Whether the settings of the node have arrived, as far as is known.
+    settled: Cell<bool>,
+    /// Asks for them.
+    pings: Mutex<Option<PingPong>>,
+}
+
+impl State {
+    /// Waits until the settings of the node have arrived. They are the first frame that it sends, so they are there
+    /// when it answers a ping.
+    async fn settle(&self) {
+        let mut pings = self.pings.lock().await;
+        if let Some(pings) = pings.as_mut().filter(|_| !self.settled.get()) {
+            // A ping may be on its way already, if the request that sent it has been given up.
+            let _ = pings.send_ping(Ping::opaque());
+            let _ = poll_fn(|cx| pings.poll_pong(cx)).await;
+        }
+        self.settled.set(true);
+    }
+}
+
+/// Counts an open stream of a connection for its lifetime.
+#[derive(Debug)]
+pub(crate) struct OpenStream(Rc<State>);
+
+impl OpenStream {
+    fn new(state: &Rc<State>) -> OpenStream {
+        state.open.set(state.open.get() + 1);
+        OpenStream(Rc::clone(state))
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.open.set(self.0.open.get().saturating_sub(1));
+    }
 }
 
 impl Connections {
@@ -86,7 +129,7 @@ impl Connections {
     /// The socket fails.
     pub(super) async fn begin(&self, endpoint: &Endpoint, socket: Io, now: Time) -> io::Result<Box<NodeStream>> {
         let scheme = if socket.is_tls() { "https" } else { "http" };
-        let (send, driver) = Builder::new()
+        let (send, mut driver) = Builder::new()
             .initial_window_size(WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEAD)
@@ -95,7 +138,14 @@ impl Connections {
             .handshake(socket)
             .await
             .map_err(io::Error::other)?;
-        let state = Rc::new(State { open: Cell::new(0), used: Cell::new(now), ended: Cell::new(false), scheme });
+        let state = Rc::new(State {
+            open: Cell::new(0),
+            used: Cell::new(now),
+            ended: Cell::new(false),
+            scheme,
+            settled: Cell::new(false),
+            pings: Mutex::new(driver.ping_pong()),
+        });
         let ended = Rc::clone(&state);
         tokio::task::spawn_local(async move {
             // Its streams report the error.
@@ -133,7 +183,7 @@ impl Connections {
 #[derive(Debug)]
 pub(crate) struct NodeStream {
     send: SendRequest<Bytes>,
-    state: Rc<State>,
+    open: OpenStream,
     requests: Requests,
     /// Bytes of the request that have not been examined.
     input: BytesMut,
@@ -142,6 +192,8 @@ pub(crate) struct NodeStream {
     /// The trailers of the request, once its end is known.
     end: Option<HeaderMap>,
     outgoing: Option<SendStream<Bytes>>,
+    /// The `Sec-WebSocket-Accept` of an answer that opens a tunnel, if the request asks for one.
+    tunnel: Option<String>,
     to_head: bool,
     response: Option<ResponseFuture>,
     incoming: Option<RecvStream>,
@@ -154,23 +206,17 @@ pub(crate) struct NodeStream {
     refused: bool,
 }
 
-impl Drop for NodeStream {
-    fn drop(&mut self) {
-        self.state.open.set(self.state.open.get().saturating_sub(1));
-    }
-}
-
 impl NodeStream {
     fn new(connection: &Connection) -> Box<NodeStream> {
-        connection.state.open.set(connection.state.open.get() + 1);
         Box::new(NodeStream {
             send: connection.send.clone(),
-            state: Rc::clone(&connection.state),
+            open: OpenStream::new(&connection.state),
             requests: Requests::new(LIMITS),
             input: BytesMut::new(),
             unsent: BytesMut::new(),
             end: None,
             outgoing: None,
+            tunnel: None,
             to_head: false,
             response: None,
             incoming: None,
@@ -184,6 +230,21 @@ impl NodeStream {
     /// Whether the node has certainly not processed the request (RFC 9113 Sec. 8.7).
     pub(super) fn is_refused(&self) -> bool {
         self.refused
+    }
+
+    /// Waits until it is known whether the node takes an extended CONNECT (RFC 8441 Sec. 3).
+    pub(super) fn settled(&self) -> impl Future<Output = ()> + use<> {
+        let (known, state) = (self.send.is_extended_connect_protocol_enabled(), Rc::clone(&self.open.0));
+        async move {
+            if !known {
+                state.settle().await;
+            }
+        }
+    }
+
+    /// Returns the stream as the node's side of a tunnel. `None` if the node has ended it.
+    pub(super) fn into_tunnel(self) -> Option<TunnelStream> {
+        Some(TunnelStream::new(self.incoming?, self.outgoing?, Some(self.open)))
     }
 
     /// Takes bytes of the request.
@@ -219,19 +280,21 @@ impl NodeStream {
                 }
                 Event::End(bytes) => {
                     self.input.advance(bytes);
-                    self.end = Some(head::fields(self.requests.trailers()));
+                    self.end = Some(head::fields(self.requests.trailers())).filter(|_| self.tunnel.is_none());
                     return Ok(());
                 }
                 Event::Head(bytes) => {
                     let lines = self.input.split_to(bytes);
                     let fields = self.requests.take_head(Head::default());
                     self.to_head = fields.method(&lines) == b"HEAD";
-                    let request = request(&fields, &lines, self.state.scheme)?;
-                    let ended = self.requests.length() == weirgate_http1::Length::Known(0);
+                    let tunnels = self.send.is_extended_connect_protocol_enabled();
+                    let (request, tunnel) = request(&fields, &lines, self.open.0.scheme, tunnels)?;
+                    self.tunnel = tunnel;
+                    let ended = self.requests.length() == weirgate_http1::Length::Known(0) && self.tunnel.is_none();
                     let sent = self.send.send_request(request, ended);
                     // The connection takes no further stream.
                     let (response, outgoing) = sent.map_err(|error| {
-                        self.state.ended.set(true);
+                        self.open.0.ended.set(true);
                         io::Error::other(error)
                     })?;
                     self.response = Some(response);
@@ -314,7 +377,14 @@ impl NodeStream {
             return Poll::Ready(Ok(()));
         }
         let (head, incoming) = ready!(Pin::new(response).poll(cx))?.into_parts();
-        let head = Response::from_parts(head, ());
+        let mut head = Response::from_parts(head, ());
+        if let Some(accept) = self.tunnel.take_if(|_| head.status().is_success()) {
+            switch_protocols(&mut head, &accept);
+            self.write_head(&head);
+            self.output.extend_from_slice(b"\r\n");
+            (self.response, self.incoming) = (None, Some(incoming));
+            return Poll::Ready(Ok(()));
+        }
         self.write_head(&head);
         let bodiless = self.to_head || matches!(head.status().as_u16(), 204 | 304);
         self.chunked = !bodiless && !head.headers().contains_key(CONTENT_LENGTH);
@@ -366,8 +436,21 @@ impl NodeStream {
     }
 }
 
-/// Returns the request with the head of `lines`, which the gateway has written for a node.
-fn request(head: &Head, lines: &[u8], scheme: &str) -> io::Result<Request<()>> {
+/// Makes an answer that opens a tunnel a 101 of HTTP/1.1.
+fn switch_protocols(head: &mut Response<()>, accept: &str) {
+    *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let fields = head.headers_mut();
+    fields.remove(CONTENT_LENGTH);
+    for (name, value) in [(CONNECTION, "upgrade"), (UPGRADE, websocket::PROTOCOL), (SEC_WEBSOCKET_ACCEPT, accept)] {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            fields.insert(name, value);
+        }
+    }
+}
+
+/// Returns the request with the head of `lines`, which the gateway has written for a node. One that asks for WebSocket
+/// asks for a tunnel if the node has `tunnels`. Then its `Sec-WebSocket-Accept` is returned, too.
+fn request(head: &Head, lines: &[u8], scheme: &str, tunnels: bool) -> io::Result<(Request<()>, Option<String>)> {
     let host = head.get(lines, Name::Host).unwrap_or_default();
     let target = head.target(lines);
     let with = |authority: Option<&[u8]>| {
@@ -385,7 +468,10 @@ fn request(head: &Head, lines: &[u8], scheme: &str) -> io::Result<Request<()>> {
         Request::builder().method(method).uri(uri).version(Version::HTTP_2).body(()).map_err(io::Error::other)?;
     let first = lines.iter().position(|&b| b == b'\n').map_or(lines.len(), |at| at + 1);
     let mut fields = head::fields(lines.get(first..).unwrap_or_default());
-    for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+    let upgrade = fields
+        .remove(UPGRADE)
+        .filter(|protocol| protocol.as_bytes().eq_ignore_ascii_case(websocket::PROTOCOL.as_bytes()));
+    for name in [CONNECTION, TRANSFER_ENCODING] {
         fields.remove(name);
     }
     if has_authority {
@@ -394,6 +480,16 @@ fn request(head: &Head, lines: &[u8], scheme: &str) -> io::Result<Request<()>> {
     if fields.get(TE).is_some_and(|te| te != "trailers") {
         fields.remove(TE);
     }
+    let mut accept = None;
+    if upgrade.is_some()
+        && tunnels
+        && has_authority
+        && let Some(key) = fields.remove(SEC_WEBSOCKET_KEY)
+    {
+        *request.method_mut() = Method::CONNECT;
+        request.extensions_mut().insert(Protocol::from_static(websocket::PROTOCOL));
+        accept = Some(websocket::accept(key.as_bytes()));
+    }
     *request.headers_mut() = fields;
-    Ok(request)
+    Ok((request, accept))
 }

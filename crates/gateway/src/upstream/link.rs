@@ -15,6 +15,7 @@ use super::inbox::Inbox;
 use crate::hops::PROTECTED;
 use crate::io::Io;
 use crate::received_body::ReceivedBody;
+use crate::tunnel::Side;
 
 /// Limits for the head of a response and for its trailers. Nodes are the operator's own, so they may send more than a
 /// client: HAProxy's default buffer is 16 KiB, nginx takes 8 KiB of head from a node.
@@ -353,12 +354,26 @@ impl Link {
         self.responses.trailers()
     }
 
-    /// Takes the transport back after a change of protocol, with the bytes received after the head.
-    pub(crate) fn into_transport(self: Box<Self>) -> Option<(Io, Bytes)> {
-        match self.stream {
-            Transport::Socket(socket) => Some((socket, Bytes::from(self.kept))),
-            // HTTP/2 has no 101.
-            Transport::Http2(_) => None,
+    /// Waits until it is known whether the node takes requests for another protocol.
+    pub(crate) fn settled(&self) -> impl Future<Output = ()> + use<> {
+        let settled = match &self.stream {
+            Transport::Socket(_) => None,
+            Transport::Http2(stream) => Some(stream.settled()),
+        };
+        async move {
+            if let Some(settled) = settled {
+                settled.await;
+            }
         }
+    }
+
+    /// Takes the transport back after a change of protocol, with the bytes received after the head. `None` if the node
+    /// has closed it.
+    pub(crate) fn into_transport(self: Box<Self>) -> Option<(Side, Bytes)> {
+        let side: Side = match self.stream {
+            Transport::Socket(socket) => Box::new(socket),
+            Transport::Http2(stream) => Box::new(stream.into_tunnel()?),
+        };
+        Some((side, Bytes::from(self.kept)))
     }
 }

@@ -8,6 +8,7 @@ mod http2;
 mod inbox;
 mod link;
 
+pub(crate) use http2::OpenStream;
 pub(crate) use inbox::Inbox;
 pub(crate) use link::{Broken, Link, Sending};
 

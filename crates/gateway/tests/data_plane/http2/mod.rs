@@ -5,6 +5,7 @@ mod lifetime;
 mod messages;
 mod nodes;
 mod streams;
+mod websockets;
 mod wire;
 
 use std::net::SocketAddr;
