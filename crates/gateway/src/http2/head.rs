@@ -1,9 +1,9 @@
 //! Heads of HTTP/2 in the form that the stages work on, and back: the lines of an HTTP/1.1 head.
 //!
 //! Sources: RFC 9113 Sec. 8.2 (fields; several `Cookie` are one), Sec. 8.3 (pseudo-fields), Sec. 8.3.1 (`:authority`
-//! and `Host`), RFC 8441 Sec. 4 and 5 (an extended CONNECT is an upgrade of HTTP/1.1, and its 101 is a 200). The library
-//! has refused fields of one connection, upper case, and pseudo-fields in excess. The lines are then parsed like those
-//! of an HTTP/1.1 client, so that the rules for both are the same.
+//! and `Host`), RFC 8441 Sec. 4 and 5 (an extended CONNECT is an upgrade of HTTP/1.1, and its 101 is a 200). The
+//! library has refused fields of one connection, upper case, and pseudo-fields in excess. The lines are then parsed
+//! like those of an HTTP/1.1 client, so that the rules for both are the same.
 
 use bytes::BytesMut;
 use h2::ext::Protocol;
