@@ -5,9 +5,9 @@
 //! every pattern compiled. No step stops at the first error: [`Errors`] has all of them, with positions and hints.
 //! [`fn@feasibility`] compares the guarantees with the capacity. [`embed`] reads a policy that is part of another file.
 //!
-//! `load` takes the steps, `include` reads files that another file names, `site` is the result, `workers` checks the
-//! number of workers of a pool, `health` has the rule of `fall` and `rise`, and `reserves_case` reads the optimiser's
-//! cases.
+//! `load` takes the steps, `headers` has the rules for headers, `include` reads files that another file
+//! names, `site` is the result, `workers` checks the number of workers of a pool, `health` has the rule of `fall` and
+//! `rise`, and `reserves_case` reads the optimiser's cases.
 //!
 //! # Examples
 //! ```
@@ -28,6 +28,7 @@
 pub mod embed;
 mod feasibility;
 mod file;
+mod headers;
 mod health;
 mod include;
 mod load;
@@ -38,6 +39,7 @@ mod workers;
 
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, RouteBounds, feasibility};
 pub use file::{node_address, page_table_schema, schema};
+pub use headers::{FieldTemplate, HeaderEdits, HeaderRules, Piece, Variable, canonical};
 pub use health::HealthVerdict;
 pub use load::{Loaded, load, load_bytes, load_file, load_page_table};
 pub use reserves_case::{MAX_CASE_BYTES, NamedReservesCase, ReservesCase, parse_reserves_cases};

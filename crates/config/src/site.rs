@@ -13,6 +13,8 @@ use weirgate_engine as engine;
 use weirgate_reserves::Cluster;
 use weirgate_tls::{ClientSettings, ServerSettings};
 
+use crate::headers::HeaderRules;
+
 /// All settings of one gateway process, and those of a coordinator and its agents. A policy with only `reserves`
 /// has no listeners, pools and classes, and then there is no gateway to run.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub struct Site {
     pub timeouts: ClientTimeouts,
     /// Changes to requests and responses on their way.
     pub forward: Forward,
+    /// Changes to the headers of requests without a class, which the gateway answers itself. Classes have their own.
+    pub headers: HeaderRules,
     /// The admin listener. `None` switches it off.
     pub admin: Option<Admin>,
     /// The access log. `None` switches it off.
@@ -288,6 +292,8 @@ pub struct ClassSite {
     pub timeouts: NodeTimeouts,
     /// The value of a request that tells its source.
     pub source: Key,
+    /// Changes to headers: those of the policy, and then those of the class.
+    pub headers: HeaderRules,
 }
 
 /// The reply to a shed request. `Retry-After` and `Proxy-Status` are added.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use weirgate_config::{LocalityKeyOf, NodeTimeouts};
+use weirgate_config::{HeaderRules, LocalityKeyOf, NodeTimeouts};
 use weirgate_engine::{ClassId, Outcome, Shed, Time};
 use weirgate_http1::{Head, Version};
 
@@ -205,6 +205,17 @@ impl Exchange {
         self.class.and_then(|c| self.active_config.class_site(c)).map_or(UNKNOWN, |c| c.timeouts)
     }
 
+    /// Returns the header rules for the request: those of its class, if it has one.
+    pub(crate) fn headers(&self) -> &HeaderRules {
+        let class = self.class.and_then(|class| self.active_config.class_site(class));
+        class.map_or(&self.active_config.site.headers, |class| &class.headers)
+    }
+
+    /// Returns the name of the class in the policy, if the request has one.
+    pub(crate) fn class_name(&self) -> Option<&str> {
+        self.class.map(|class| self.active_config.class_name(class))
+    }
+
     /// Runs the stages *admit*, *queue*, *release* and *dispatch*.
     async fn admit(&mut self, stream: &mut impl RequestStream, expects: bool) -> Result<(), Stop> {
         let worker = Rc::clone(&self.conn.worker);
@@ -312,9 +323,10 @@ impl Exchange {
                 let worker = &self.conn.worker;
                 let mut out = worker.out.borrow_mut();
                 let date = worker.date.borrow();
+                let edits = self.response_edits();
                 let bytes = match call {
-                    true => reply.write_call(&mut out, date.as_bytes()),
-                    false => reply.write(&mut out, with_body, connection, date.as_bytes()),
+                    true => reply.write_call(&mut out, date.as_bytes(), &edits),
+                    false => reply.write(&mut out, with_body, connection, date.as_bytes(), &edits),
                 };
                 self.bytes_out = bytes as u64;
                 stream.begin_message(out.len() - bytes);
@@ -415,7 +427,7 @@ impl Exchange {
         let record = AccessRecord {
             version: self.active_config.version,
             class: self.class,
-            class_name: self.class.map_or("-", |c| self.active_config.class_name(c)),
+            class_name: self.class_name().unwrap_or("-"),
             ending: self.ending,
             status: self.status,
             node: self.endpoint.as_ref().map(|t| t.name.as_str()),

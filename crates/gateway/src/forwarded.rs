@@ -22,7 +22,7 @@ pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, (peer, scheme): (&
     let value = |name| request.all(name).next();
     let first = |parameter: &[u8]| new.first().and_then(|element| of_element(element, parameter));
 
-    let proto = value(Name::XForwardedProto).or(first(b"proto")).filter(|proto| is_token(proto)).unwrap_or(scheme);
+    let proto = self::scheme(request).unwrap_or(scheme);
     let authority = request.authority();
     let host = value(Name::XForwardedHost).or(first(b"host")).filter(|host| is_host(host)).unwrap_or(authority);
     if forward.x_forwarded {
@@ -54,6 +54,13 @@ pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, (peer, scheme): (&
     }
     element(out, peer, own);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Returns the scheme that listed proxies state for the request of the farthest hop.
+pub(crate) fn scheme(request: &Request) -> Option<&[u8]> {
+    let (head, bytes) = request.head();
+    let newer = || head.list(bytes, Name::Forwarded).next().and_then(|element| of_element(element, b"proto"));
+    request.all(Name::XForwardedProto).next().or_else(newer).filter(|proto| is_token(proto))
 }
 
 /// Writes `X-Forwarded-For`: the hops of the older family or else of the newer one, and `peer`.

@@ -10,6 +10,7 @@ use weirgate_config::Forward;
 use weirgate_http1::{Head, Length, Name, Names, write};
 
 use crate::forwarded;
+use crate::header_edits::Edits;
 use crate::record::Protocol;
 use crate::request::Request;
 use crate::trace::Trace;
@@ -88,10 +89,13 @@ pub(crate) struct Way<'a> {
     pub(crate) forward: Forward,
     /// Address of the node, for a request without a host.
     pub(crate) address: &'a str,
+    /// The header rules of the policy.
+    pub(crate) edits: Edits<'a>,
 }
 
 /// Writes the head of a request for a node.
 pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
+    let start = out.len();
     let request = way.request;
     let (head, bytes) = request.head();
     let authority = request.authority();
@@ -160,6 +164,7 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
     if new_id {
         write::field(out, b"x-request-id", way.trace.id.as_str().as_bytes());
     }
+    way.edits.apply(out, start);
     write::end(out);
 }
 
@@ -226,6 +231,8 @@ pub(crate) struct Stamp<'a> {
     pub(crate) date: &'a [u8],
     /// Whether `Via` is written.
     pub(crate) via: bool,
+    /// The header rules of the policy.
+    pub(crate) edits: Edits<'a>,
 }
 
 /// Writes the head of a node's response for the client.
@@ -236,6 +243,7 @@ pub(crate) fn to_client(
     connection: Connection,
     stamp: &Stamp<'_>,
 ) {
+    let start = out.len();
     write::status_line(out, head.status(), head.reason(bytes));
     // One of several equal lengths stays, and none of a response that has no body (RFC 9110 Sec. 8.6).
     let no_content = head.status() == 204;
@@ -264,11 +272,14 @@ pub(crate) fn to_client(
     if stamp.via {
         out.extend_from_slice(VIA);
     }
+    stamp.edits.apply(out, start);
     write::end(out);
 }
 
-/// Writes an interim response, or the 101 that changes the protocol.
-pub(crate) fn interim(out: &mut Vec<u8>, (head, bytes): (&Head, &[u8]), via: bool) {
+/// Writes an interim response, or the 101 that changes the protocol. Only the latter is changed by `edits`, because it
+/// is the last response to its request.
+pub(crate) fn interim(out: &mut Vec<u8>, (head, bytes): (&Head, &[u8]), via: bool, edits: &Edits<'_>) {
+    let start = out.len();
     write::status_line(out, head.status(), head.reason(bytes));
     let upgraded = head.status() == 101;
     write::fields(out, head, bytes, |field| match field.name() {
@@ -282,6 +293,9 @@ pub(crate) fn interim(out: &mut Vec<u8>, (head, bytes): (&Head, &[u8]), via: boo
     if via {
         out.extend_from_slice(VIA);
     }
+    if upgraded {
+        edits.apply(out, start);
+    }
     write::end(out);
 }
 
@@ -290,6 +304,7 @@ mod tests {
     use weirgate_http1::{Event, Limits, Responses};
 
     use super::*;
+    use crate::header_edits::tests::NO_EDITS;
     use crate::tests::FORWARD;
     use crate::trace::TraceIds;
 
@@ -312,6 +327,7 @@ mod tests {
                 trace,
                 forward,
                 address: "10.0.0.9:80",
+                edits: NO_EDITS,
             },
         );
         String::from_utf8(out).expect("ASCII")
@@ -388,13 +404,13 @@ mod tests {
         let mut out = Vec::new();
         let head = (responses.head(), head.as_bytes());
         match head.0.status() {
-            100..=199 => interim(&mut out, head, true),
+            100..=199 => interim(&mut out, head, true, &NO_EDITS),
             _ => to_client(
                 &mut out,
                 head,
                 Frame::of(responses.length(), protocol),
                 connection,
-                &Stamp { date: b"now", via: true },
+                &Stamp { date: b"now", via: true, edits: NO_EDITS },
             ),
         }
         String::from_utf8(out).expect("ASCII")

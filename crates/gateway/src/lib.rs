@@ -15,8 +15,8 @@
 //!   (its transport), `client_conn` (its state), `request_stream` (one request in, its response out), `client_stream`
 //!   (that over HTTP/1.1), `http2` (that over HTTP/2), `stream_state`, `received_body`, `body_pace`.
 //! - A request: `exchange` (the stages in order), then `request`, `path`, `client`, `trace` and `classify`, `waiting`,
-//!   `permit`, `forward`, `transfer`, `upstream`, `hops` and `forwarded` (heads for the next hop), `tunnel`,
-//!   `websocket`, and `reply`, `refusal` and `grpc` for the gateway's own answers.
+//!   `permit`, `forward`, `transfer`, `upstream`, `hops`, `forwarded` and `header_edits` (heads for the next hop),
+//!   `tunnel`, `websocket`, and `reply`, `refusal` and `grpc` for the gateway's own answers.
 //! - Requests of the gateway itself: `polling`, `health`, `collector`.
 //! - `pages`: the page table, with the costs of routes and their learning.
 //! - Observation: `record`, `metrics`, `access_log`, `impossible` (limits that cannot be met).
@@ -43,6 +43,7 @@ mod gateway;
 mod grpc;
 mod hand_over;
 mod handshake;
+mod header_edits;
 mod health;
 mod hops;
 mod http2;

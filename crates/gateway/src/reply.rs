@@ -15,6 +15,7 @@ use weirgate_http1::write;
 
 use crate::active_config::Prepared;
 use crate::grpc::Status;
+use crate::header_edits::Edits;
 use crate::hops::Connection;
 use crate::refusal::Refusal;
 
@@ -163,7 +164,8 @@ impl<'a> Reply<'a> {
     }
 
     /// Writes the response to a call of gRPC: a head that also has the trailers. Returns the size of its body.
-    pub(crate) fn write_call(&self, out: &mut Vec<u8>, date: &[u8]) -> usize {
+    pub(crate) fn write_call(&self, out: &mut Vec<u8>, date: &[u8], edits: &Edits<'_>) -> usize {
+        let start = out.len();
         write::status_line(out, 200, b"OK");
         write::field(out, b"content-type", b"application/grpc");
         // Writing to a vector does not fail.
@@ -180,6 +182,7 @@ impl<'a> Reply<'a> {
         }
         self.proxy_status(out);
         write::field(out, b"date", date);
+        edits.apply(out, start);
         write::end(out);
         0
     }
@@ -209,7 +212,15 @@ impl<'a> Reply<'a> {
     }
 
     /// Writes the response. Returns the size of its body, which is left out if not `with_body`.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, with_body: bool, connection: Connection, date: &[u8]) -> usize {
+    pub(crate) fn write(
+        &self,
+        out: &mut Vec<u8>,
+        with_body: bool,
+        connection: Connection,
+        date: &[u8],
+        edits: &Edits<'_>,
+    ) -> usize {
+        let start = out.len();
         write::status_line(out, self.status.as_u16(), reason(self.status).as_bytes());
         write::field(out, b"content-type", self.content_type.as_bytes());
         if let Some(seconds) = self.retry_after {
@@ -226,6 +237,7 @@ impl<'a> Reply<'a> {
         write::content_length(out, self.body.len() as u64);
         connection.write(out);
         write::field(out, b"date", date);
+        edits.apply(out, start);
         write::end(out);
         if !with_body {
             return 0;
@@ -247,13 +259,14 @@ proxy-status: weirgate; error=proxy_internal_error\r\ncontent-length: 26\r\nconn
 mod tests {
     use std::time::Duration;
 
+    use crate::header_edits::tests::NO_EDITS;
     use crate::record::Protocol;
 
     use super::*;
 
     fn text(reply: &Reply<'_>) -> String {
         let mut out = Vec::new();
-        reply.write(&mut out, true, Connection { kept: true, protocol: Protocol::Http11 }, b"now");
+        reply.write(&mut out, true, Connection { kept: true, protocol: Protocol::Http11 }, b"now", &NO_EDITS);
         String::from_utf8(out).expect("ASCII")
     }
 
@@ -270,7 +283,7 @@ mod tests {
         assert_eq!(text(&Reply::shed(shed, None)), expected);
         let mut out = Vec::new();
         let connection = Connection { kept: false, protocol: Protocol::Http11 };
-        assert_eq!(Reply::failed(NodeError::Refused).write(&mut out, false, connection, b"now"), 0);
+        assert_eq!(Reply::failed(NodeError::Refused).write(&mut out, false, connection, b"now", &NO_EDITS), 0);
         let head = String::from_utf8(out).expect("ASCII");
         assert!(head.ends_with("content-length: 36\r\nconnection: close\r\ndate: now\r\n\r\n"), "{head}");
         assert!(head.contains("\r\nproxy-status: weirgate; error=connection_refused\r\n"), "{head}");

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weirgate_config::{
-    ClassSite, ClientTimeouts, Forward, Key, Limits, MemoryLimit, NetworkSize, NodeTimeouts, PoolSite, ShedReply, Site,
+    ClassSite, ClientTimeouts, Forward, HeaderRules, Key, Limits, MemoryLimit, NetworkSize, NodeTimeouts, PoolSite,
+    ShedReply, Site,
 };
 use weirgate_engine as engine;
 
@@ -62,6 +63,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             shed: ShedReply { status: 503, content_type: "text/plain".into(), body: "overloaded\n".into() },
             timeouts: NodeTimeouts { connect: second, first_byte: second, body_progress: second, total: second },
             source: Key::Network(NetworkSize::ADDRESS),
+            headers: HeaderRules::default(),
         }],
         templates: Vec::new(),
         pools: vec![PoolSite {
@@ -90,6 +92,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         },
         timeouts: ClientTimeouts { header: second, idle: second, body: second, body_rate: 500 },
         forward: FORWARD,
+        headers: HeaderRules::default(),
         admin: None,
         access_log: None,
         drain_deadline: second,

@@ -162,10 +162,8 @@ impl Transfer {
             let (request, protocol) = (&exchange.request, exchange.protocol());
             let (peer, trusted) = (&*self.conn.peer_text, exchange.origin.listed);
             let (forward, scheme) = (exchange.active_config.site.forward, self.conn.scheme());
-            hops::to_node(
-                &mut out,
-                &Way { request, protocol, peer, scheme, trusted, trace, forward, address: &endpoint.address },
-            );
+            let (address, edits) = (&*endpoint.address, exchange.request_edits());
+            hops::to_node(&mut out, &Way { request, protocol, peer, scheme, trusted, trace, forward, address, edits });
         }
         for turn in 0.. {
             let before = stream.body().len();
@@ -223,10 +221,11 @@ impl Transfer {
             let head = (link.head(), inbox.rest());
             let protocol = exchange.protocol();
             let via = exchange.active_config.site.forward.via;
+            let edits = exchange.response_edits();
             match head.0.status() {
                 101 if !exchange.is_answered_by(head) => return missed(NodeError::Upgrade),
                 101 => {
-                    hops::interim(out, head, via);
+                    hops::interim(out, head, via, &edits);
                     stream.begin_message(out.len());
                     inbox.take(bytes);
                     return Poll::Ready(Ok(Answer::Upgraded));
@@ -235,7 +234,7 @@ impl Transfer {
                     // The gateway has answered an expectation itself. An old client knows no interim responses
                     // (RFC 9110 Sec. 15.2), and one that does not read gets no further ones.
                     if status != 100 && protocol != Protocol::Http10 && stream.unsent() == 0 {
-                        hops::interim(out, head, via);
+                        hops::interim(out, head, via, &edits);
                         stream.begin_message(out.len());
                         stream.send(cx, out, b"");
                         out.clear();
@@ -251,7 +250,7 @@ impl Transfer {
                     let mut connection = exchange.connection(stream);
                     connection.kept &= frame != Frame::UntilClose;
                     let date = self.conn.worker.date.borrow();
-                    hops::to_client(out, head, frame, connection, &Stamp { date: date.as_bytes(), via });
+                    hops::to_client(out, head, frame, connection, &Stamp { date: date.as_bytes(), via, edits });
                     drop(date);
                     stream.begin_message(out.len());
                     inbox.take(bytes);

@@ -127,6 +127,11 @@ pub(super) fn is_host_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_HOST && name.split('.').all(label)
 }
 
+/// Whether `text` is a host with or without a port.
+pub(crate) fn is_authority(text: &str) -> bool {
+    NodeAddress::from_text(text).is_ok() || NodeAddress::from_text(&format!("{text}:80")).is_ok()
+}
+
 text_schema! {
     Listen: { "type": "string", "examples": ["127.0.0.1:8080", "[::]:8080"] };
     NodeAddress: { "type": "string", "examples": ["10.0.0.1:80", "web1.internal:80", "[::1]:80"] };

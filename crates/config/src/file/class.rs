@@ -12,6 +12,7 @@ use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Name, Rate, Share, Span,
 use weirgate_spanned_yaml::{any_of, record, text_schema, words};
 
 use super::conditions::{HeaderName, Match, Token};
+use super::headers::Headers;
 use super::page_table::CostForm;
 use crate::site::{IpNet, NetworkSize};
 
@@ -63,6 +64,10 @@ record! {
         fallback: Optional<Fallback>,
         /// The reply to a request that is turned away.
         shed: Defaulted<Shed> = {},
+        /// Changes to the headers of its requests, after those of the whole policy.
+        request_headers: Optional<Headers>,
+        /// Changes to the headers of its responses, after those of the whole policy.
+        response_headers: Optional<Headers>,
         /// How often failed requests are retried: a map, or `off`.
         retry: Defaulted<Switch<Retry>> = {},
         /// Timeouts for connections and requests to the nodes.

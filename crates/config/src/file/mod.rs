@@ -11,6 +11,7 @@ pub(crate) mod discipline;
 mod discover;
 mod dispatch;
 mod gateway;
+mod headers;
 mod listener;
 mod mqos;
 mod page_table;
@@ -25,7 +26,7 @@ use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
 pub use address::node_address;
-pub(crate) use address::{Net, NodeAddress};
+pub(crate) use address::{Net, NodeAddress, is_authority};
 pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, SourceForm};
 pub use conditions::Token;
 pub(crate) use conditions::{ClientCertificateForm, Inner, Match, PatternText, ValueForm, ValueRule, Values};
@@ -33,6 +34,7 @@ pub(crate) use discipline::Discipline;
 pub(crate) use discover::{Discover, Resolvers};
 pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use gateway::{AccessLog, Admin, AdminAddressForm, ClientTimeouts, ForwardForm, Limits, MemoryForm};
+pub(crate) use headers::{FieldName, Headers, ValueTemplate};
 pub(crate) use listener::{CertificateForm, ListenerForm, ListenerTls, address as listener_address};
 pub(crate) use mqos::ResourceWord;
 pub use page_table::page_table_schema;
@@ -69,6 +71,12 @@ record! {
         timeouts: Defaulted<ClientTimeouts> = {},
         /// Changes to requests on their way to the nodes, and to responses on their way back.
         forward: Defaulted<ForwardForm> = {},
+        /// Changes to the headers of all requests on their way to the nodes. A class can have changes of its own, which
+        /// come after these.
+        request_headers: Optional<Headers>,
+        /// Changes to the headers of all responses on their way to the clients, also of those that the gateway gives
+        /// itself. A class can have changes of its own, which come after these.
+        response_headers: Optional<Headers>,
         /// The admin listener: `off`, `IP:PORT`, `unix:/path`, or a map. On loopback by default, so that only
         /// this machine reaches it.
         admin: Defaulted<Switch<Admin>> = "127.0.0.1:9900",
@@ -138,6 +146,14 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("soft_min", &["soft_least"], "it is called `soft_min`"),
     ("min", &["least"], "it is called `min`"),
     ("max", &["most"], "it is called `max`"),
+    ("set", &["replace", "override"], "it is called `set`"),
+    ("remove", &["delete", "unset"], "it is called `remove`"),
+    ("add", &["append"], "it is called `add`"),
+    (
+        "request_headers",
+        &["headers", "header", "set", "add", "remove"],
+        "write `request_headers: { set: … }` or `response_headers: { set: … }`",
+    ),
     ("certificates", &["certificate", "key", "ocsp"], "it belongs in `certificates:`"),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];

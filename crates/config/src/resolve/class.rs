@@ -13,9 +13,10 @@ use super::gateway::count;
 use super::reach::implies;
 use super::rule::Compiler;
 use super::upstream::Pools;
-use super::{page_table, priorities};
+use super::{headers, page_table, priorities};
 use crate::embed::Defaults;
 use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed, SourceForm};
+use crate::headers::HeaderRules;
 use crate::site::{self, ClassSite, Key, Listener, Match, NetworkSize, Rule, RuleTarget, ShedReply, ValuePattern};
 
 /// Default and maximum number of live classes of a template. Class tables are sized for 100,000 classes.
@@ -48,12 +49,13 @@ struct Taken {
     matches: Match,
 }
 
-/// Binds the classes. `priorities` are those of the discipline.
+/// Binds the classes. `priorities` are those of the discipline, and `headers` the rules of the whole policy.
 pub(super) fn classes(
     file: &PolicyFile,
     listeners: &[Listener],
     pools: &Pools,
     priorities: &[engine::PriorityLevel],
+    headers: &HeaderRules,
     defaults: Option<&Defaults>,
     cx: &mut Context,
 ) -> Classes {
@@ -128,6 +130,7 @@ pub(super) fn classes(
             shed: answer(class, cx),
             timeouts: timeouts(class.timeouts.get(), cx),
             source: source(class, cx),
+            headers: headers::rules(&class.request_headers, &class.response_headers, headers, cx),
         };
         if let Some(pool) = fallback(class, pools, cx) {
             // As the class itself, but without a guarantee.
@@ -167,7 +170,7 @@ pub(super) fn classes(
         all.rules.push(Rule { matches, target });
     }
     if catch_all.is_none() && cx.problems.reports() == 0 {
-        add_default(file, pools, &names, &mut all, cx);
+        add_default(file, pools, headers, &names, &mut all, cx);
     }
     all
 }
@@ -194,7 +197,14 @@ fn earlier<'t>(
 }
 
 /// Adds the best-effort class for requests that no other class matches.
-fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, all: &mut Classes, cx: &mut Context) {
+fn add_default(
+    file: &PolicyFile,
+    pools: &Pools,
+    headers: &HeaderRules,
+    names: &BTreeMap<&str, Mark>,
+    all: &mut Classes,
+    cx: &mut Context,
+) {
     if let Some(&mark) = names.get(DEFAULT) {
         let what = "`default` is the name of the class that is added because no class matches everything";
         cx.fail(mark, Complaint::new(what, "rename this one, or end the list with a class without `match:`"));
@@ -215,6 +225,7 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
         shed: shed(class.shed.get(), cx),
         timeouts: timeouts(class.timeouts.get(), cx),
         source: source(&class, cx),
+        headers: headers.clone(),
     });
     all.class_marks.push(None);
     all.classes.push(engine::Class {

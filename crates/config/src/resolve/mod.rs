@@ -9,6 +9,7 @@ mod discipline;
 mod discover;
 mod dispatch;
 mod gateway;
+mod headers;
 mod listener;
 mod page_table;
 mod priorities;
@@ -28,6 +29,7 @@ use weirgate_spanned_yaml::errors::Complaint;
 
 use crate::embed::Defaults;
 use crate::file::{Discipline, PolicyFile};
+use crate::headers::HeaderRules;
 use crate::site::Site;
 
 /// The site, and the places of its classes and templates in the file.
@@ -75,12 +77,13 @@ pub(crate) fn resolve(
     let limits = gateway::limits(file, cx);
     let timeouts = gateway::timeouts(file, cx);
     let forward = gateway::forward(file.forward.get());
+    let headers = headers::rules(&file.request_headers, &file.response_headers, &HeaderRules::default(), cx);
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
     let pools = upstream::pools(file, defaults.is_none().then_some(folder), cx);
     let priorities = priorities::priorities(file.discipline.get(), cx);
     let classes = match has_gateway {
-        true => class::classes(file, listeners, &pools, &priorities, defaults, cx),
+        true => class::classes(file, listeners, &pools, &priorities, &headers, defaults, cx),
         false => class::Classes::default(),
     };
     let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, priorities, &classes, cx);
@@ -121,6 +124,7 @@ pub(crate) fn resolve(
         limits,
         timeouts,
         forward,
+        headers,
         admin,
         access_log,
         drain_deadline: file.drain_deadline.get().0,

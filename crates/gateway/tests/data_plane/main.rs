@@ -10,6 +10,7 @@ mod fallback;
 mod forwarding;
 mod framing;
 mod hand_over;
+mod headers;
 mod http2;
 mod lifecycle;
 mod locality;
