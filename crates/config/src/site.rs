@@ -13,6 +13,7 @@ use weirgate_engine as engine;
 use weirgate_reserves::Cluster;
 use weirgate_tls::{ClientSettings, ServerSettings};
 
+use crate::file::socket_path;
 use crate::headers::HeaderRules;
 
 /// All settings of one gateway process, and those of a coordinator and its agents. A policy with only `reserves`
@@ -65,6 +66,13 @@ impl Site {
     #[must_use]
     pub fn listener(&self, address: SocketAddr) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.address == address)
+    }
+
+    /// Whether a connection of `peer` to the listener at `address` begins with a header of the PROXY protocol.
+    #[must_use]
+    pub fn expects_header(&self, address: SocketAddr, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        self.listener(address).is_some_and(|listener| listener.proxy_protocol.iter().any(|net| net.contains(&peer)))
     }
 
     /// Whether `peer` is trusted to state the origin of requests.
@@ -133,6 +141,17 @@ pub struct Listener {
     pub http2: bool,
     /// Port to which all requests are redirected over `https`.
     pub redirect_to_https: Option<u16>,
+    /// Peers that begin each connection with a header of the PROXY protocol.
+    pub proxy_protocol: Vec<IpNet>,
+}
+
+/// Version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyVersion {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
 }
 
 /// One classification rule.
@@ -214,7 +233,7 @@ pub enum Match {
     Method(http::Method),
     /// The port of the listener that accepted the connection.
     Port(u16),
-    /// Whether the connection to the listener is encrypted with TLS.
+    /// Whether the client's connection is encrypted with TLS.
     Encrypted(bool),
     /// The name that the client asked for in the TLS handshake (SNI).
     Sni(HostPattern),
@@ -384,6 +403,8 @@ pub struct PoolSite {
     pub locality_key: Option<LocalityKeyOf>,
     /// Whether the nodes speak HTTP/2.
     pub http2: bool,
+    /// Version of the PROXY protocol in which connections name their client. `None` if they do not.
+    pub proxy_protocol: Option<ProxyVersion>,
     /// Maximum number of idle connections kept per node and thread.
     pub idle_connections: usize,
     /// Maximum number of responses per node that stall without a slot because their clients read slowly.
@@ -434,10 +455,12 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Returns the address of the agent of the node at `node`: `host:port`.
+    /// Returns the address of the agent of the node at `node`: `host:port`. A node with a Unix socket is on this
+    /// machine.
     #[must_use]
     pub fn at(&self, node: &str) -> String {
         match (self.port, node.rsplit_once(':')) {
+            (Some(port), _) if socket_path(node).is_some() => format!("127.0.0.1:{port}"),
             (Some(port), Some((host, _))) => format!("{host}:{port}"),
             _ => node.to_owned(),
         }
@@ -507,7 +530,7 @@ impl fmt::Display for NodeSource {
 /// Address of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSite {
-    /// `host:port`, resolved on each connection.
+    /// `host:port`, resolved on each connection, or `unix:/path`.
     pub address: String,
 }
 

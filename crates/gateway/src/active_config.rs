@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use http::StatusCode;
-use weirgate_config::{ClassSite, Key, LocalityKeyOf, NetworkSize, PoolSite, ShedReply, Site};
+use weirgate_config::{ClassSite, Key, LocalityKeyOf, NetworkSize, PoolSite, ShedReply, Site, socket_path};
 use weirgate_engine::NodeId;
 
 use crate::classify::Classifier;
@@ -42,10 +43,23 @@ pub struct Endpoint {
     pub pool: String,
     /// Its name in the pool.
     pub name: String,
-    /// `host:port`.
+    /// `host:port`, or `unix:/path`.
     pub address: String,
     /// Settings of its pool for connections and health checks.
     pub settings: PoolSite,
+}
+
+impl Endpoint {
+    /// Returns the name and port that requests and certificates use for the node: its address, or `localhost` if that
+    /// is the path of a socket.
+    pub(crate) fn authority(&self) -> &str {
+        if socket_path(&self.address).is_some() { "localhost" } else { &self.address }
+    }
+
+    /// Whether its address has a name, which is resolved for each connection.
+    pub(crate) fn has_name(&self) -> bool {
+        socket_path(&self.address).is_none() && self.address.parse::<SocketAddr>().is_err()
+    }
 }
 
 impl ActiveConfig {

@@ -11,9 +11,13 @@ use std::time::Duration;
 
 use weirgate_engine::Time;
 
+use crate::active_config::Endpoint;
 use crate::client;
 use crate::handshake::ClientTls;
+use crate::places::Place;
+use crate::proxy_protocol::Ends;
 use crate::timer::Alarm;
+use crate::upstream::Pools;
 use crate::worker::Worker;
 
 /// Time for which a new connection without a byte is not closed in favour of another one. A client that is connected
@@ -24,14 +28,20 @@ const FIRST_BYTE: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct ClientConn {
     pub(crate) worker: Rc<Worker>,
-    /// Address of the peer.
+    /// Address of the peer. It is the client that a balancer has named by the PROXY protocol.
     pub(crate) peer: SocketAddr,
     /// Its IP address as text. It is written in every head for a node.
     pub(crate) peer_text: Box<str>,
     /// The listener that accepted it, as the policy names it.
     pub(crate) listener: SocketAddr,
-    /// Port that the client connected to.
+    /// Port of that listener.
     pub(crate) port: u16,
+    /// Address that the client connected to.
+    pub(crate) destination: SocketAddr,
+    /// Connections to nodes that name this client, if there are any.
+    own_pools: OnceCell<Box<Pools>>,
+    /// The connection among those of its peer.
+    _place: Place,
     /// Facts about its TLS, if it is encrypted.
     pub(crate) tls: OnceCell<Box<ClientTls>>,
     /// Wakes the connection's task.
@@ -51,13 +61,32 @@ pub(crate) struct ClientConn {
 }
 
 impl ClientConn {
-    pub(crate) fn new(worker: &Rc<Worker>, peer: SocketAddr, listener: SocketAddr, port: u16) -> Rc<ClientConn> {
-        Rc::new(ClientConn {
+    /// Creates the state of a connection between `peer` and the address that it connected to.
+    pub(crate) fn new(
+        worker: &Rc<Worker>,
+        (peer, destination): (SocketAddr, SocketAddr),
+        listener: SocketAddr,
+        place: Place,
+    ) -> Rc<ClientConn> {
+        let port = destination.port();
+        Rc::new(ClientConn::between(worker, Ends { client: peer, destination }, (listener, port), place))
+    }
+
+    fn between(
+        worker: &Rc<Worker>,
+        Ends { client: peer, destination }: Ends,
+        (listener, port): (SocketAddr, u16),
+        place: Place,
+    ) -> ClientConn {
+        ClientConn {
             worker: Rc::clone(worker),
             peer,
             peer_text: peer.ip().to_canonical().to_string().into_boxed_str(),
             listener,
             port,
+            destination,
+            own_pools: OnceCell::new(),
+            _place: place,
             tls: OnceCell::new(),
             alarm: Alarm::new(),
             requests: Cell::new(0),
@@ -66,7 +95,32 @@ impl ClientConn {
             head_since: Cell::new(None),
             closing: Cell::new(false),
             http2: Cell::new(false),
-        })
+        }
+    }
+
+    /// Returns the connection between the ends that a balancer names, which this one continues.
+    pub(crate) fn continues(&self, ends: Ends, place: Place) -> Rc<ClientConn> {
+        let conn = ClientConn::between(&self.worker, ends, (self.listener, self.port), place);
+        conn.idle_since.set(self.idle_since.get());
+        Rc::new(conn)
+    }
+
+    /// Returns the ends of the connection.
+    pub(crate) fn ends(&self) -> Ends {
+        Ends { client: self.peer, destination: self.destination }
+    }
+
+    /// Returns the connections to nodes that a request of this client may use for `endpoint`.
+    pub(crate) fn pools(&self, endpoint: &Endpoint) -> &Pools {
+        match endpoint.settings.proxy_protocol {
+            None => &self.worker.pools,
+            Some(_) => self.own_pools.get_or_init(Box::default),
+        }
+    }
+
+    /// Returns the connections to nodes that name this client, if there are any.
+    pub(crate) fn own_pools(&self) -> Option<&Pools> {
+        self.own_pools.get().map(|pools| &**pools)
     }
 
     /// Returns the scheme that the client used.

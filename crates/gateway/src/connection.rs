@@ -11,15 +11,16 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use tokio::net::TcpStream;
 use weirgate_http1::Limits;
 
 use crate::client_conn::ClientConn;
 use crate::client_stream::{ClientStream, Next};
 use crate::io::Io;
+use crate::socket::Socket;
 use crate::stream_state::StreamState;
 use crate::tunnel::Tunnel;
-use crate::{exchange, handshake, http2, reply};
+use crate::worker::ConnectionGuard;
+use crate::{exchange, handshake, http2, proxy_protocol, reply};
 
 /// How a connection ends, or what follows a request.
 #[derive(Debug)]
@@ -41,8 +42,15 @@ pub(crate) enum End {
 }
 
 /// Serves one connection to its end.
-pub(crate) async fn drive(client: Rc<ClientConn>, io: TcpStream) {
-    let _guard = client.worker.guard(&client);
+pub(crate) async fn drive(mut client: Rc<ClientConn>, mut io: Socket) {
+    let guard = client.worker.guard(&client);
+    if client.worker.active_config().site.expects_header(client.listener, client.peer.ip()) {
+        // Boxed like a handshake.
+        match Box::pin(identify(&guard, &client, &mut io)).await {
+            Some(named) => client = named,
+            None => return,
+        }
+    }
     let conn = StreamState::new(&client, Rc::clone(&client.alarm));
     let io = match client.worker.shared.tls.listeners.of(&client.listener) {
         None => Io::Plain(io),
@@ -73,6 +81,32 @@ pub(crate) async fn drive(client: Rc<ClientConn>, io: TcpStream) {
         End::Gone => {}
         end => Box::pin(conclude(end, &client, conn, stream)).await,
     }
+}
+
+/// Receives the header of the PROXY protocol. Returns the connection of the client that it names. Returns `None` if the
+/// connection is to be closed, which is counted.
+async fn identify(guard: &ConnectionGuard, client: &Rc<ClientConn>, io: &mut Socket) -> Option<Rc<ClientConn>> {
+    let worker = &client.worker;
+    let counters = &worker.shared.counters;
+    let state = StreamState::new(client, Rc::clone(&client.alarm));
+    let header = match proxy_protocol::receive(&state, io).await {
+        Ok(header) => header,
+        Err(failure) => {
+            counters.header_failures.count(failure);
+            return None;
+        }
+    };
+    let Some(ends) = header.ends else { return Some(Rc::clone(client)) };
+    let Some(place) = worker.place(ends.client.ip(), true) else {
+        counters.refused_connections.fetch_add(1, Ordering::Relaxed);
+        return None;
+    };
+    let named = client.continues(ends, place);
+    if let Some(tls) = header.tls.filter(|_| worker.shared.tls.listeners.of(&client.listener).is_none()) {
+        let _ = named.tls.set(Box::new(tls));
+    }
+    guard.replace(&named);
+    Some(named)
 }
 
 /// Ends a connection.
@@ -126,13 +160,14 @@ async fn serve(conn: &Rc<StreamState>, stream: &mut ClientStream) -> End {
 mod tests {
     use super::*;
 
-    /// The state of one idle connection of tens of thousands: about a kilobyte, without buffers.
+    /// The state of one idle connection of tens of thousands: about a kilobyte, without buffers. Its place among those
+    /// of its peer is part of it.
     #[test]
     fn the_state_of_an_idle_connection_is_small() {
-        fn size<T: Future>(_: impl FnOnce(Rc<ClientConn>, TcpStream) -> T) -> usize {
+        fn size<T: Future>(_: impl FnOnce(Rc<ClientConn>, Socket) -> T) -> usize {
             size_of::<T>()
         }
         let bytes = size(drive) + size_of::<ClientConn>() + size_of::<StreamState>();
-        assert!(bytes <= 1024, "{bytes} bytes");
+        assert!(bytes <= 1088, "{bytes} bytes");
     }
 }

@@ -169,7 +169,9 @@ impl Exchange {
         }
         self.identify()?;
         let listener = self.active_config.site.listener(self.conn.listener);
-        if let Some(port) = listener.and_then(|listener| listener.redirect_to_https) {
+        if let Some(port) = listener.and_then(|listener| listener.redirect_to_https)
+            && self.conn.tls.get().is_none()
+        {
             return Err(Stop::Redirected(port));
         }
         if self.is_call()

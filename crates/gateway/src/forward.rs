@@ -117,7 +117,7 @@ async fn attempt(
 ) -> Result<(Transfer, Answer), Missed> {
     let conn = Rc::clone(&exchange.conn);
     let Some(endpoint) = exchange.endpoint.clone() else { return Err(Missed::Node(NodeError::Unavailable)) };
-    let pooled = if *fresh { None } else { conn.worker.pools.take(&endpoint, conn.now()) };
+    let pooled = if *fresh { None } else { conn.pools(&endpoint).take(&endpoint, conn.now()) };
     let link = match pooled {
         Some(link) => link,
         // Rare and large, so it is boxed to keep the future of every request small.
@@ -159,7 +159,7 @@ async fn connect(
 ) -> Result<Box<Link>, Missed> {
     conn.begin_phase(limit);
     for last in [false, true] {
-        let connecting = upstream::connect(endpoint, &conn.worker, conn.now());
+        let connecting = upstream::connect(endpoint, conn);
         return match undisturbed(conn, stream, connecting).await? {
             Some(Ok(link)) => Ok(link),
             None => Err(Missed::Node(NodeError::ConnectTimeout)),
@@ -174,7 +174,7 @@ async fn connect(
                 (_, Some(error)) => error,
                 (io::ErrorKind::ConnectionRefused, _) => NodeError::Refused,
                 (io::ErrorKind::TimedOut, _) => NodeError::ConnectTimeout,
-                _ if endpoint.address.parse::<std::net::SocketAddr>().is_err() => NodeError::Dns,
+                _ if endpoint.has_name() => NodeError::Dns,
                 _ => NodeError::Unavailable,
             })),
         };

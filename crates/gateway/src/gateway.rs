@@ -25,6 +25,7 @@ use crate::memory::Memory;
 use crate::metrics::Tls;
 use crate::pages::Pages;
 use crate::places::Places;
+use crate::proxy_protocol::HeaderFailures;
 use crate::record::{AccessRecord, Observer};
 use crate::threads::{Command, Threads};
 use crate::tls_files::{self, TlsFiles};
@@ -101,6 +102,8 @@ pub struct Counters {
     pub accepted: AtomicU64,
     /// Number of accepted client connections that were closed at once, because their peer had too many.
     pub refused_connections: AtomicU64,
+    /// Numbers of client connections that were closed for want of a header of the PROXY protocol.
+    pub header_failures: HeaderFailures,
     /// Number of client connections open now.
     pub open: AtomicU64,
     /// Number of times that accepting paused because of a lack of file descriptors or memory.

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::StartHandshake;
 use tokio_rustls::rustls::server::{Accepted, Acceptor};
 use tokio_rustls::rustls::{Error, HandshakeKind, PeerIncompatible, ProtocolVersion};
@@ -24,7 +23,8 @@ use weirgate_tls::{Identity, Server};
 
 use crate::client_stream::ClientStream;
 use crate::io::Io;
-use crate::stream_state::StreamState;
+use crate::socket::Socket;
+use crate::stream_state::{StreamState, Untimely};
 
 /// Maximum size of a client's first message with its frames, in bytes. With a post-quantum key and a ticket that holds
 /// a chain of certificates it has a few thousand.
@@ -131,6 +131,15 @@ impl HandshakeFailure {
     }
 }
 
+impl From<Untimely> for HandshakeFailure {
+    fn from(why: Untimely) -> HandshakeFailure {
+        match why {
+            Untimely::Late => HandshakeFailure::Timeout,
+            Untimely::Closing => HandshakeFailure::Closed,
+        }
+    }
+}
+
 /// Counts of handshakes.
 #[derive(Debug, Default)]
 pub struct Handshakes {
@@ -155,10 +164,10 @@ impl Handshakes {
 }
 
 /// A handshake that failed. With its socket, if the client is to be told.
-type Failed = (HandshakeFailure, Option<TcpStream>);
+type Failed = (HandshakeFailure, Option<Socket>);
 
 /// Accepts TLS on a connection. Returns `None` if the handshake failed, which is counted and told to the client.
-pub(crate) async fn accept(conn: &Rc<StreamState>, io: TcpStream, server: Arc<Server>) -> Option<Io> {
+pub(crate) async fn accept(conn: &Rc<StreamState>, io: Socket, server: Arc<Server>) -> Option<Io> {
     let count = &conn.worker.shared.counters.handshakes;
     match shake(conn, io, server).await {
         Ok((stream, tls)) => {
@@ -184,9 +193,9 @@ pub(crate) async fn accept(conn: &Rc<StreamState>, io: TcpStream, server: Arc<Se
 
 async fn shake(
     conn: &Rc<StreamState>,
-    mut io: TcpStream,
+    mut io: Socket,
     server: Arc<Server>,
-) -> Result<(TlsStream<TcpStream>, ClientTls), Failed> {
+) -> Result<(TlsStream<Socket>, ClientTls), Failed> {
     let hello = match read_hello(conn, &mut io).await {
         Ok(hello) => hello,
         Err(Broken::Alert(failure)) => return Err((failure, Some(io))),
@@ -206,7 +215,7 @@ enum Broken {
 }
 
 /// Reads the first message.
-async fn read_hello(conn: &Rc<StreamState>, io: &mut TcpStream) -> Result<Accepted, Broken> {
+async fn read_hello(conn: &Rc<StreamState>, io: &mut Socket) -> Result<Accepted, Broken> {
     let mut acceptor = Acceptor::default();
     let mut read = 0;
     let hello = poll_fn(|cx| {
@@ -246,18 +255,19 @@ async fn read_hello(conn: &Rc<StreamState>, io: &mut TcpStream) -> Result<Accept
             }
         }
     });
-    in_time(conn, hello).await.map_err(Broken::Silent)?
+    conn.in_time(hello).await.map_err(|why| Broken::Silent(why.into()))?
 }
 
 /// Answers the first message and completes the handshake.
 async fn finish(
     conn: &Rc<StreamState>,
-    io: TcpStream,
+    io: Socket,
     hello: Accepted,
     server: Arc<Server>,
-) -> Result<TlsStream<TcpStream>, Failed> {
+) -> Result<TlsStream<Socket>, Failed> {
     let silent = |failure| (failure, None);
-    let turn = in_time(conn, conn.worker.handshakes.acquire()).await.map_err(silent)?;
+    let untimely = |why: Untimely| silent(why.into());
+    let turn = conn.in_time(conn.worker.handshakes.acquire()).await.map_err(untimely)?;
     let config = Arc::clone(&server.config);
     let limited = |session: &mut tokio_rustls::rustls::ServerConnection| session.set_buffer_limit(Some(UNSENT));
     let accept = StartHandshake::from_parts(hello, io).into_stream_with(config, limited);
@@ -267,7 +277,7 @@ async fn finish(
     drop(turn);
     let done = match first {
         Poll::Ready(done) => done,
-        Poll::Pending => in_time(conn, accept).await.map_err(silent)?,
+        Poll::Pending => conn.in_time(accept).await.map_err(untimely)?,
     };
     done.map_err(|(error, io)| match HandshakeFailure::of(&error) {
         HandshakeFailure::Closed => silent(HandshakeFailure::Closed),
@@ -275,25 +285,8 @@ async fn finish(
     })
 }
 
-/// Waits for `work`, as long as the client may take for it.
-async fn in_time<T>(conn: &Rc<StreamState>, work: impl Future<Output = T>) -> Result<T, HandshakeFailure> {
-    let due = conn.idle_since.get() + conn.worker.active_config().site.timeouts.header;
-    conn.phase.set(due);
-    let mut work = pin!(work);
-    let done = poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(Ok(done)),
-        Poll::Pending if conn.closing.get() => Poll::Ready(Err(HandshakeFailure::Closed)),
-        Poll::Pending if conn.now() >= due => Poll::Ready(Err(HandshakeFailure::Timeout)),
-        Poll::Pending => {
-            conn.arm(cx.waker());
-            Poll::Pending
-        }
-    });
-    done.await
-}
-
 /// Returns the facts about a connection.
-fn facts(stream: &TlsStream<TcpStream>) -> Result<ClientTls, HandshakeFailure> {
+fn facts(stream: &TlsStream<Socket>) -> Result<ClientTls, HandshakeFailure> {
     let (_, session) = stream.get_ref();
     let own = session.peer_certificates().and_then(<[_]>::first);
     let identity = own.map(|own| Identity::of(own).ok_or(HandshakeFailure::ClientCertificate)).transpose()?;

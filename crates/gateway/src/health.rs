@@ -36,9 +36,9 @@ pub(crate) async fn watch(endpoint: Arc<Endpoint>, check: HealthCheck, shared: A
 
 /// Makes one check. The status decides, so the body is not read.
 async fn is_healthy(endpoint: &Endpoint, check: &HealthCheck, tls: &TlsFiles) -> bool {
-    let host = check.host.as_deref().unwrap_or(&endpoint.address);
+    let host = check.host.as_deref().unwrap_or(endpoint.authority());
     let request = Request::get(host, &check.path).field("user-agent", "weirgate-health");
-    let status = weirgate_http_client::status(upstream::open(endpoint, tls, false), request, check.timeout).await;
+    let status = weirgate_http_client::status(upstream::open(endpoint, tls, false, None), request, check.timeout).await;
     status.is_ok_and(is_good)
 }
 

@@ -1,4 +1,4 @@
-//! The transport of a connection: TCP, with or without TLS.
+//! The transport of a connection: a socket, with or without TLS.
 //!
 //! An enum and not a type parameter, so that the code of a request exists once. A plain connection pays one branch a
 //! call.
@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
+
+use crate::socket::Socket;
 
 /// A transport.
 ///
@@ -17,10 +18,10 @@ use tokio_rustls::TlsStream;
 /// nothing.
 #[derive(Debug)]
 pub(crate) enum Io {
-    /// TCP.
-    Plain(TcpStream),
-    /// TLS over TCP. Boxed, so that other connections do not have its size.
-    Tls(Box<TlsStream<TcpStream>>),
+    /// A socket.
+    Plain(Socket),
+    /// TLS over a socket. Boxed, so that other connections do not have its size.
+    Tls(Box<TlsStream<Socket>>),
 }
 
 impl Io {

@@ -22,6 +22,7 @@
 //! - Observation: `record`, `metrics`, `access_log`, `impossible` (limits that cannot be met).
 //! - `admin`: the admin API on its own thread.
 
+mod accept;
 pub mod access_log;
 mod active_config;
 pub mod admin;
@@ -57,6 +58,7 @@ mod path;
 mod permit;
 mod places;
 mod polling;
+mod proxy_protocol;
 mod received_body;
 mod record;
 mod refusal;
@@ -64,6 +66,7 @@ mod reply;
 mod request;
 mod request_stream;
 mod signals;
+mod socket;
 mod stream_state;
 #[cfg(test)]
 mod tests;
@@ -85,6 +88,7 @@ pub use control::{Control, Held};
 pub use gateway::{Counters, Gateway, Phase};
 pub use hand_over::{HandOver, HandOverError};
 pub use handshake::{ClientTls, HandshakeFailure, Handshakes};
+pub use proxy_protocol::{HeaderFailure, HeaderFailures};
 pub use record::{AccessRecord, ClassIndex, Ending, Observer, Protocol};
 pub use request::Request;
 pub use signals::{Signalled, Signals, Succession};

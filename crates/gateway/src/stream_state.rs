@@ -4,9 +4,11 @@
 //! for each request. The stages of a request, the stream and its task communicate through this state.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::ops::Deref;
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use weirgate_engine::Time;
@@ -16,6 +18,15 @@ use crate::timer::Alarm;
 
 /// Time after which a stream without any deadline is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Why the work before the first request was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untimely {
+    /// It took too long.
+    Late,
+    /// The connection is to be closed.
+    Closing,
+}
 
 /// State of a stream. It gives access to its connection, because most code that needs the one needs the other.
 #[derive(Debug)]
@@ -95,6 +106,23 @@ impl StreamState {
     /// Wakes the stream's task at `due`, instead of an earlier setting.
     pub(crate) fn wake_at(&self, due: Time, waker: &Waker) {
         self.worker.timers.set(&self.alarm, due, waker);
+    }
+
+    /// Waits for work before the first request. It is due within `timeouts.header` from the acceptance.
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Untimely> {
+        let due = self.idle_since.get() + self.worker.active_config().site.timeouts.header;
+        self.phase.set(due);
+        let mut work = pin!(work);
+        let done = poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Ok(done)),
+            Poll::Pending if self.closing.get() => Poll::Ready(Err(Untimely::Closing)),
+            Poll::Pending if self.now() >= due => Poll::Ready(Err(Untimely::Late)),
+            Poll::Pending => {
+                self.arm(cx.waker());
+                Poll::Pending
+            }
+        });
+        done.await
     }
 
     /// Begins a request.

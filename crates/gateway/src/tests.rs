@@ -72,6 +72,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             collector: None,
             locality_key: None,
             http2: false,
+            proxy_protocol: None,
             idle_connections: 8,
             stalled_responses: 8,
             idle_timeout: second,
@@ -110,6 +111,7 @@ fn a_panic_ends_its_own_request_only() {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         http2: true,
         redirect_to_https: None,
+        proxy_protocol: Vec::new(),
         tls: None,
     });
     let gateway = Gateway::start(site, "", ReloadSource::Nowhere, Vec::new()).expect("the gateway starts");

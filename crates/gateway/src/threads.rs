@@ -1,6 +1,6 @@
 //! Commands to the threads: sockets to accept from, connections to serve, and the end.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::places::Place;
+use crate::socket::Detached;
 
 /// Command to a thread.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub(crate) enum Command {
     /// are dealt out to all threads, because not every thread has a socket.
     Listen { named: SocketAddr, socket: TcpListener, deal: bool },
     /// Serve this connection, which another thread has accepted and counted.
-    Serve(Accepted<TcpStream>),
+    Serve(Accepted<Detached>),
     /// Stop accepting connections on this address.
     Close(SocketAddr),
     /// Stop accepting, finish the requests in flight, and end. An idle connection is closed after this time.
@@ -34,8 +35,8 @@ pub(crate) struct Accepted<S> {
     pub(crate) place: Place,
     /// The listener, as the policy names it.
     pub(crate) named: SocketAddr,
-    /// Port that the client connected to.
-    pub(crate) port: u16,
+    /// Address that the client connected to.
+    pub(crate) destination: SocketAddr,
 }
 
 /// The command queues of all threads.
@@ -111,7 +112,7 @@ impl Threads {
 
     /// Gives `accepted` to the thread whose turn it is. Returns it if that is thread `own`, or if that thread has
     /// ended.
-    pub(crate) fn deal(&self, own: usize, accepted: Accepted<TcpStream>) -> Option<Accepted<TcpStream>> {
+    pub(crate) fn deal(&self, own: usize, accepted: Accepted<Detached>) -> Option<Accepted<Detached>> {
         let turn = self.dealt.fetch_add(1, Ordering::Relaxed) % self.count().max(1);
         if turn == own {
             return Some(accepted);
@@ -130,14 +131,16 @@ fn lock(queue: &Mutex<CommandQueue>) -> MutexGuard<'_, CommandQueue> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+
     use super::*;
 
-    fn accepted() -> Accepted<TcpStream> {
+    fn accepted() -> Accepted<Detached> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let named = listener.local_addr().unwrap();
-        let stream = TcpStream::connect(named).unwrap();
+        let stream = Detached::Tcp(TcpStream::connect(named).unwrap());
         let place = crate::places::Places::default().enter(0, None).unwrap();
-        Accepted { stream, peer: named, place, named, port: named.port() }
+        Accepted { stream, peer: named, place, named, destination: named }
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Transfer {
             let (request, protocol) = (&exchange.request, exchange.protocol());
             let (peer, trusted) = (&*self.conn.peer_text, exchange.origin.listed);
             let (forward, scheme) = (exchange.active_config.site.forward, self.conn.scheme());
-            let (address, edits) = (&*endpoint.address, exchange.request_edits());
+            let (address, edits) = (endpoint.authority(), exchange.request_edits());
             hops::to_node(&mut out, &Way { request, protocol, peer, scheme, trusted, trace, forward, address, edits });
         }
         for turn in 0.. {
@@ -426,7 +426,7 @@ impl Transfer {
             }
             stream.end_message(link.trailers());
             link.end_turn(inbox);
-            self.conn.worker.pools.put(endpoint, link, self.conn.now());
+            self.conn.pools(endpoint).put(endpoint, link, self.conn.now());
         }
         exchange.finish(Outcome::LastByte { status: self.status });
         self.end(Ok(()));

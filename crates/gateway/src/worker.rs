@@ -6,27 +6,28 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use slab::Slab;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, LocalSet};
 use weirgate_config::Key;
 use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
 
+use crate::accept::accept;
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
 use crate::classify::ClassRef;
 use crate::client_conn::ClientConn;
 use crate::control::{Delivery, Origin};
 use crate::gateway::Shared;
-use crate::memory::Pressure;
 use crate::pages::{Lookup, Routed, ServiceInterval};
 use crate::permit::Permit;
 use crate::places::Place;
 use crate::polling::Polls;
 use crate::request::Request;
+use crate::socket::{Detached, Socket};
 use crate::threads::{Accepted, Command};
 use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
@@ -42,7 +43,7 @@ const SWEEP: u32 = 50;
 
 /// Pause in accepting when the process has no file descriptor left. Requests end within that time, and new
 /// connections wait in the kernel.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// Maximum number of idle client connections closed at once to free capacity: enough for the next burst, and
 /// few enough to keep most of the idle connections.
@@ -72,7 +73,7 @@ pub(crate) struct Worker {
     /// The turn of a TLS handshake.
     pub(crate) handshakes: Semaphore,
     /// Signals that a connection has ended.
-    left: Notify,
+    pub(crate) left: Notify,
     /// The drain, once it has begun.
     drain: Cell<Option<Drain>>,
 }
@@ -108,6 +109,15 @@ pub(crate) enum Admission {
 pub(crate) struct ConnectionGuard {
     worker: Rc<Worker>,
     key: usize,
+}
+
+impl ConnectionGuard {
+    /// Keeps `conn` in the list instead.
+    pub(crate) fn replace(&self, conn: &Rc<ClientConn>) {
+        if let Some(kept) = self.worker.conns.borrow_mut().get_mut(self.key) {
+            *kept = Rc::clone(conn);
+        }
+    }
 }
 
 impl Drop for ConnectionGuard {
@@ -226,6 +236,14 @@ impl Worker {
         Admission::Released(at, Permit::new(self, ticket, ServiceInterval::new(routed, endpoint.id, at)), endpoint)
     }
 
+    /// Counts one more connection of a peer, if its limit allows it. Listed proxies have none.
+    pub(crate) fn place(&self, peer: IpAddr, limited: bool) -> Option<Place> {
+        let active_config = self.active_config();
+        let max = active_config.site.limits.connections_per_source;
+        let max = max.filter(|_| limited && !active_config.site.trusts(peer.to_canonical()));
+        self.shared.peers.enter(client::peer_key(peer), max)
+    }
+
     /// Gives up a waiting request. Returns false if it has already been released.
     pub(crate) fn cancel(&self, ticket: Ticket) -> bool {
         let mut own = self.spare.take();
@@ -246,11 +264,21 @@ impl Worker {
     /// Closes idle connections because the process has no file descriptors left.
     pub(crate) fn make_room(&self) {
         self.pools.clear();
+        self.conns.borrow().iter().filter_map(|(_, conn)| conn.own_pools()).for_each(Pools::clear);
         self.close_idle(AT_ONCE);
     }
 
+    /// Closes connections to nodes that are no longer needed.
+    fn sweep(&self, now: Time) {
+        let active_config = self.active_config();
+        self.pools.sweep(&active_config, now);
+        for own in self.conns.borrow().iter().filter_map(|(_, conn)| conn.own_pools()) {
+            own.sweep(&active_config, now);
+        }
+    }
+
     /// Closes the client connections that can be spared best, to free capacity for others.
-    fn close_idle(&self, max: usize) {
+    pub(crate) fn close_idle(&self, max: usize) {
         let conns = self.conns.borrow();
         let spare = |(_, conn): (usize, &Rc<ClientConn>)| Some((conn.spare()?, Rc::clone(conn)));
         let mut spare: Vec<_> = conns.iter().filter_map(spare).collect();
@@ -298,24 +326,20 @@ impl Worker {
     }
 
     /// Serves a connection that has been counted.
-    fn serve(self: &Rc<Self>, accepted: Accepted<TcpStream>) {
-        let Accepted { stream, peer, place, named, port } = accepted;
+    pub(crate) fn serve(self: &Rc<Self>, accepted: Accepted<Socket>) {
+        let Accepted { stream, peer, place, named, destination } = accepted;
         // Responses are sent at once, because head and body are written together.
-        let _ = stream.set_nodelay(true);
-        let served = connection::drive(ClientConn::new(self, peer, named, port), stream);
-        let task = async move {
-            served.await;
-            drop(place);
-        };
+        let _ = stream.set_nodelay();
+        let task = connection::drive(ClientConn::new(self, (peer, destination), named, place), stream);
         // A connection limits its turns itself, in bytes. The runtime's own limit counts calls.
         tokio::task::spawn_local(tokio::task::unconstrained(task));
     }
 
     /// Serves a connection that another thread has accepted and counted.
-    fn serve_dealt(self: &Rc<Self>, accepted: Accepted<std::net::TcpStream>) {
-        let Accepted { stream, peer, place, named, port } = accepted;
-        match TcpStream::from_std(stream) {
-            Ok(stream) => self.serve(Accepted { stream, peer, place, named, port }),
+    pub(crate) fn serve_dealt(self: &Rc<Self>, accepted: Accepted<Detached>) {
+        let Accepted { stream, peer, place, named, destination } = accepted;
+        match stream.attach() {
+            Ok(stream) => self.serve(Accepted { stream, peer, place, named, destination }),
             // The runtime cannot watch it, for lack of memory.
             Err(_) => drop(self.shared.counters.open.fetch_sub(1, Ordering::Relaxed)),
         }
@@ -428,7 +452,7 @@ async fn tick(worker: Rc<Worker>) {
         if ticks >= SWEEP {
             ticks = 0;
             worker.date.replace(http_date());
-            worker.pools.sweep(&worker.active_config(), now);
+            worker.sweep(now);
             if worker.index == 0 {
                 worker.shared.memory.look();
             }
@@ -498,100 +522,4 @@ impl Listeners {
             task.abort();
         }
     }
-}
-
-/// Accepts connections until the task is aborted, and serves them or, if `deal`, deals them out to all threads.
-async fn accept(worker: Rc<Worker>, listener: TcpListener, named: SocketAddr, deal: bool) {
-    let port = listener.local_addr().map_or(named.port(), |a| a.port());
-    let counters = &worker.shared.counters;
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                counters.accepted.fetch_add(1, Ordering::Relaxed);
-                let Some(place) = place(&worker, peer.ip()) else {
-                    counters.refused_connections.fetch_add(1, Ordering::Relaxed);
-                    continue;
-                };
-                let accepted = Accepted { stream, peer, place, named, port };
-                if open_conn(&worker) {
-                    begin(&worker, accepted, deal);
-                } else {
-                    // At the limit, this connection waits unread, and further ones wait in the kernel. It waits in a
-                    // task of its own, so that a drain does not lose it.
-                    let waiting = wait_for_room(Rc::clone(&worker), accepted, deal);
-                    let _ = tokio::task::spawn_local(waiting).await;
-                }
-            }
-            // The client left before it was accepted.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(_) => {
-                counters.accept_pauses.fetch_add(1, Ordering::Relaxed);
-                worker.make_room();
-                weirgate_clock::sleep(PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Serves a connection that has been counted, on this thread or on the one whose turn it is.
-fn begin(worker: &Rc<Worker>, accepted: Accepted<TcpStream>, deal: bool) {
-    if !deal {
-        return worker.serve(accepted);
-    }
-    let Accepted { stream, peer, place, named, port } = accepted;
-    match stream.into_std() {
-        Ok(stream) => {
-            let accepted = Accepted { stream, peer, place, named, port };
-            if let Some(accepted) = worker.shared.threads.deal(worker.index, accepted) {
-                worker.serve_dealt(accepted);
-            }
-        }
-        // The runtime can stop watching any socket that it watches.
-        Err(_) => drop(worker.shared.counters.open.fetch_sub(1, Ordering::Relaxed)),
-    }
-}
-
-/// Begins to serve a connection when there is room for it.
-async fn wait_for_room(worker: Rc<Worker>, accepted: Accepted<TcpStream>, deal: bool) {
-    let waiting = WaitingConn::new(&worker.shared.waiting_conns);
-    while !open_conn(&worker) {
-        worker.close_idle(1);
-        let _ = weirgate_clock::within(PAUSE, worker.left.notified()).await;
-    }
-    drop(waiting);
-    begin(&worker, accepted, deal);
-}
-
-/// Counts a connection that waits for capacity, until it gets it or its listener is closed.
-struct WaitingConn<'a>(&'a AtomicUsize);
-
-impl<'a> WaitingConn<'a> {
-    fn new(count: &'a AtomicUsize) -> WaitingConn<'a> {
-        count.fetch_add(1, Ordering::Relaxed);
-        WaitingConn(count)
-    }
-}
-
-impl Drop for WaitingConn<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Counts one more connection of a peer, if its limit allows it. Listed proxies have none.
-fn place(worker: &Worker, peer: IpAddr) -> Option<Place> {
-    let active_config = worker.active_config();
-    let max = active_config.site.limits.connections_per_source;
-    let max = max.filter(|_| !active_config.site.trusts(peer.to_canonical()));
-    worker.shared.peers.enter(client::peer_key(peer), max)
-}
-
-/// Counts one more connection, if the limit allows it. Returns whether it does.
-fn open_conn(worker: &Worker) -> bool {
-    if worker.shared.memory.pressure() >= Pressure::Accept {
-        return false;
-    }
-    let max = worker.shared.connections.load(Ordering::Relaxed);
-    let one_more = |open| (open < max).then_some(open + 1);
-    worker.shared.counters.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
 }

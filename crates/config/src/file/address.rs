@@ -1,6 +1,7 @@
 //! Addresses: listeners, nodes, networks.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use ipnet::IpNet;
 use weirgate_spanned_yaml::decode::FromText;
@@ -11,7 +12,7 @@ use weirgate_spanned_yaml::text_schema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listen(pub(crate) SocketAddr);
 
-/// Address of a node: `host:port`.
+/// Address of a node: `host:port`, or `unix:/path`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeAddress(pub(crate) String);
 
@@ -21,6 +22,9 @@ pub(crate) struct Net(pub(crate) IpNet);
 
 /// Longest host name (RFC 1035 Sec. 3.1).
 const MAX_HOST: usize = 253;
+
+/// Longest path of a Unix socket that every system accepts.
+const MAX_SOCKET_PATH: usize = 100;
 
 impl FromText for Listen {
     const EXPECTED: &'static str = "an address such as `127.0.0.1:8080` or `[::]:8080`";
@@ -45,9 +49,12 @@ impl FromText for Listen {
 }
 
 impl FromText for NodeAddress {
-    const EXPECTED: &'static str = "an address such as `10.0.0.1:80` or `web1.internal:80`";
+    const EXPECTED: &'static str = "an address such as `10.0.0.1:80`, `web1.internal:80` or `unix:/run/app.sock`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
+        if let Some(path) = text.strip_prefix(UNIX) {
+            return checked_path(path).map(|_| NodeAddress(text.to_owned()));
+        }
         if let Some((scheme, rest)) = text.split_once("://") {
             let rest = rest.split('/').next().unwrap_or_default();
             let what = format!("{} has a scheme", quoted(text));
@@ -109,7 +116,32 @@ impl FromText for Net {
     }
 }
 
-/// Returns the address of a node as the gateway writes it: `host:port` in lower case.
+/// Begins the address of a Unix socket.
+const UNIX: &str = "unix:";
+
+/// Returns the path of a Unix socket.
+pub(super) fn checked_path(path: &str) -> Result<&Path, Complaint> {
+    if !path.starts_with('/') {
+        let hint = "write it from the root, such as `unix:/run/weirgate.sock`";
+        return Err(Complaint::new("the path of the socket is not absolute", hint));
+    }
+    if path.len() > MAX_SOCKET_PATH {
+        let what = format!("the path of the socket has {} bytes", path.len());
+        return Err(Complaint::new(what, format!("systems take at most {MAX_SOCKET_PATH}")));
+    }
+    if path.ends_with('/') || path.contains(char::is_control) {
+        return Err(Complaint::new("this is no path of a socket", "write one such as `unix:/run/weirgate.sock`"));
+    }
+    Ok(Path::new(path))
+}
+
+/// Returns the path of a node's Unix socket, if its address is one.
+#[must_use]
+pub fn socket_path(address: &str) -> Option<&Path> {
+    address.strip_prefix(UNIX).map(Path::new)
+}
+
+/// Returns the address of a node as the gateway writes it: `host:port` in lower case, or `unix:/path`.
 ///
 /// # Errors
 /// What is wrong with `text`, and a hint.
@@ -129,12 +161,13 @@ pub(super) fn is_host_name(name: &str) -> bool {
 
 /// Whether `text` is a host with or without a port.
 pub(crate) fn is_authority(text: &str) -> bool {
-    NodeAddress::from_text(text).is_ok() || NodeAddress::from_text(&format!("{text}:80")).is_ok()
+    let is_address = |text: &str| NodeAddress::from_text(text).is_ok();
+    !text.starts_with(UNIX) && (is_address(text) || is_address(&format!("{text}:80")))
 }
 
 text_schema! {
     Listen: { "type": "string", "examples": ["127.0.0.1:8080", "[::]:8080"] };
-    NodeAddress: { "type": "string", "examples": ["10.0.0.1:80", "web1.internal:80", "[::1]:80"] };
+    NodeAddress: { "type": "string", "examples": ["10.0.0.1:80", "web1.internal:80", "[::1]:80", "unix:/run/app.sock"] };
     Net: { "type": "string", "examples": ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"] };
 }
 
@@ -163,6 +196,10 @@ mod tests {
     fn nodes() {
         for text in ["10.0.0.1:80", "Web_1.internal:8080", "[::1]:80"] {
             assert_eq!(NodeAddress::from_text(text).unwrap().0, text.to_lowercase());
+        }
+        assert_eq!(NodeAddress::from_text("unix:/run/App.sock").unwrap().0, "unix:/run/App.sock");
+        for text in ["unix:", "unix:app.sock", "unix:/run/", "unix:/a\nb", &format!("unix:/{}", "a".repeat(100))] {
+            hint::<NodeAddress>(text);
         }
         assert_eq!(hint::<NodeAddress>("http://a.test/x"), "write `a.test:80`");
         assert_eq!(hint::<NodeAddress>("http://a.test:81/"), "write `a.test:81`");

@@ -27,7 +27,8 @@ record! {
         method: Optional<OneOrMany<MethodText>>,
         /// The port of the listener.
         port: Optional<OneOrMany<Port>>,
-        /// `https` if the client's connection to the listener is encrypted with TLS, else `http`.
+        /// `https` if the client's connection to the listener is encrypted with TLS, or to the balancer that says so by
+        /// the PROXY protocol, else `http`.
         scheme: Optional<SchemeWord>,
         /// The name that the client asks for when it begins TLS (SNI), as in `host`.
         sni: Optional<OneOrMany<HostText>>,

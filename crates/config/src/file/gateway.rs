@@ -9,7 +9,7 @@ use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Share, Span, Text};
 use weirgate_spanned_yaml::{any_of, record, text_schema};
 
-use super::address::Listen;
+use super::address::{Listen, checked_path};
 
 record! {
     /// Limits on client input and on buffers.
@@ -141,9 +141,6 @@ record! {
     }
 }
 
-/// Longest path of a Unix socket that every system accepts.
-const MAX_SOCKET_PATH: usize = 100;
-
 impl FromText for AdminAddressForm {
     const EXPECTED: &'static str = "`off`, an address such as `127.0.0.1:9900`, or `unix:/path`";
 
@@ -151,15 +148,7 @@ impl FromText for AdminAddressForm {
         let Some(path) = text.strip_prefix("unix:") else {
             return Listen::from_text(text).map(|Listen(address)| AdminAddressForm::Tcp(address));
         };
-        if !path.starts_with('/') {
-            let hint = "write it from the root, such as `unix:/run/weirgate.sock`";
-            return Err(Complaint::new("the path of the socket is not absolute", hint));
-        }
-        if path.len() > MAX_SOCKET_PATH {
-            let what = format!("the path of the socket has {} bytes", path.len());
-            return Err(Complaint::new(what, format!("systems take at most {MAX_SOCKET_PATH}")));
-        }
-        Ok(AdminAddressForm::Unix(PathBuf::from(path)))
+        checked_path(path).map(|path| AdminAddressForm::Unix(path.to_owned()))
     }
 }
 

@@ -8,7 +8,7 @@ use weirgate_spanned_yaml::unit::{Answer, Text};
 use weirgate_spanned_yaml::{record, text_schema, words};
 use weirgate_tls::{ClientMode, MinVersion};
 
-use super::address::Listen;
+use super::address::{Listen, Net};
 use super::conditions::Port;
 
 /// A listener, written as its address alone or as a map with further properties.
@@ -26,6 +26,11 @@ record! {
         /// Port to which requests are redirected over `https`, often 443. Each gets status 308 with its host, path and
         /// query at that port. None of them has a class or reaches a node. By default requests are served here.
         redirect_to_https: Optional<Port>,
+        /// Balancers in front of this listener that begin each connection with a header of the PROXY protocol, version
+        /// 1 or 2: addresses or networks of peers. The client of such a connection is the one that the header names,
+        /// for classes, limits, logs and nodes. A connection of theirs without a header is closed. A header of any
+        /// other peer is refused. By default no peer sends one.
+        proxy_protocol: Optional<OneOrMany<Net>>,
         /// TLS with these certificates. Without it, requests and responses are not encrypted.
         tls: Optional<ListenerTls>,
     }

@@ -25,8 +25,8 @@ use weirgate_spanned_yaml::decode::{Defaulted, Named, OneOrMany, Optional, Switc
 use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
-pub use address::node_address;
 pub(crate) use address::{Net, NodeAddress, is_authority};
+pub use address::{node_address, socket_path};
 pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, SourceForm};
 pub use conditions::Token;
 pub(crate) use conditions::{ClientCertificateForm, Inner, Match, PatternText, ValueForm, ValueRule, Values};

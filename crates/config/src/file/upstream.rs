@@ -8,17 +8,23 @@ use weirgate_spanned_yaml::{record, text_schema, words};
 use super::address::NodeAddress;
 use super::discover::Discover;
 use super::dispatch::Dispatch;
+use crate::site::ProxyVersion;
 
 record! {
     /// A pool of servers that answer the same requests.
     pub(crate) struct Upstream {
-        /// Its nodes: `host:port`, or a map with further properties of the node. Required without `discover`.
+        /// Its nodes: `host:port` or `unix:/path`, or a map with further properties of the node. Required without
+        /// `discover`.
         nodes: Optional<OneOrMany<NodeForm>>,
         /// The place that names its nodes, instead of `nodes`.
         discover: Optional<Discover>,
         /// Protocol that the nodes speak: `http1`, or `h2` for HTTP/2, as gRPC servers do. It is not
         /// negotiated: with TLS only `h2` is offered. `http1` by default, because every web server speaks it.
         protocol: Defaulted<ProtocolWord> = "http1",
+        /// Version of the PROXY protocol, `v1` or `v2`, in which a header at the start of each connection to a node
+        /// names the client. A connection then serves the requests of one client connection only. Health checks name
+        /// nobody. By default no header is sent, because a node that does not expect it refuses it.
+        proxy_protocol: Optional<ProxyVersionWord>,
         /// TLS towards the nodes: a map, which may be empty, or `off`. Off by default, because most nodes are in a
         /// private network.
         tls: Defaulted<Switch<NodeTls>> = "off",
@@ -56,7 +62,8 @@ record! {
     pub(crate) struct NodeTls {
         /// File with the authorities that sign the nodes' certificates (PEM). Those of the system by default.
         ca: Optional<Text>,
-        /// The name that the certificates must cover. The host of each node's address by default.
+        /// The name that the certificates must cover. The host of each node's address by default. Required if a node
+        /// has a Unix socket.
         server_name: Optional<Text>,
         /// The gateway's own certificate, for nodes that ask for one.
         client_certificate: Optional<NodeCertificate>,
@@ -79,7 +86,7 @@ record! {
 record! {
     /// A server.
     pub(crate) struct Node {
-        /// Address: `host:port`, resolved when the gateway connects.
+        /// Address: `host:port`, resolved when the gateway connects, or `unix:/path` for a Unix socket.
         address: Required<NodeAddress>,
         /// Its name in metrics and logs, unique in its upstream. Its address by default.
         name: Optional<Name>,
@@ -107,6 +114,16 @@ words! {
     }
 }
 
+words! {
+    /// Version of the PROXY protocol.
+    pub(crate) struct ProxyVersionWord(ProxyVersion) {
+        /// A line of text.
+        "v1" => ProxyVersion::V1,
+        /// Binary.
+        "v2" => ProxyVersion::V2,
+    }
+}
+
 /// A node, written as its address alone or as a map with further properties.
 pub(crate) type NodeForm = TextOrMap<NodeAddress, Node>;
 
@@ -115,7 +132,7 @@ record! {
     pub(crate) struct HealthCheck {
         /// Path to request. Any status from 200 to 399 is healthy.
         path: Required<Text>,
-        /// The `Host` header. The node's address by default.
+        /// The `Host` header. The node's address by default, and `localhost` for a Unix socket.
         host: Optional<Text>,
         /// Time between two checks of a node. With 2 s and three failures a dead node is taken out within
         /// about 6 s, at half a request per second.

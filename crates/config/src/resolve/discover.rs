@@ -7,7 +7,7 @@ use weirgate_spanned_yaml::decode::{Context, Mark};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::span_text;
 
-use crate::file::{Discover, Resolvers, Upstream};
+use crate::file::{Discover, Resolvers, Upstream, socket_path};
 use crate::site;
 
 /// Time between two looks at a file. Only its metadata is read, and a node that has left should not get requests for
@@ -115,7 +115,7 @@ fn source(form: &Discover, mark: Mark, folder: &Path, cx: &mut Context) -> Optio
     }
     if let Some(address) = form.dns.get() {
         let (name, port) = address.0.rsplit_once(':')?;
-        if name.starts_with('[') || name.parse::<std::net::IpAddr>().is_ok() {
+        if socket_path(&address.0).is_some() || name.starts_with('[') || name.parse::<std::net::IpAddr>().is_ok() {
             let hint = "write a name, or name the node: `nodes:`";
             cx.fail(form.dns.mark, Complaint::new("an address names no other nodes", hint));
         }

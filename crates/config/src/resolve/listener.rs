@@ -4,12 +4,13 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use weirgate_spanned_yaml::decode::{Context, Mark, OneOrMany};
+use ipnet::IpNet;
+use weirgate_spanned_yaml::decode::{Context, Mark, OneOrMany, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_tls::{CertificateFiles, ClientAuth, Part, Server, ServerSettings};
 
 use crate::embed::Defaults;
-use crate::file::{CertificateForm, ListenerForm, ListenerTls, PolicyFile, listener_address};
+use crate::file::{CertificateForm, ListenerForm, ListenerTls, Net, PolicyFile, listener_address};
 use crate::site::{HostPattern, Listener, Match, Rule};
 
 /// Longest remaining time of a certificate that is warned about. Programs renew certificates of 90 days when 30 are
@@ -32,17 +33,27 @@ pub(super) struct Listeners {
 pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defaults>, cx: &mut Context) -> Listeners {
     if let Some(defaults) = defaults.filter(|_| !file.listen.given) {
         return Listeners {
-            listeners: vec![Listener { address: defaults.listen, http2: true, redirect_to_https: None, tls: None }],
+            listeners: vec![Listener {
+                address: defaults.listen,
+                http2: true,
+                redirect_to_https: None,
+                proxy_protocol: Vec::new(),
+                tls: None,
+            }],
             ..Listeners::default()
         };
     }
     let mut all = Listeners { complete: !file.listen.bad, ..Listeners::default() };
     for form in file.listen.get().map_or(&[][..], |l| &l.0) {
         let Some(address) = listener_address(&form.value) else { continue };
-        let (http2, redirect, tls) = match &form.value {
-            ListenerForm::Text(_) => (true, None, None),
-            ListenerForm::Map(map) => (map.http2.get().0, map.redirect_to_https.get(), map.tls.get()),
+        let map = match &form.value {
+            ListenerForm::Text(_) => None,
+            ListenerForm::Map(map) => Some(map),
         };
+        let http2 = map.is_none_or(|map| map.http2.get().0);
+        let redirect = map.and_then(|map| map.redirect_to_https.get());
+        let tls = map.and_then(|map| map.tls.get());
+        let proxy_protocol = map.map_or_else(Vec::new, |map| balancers(&map.proxy_protocol, cx));
         if redirect.is_some() && tls.is_some() {
             cx.fail(
                 form.mark,
@@ -73,9 +84,20 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
                 }
             }
         }
-        all.listeners.push(Listener { address, http2, redirect_to_https, tls: tls.map(|(_, settings)| settings) });
+        let tls = tls.map(|(_, settings)| settings);
+        all.listeners.push(Listener { address, http2, redirect_to_https, proxy_protocol, tls });
     }
     all
+}
+
+/// Returns the peers that send a header of the PROXY protocol.
+fn balancers(field: &Optional<OneOrMany<Net>>, cx: &mut Context) -> Vec<IpNet> {
+    let nets = field.get().map_or(&[][..], |nets| &nets.0);
+    if let Some(every) = nets.iter().find(|net| net.value.0.prefix_len() == 0) {
+        let what = "every peer may name another client: anybody who reaches this listener can choose its address";
+        cx.warn(every.mark, Complaint::new(what, "list the balancers in front of it"));
+    }
+    nets.iter().map(|net| net.value.0).collect()
 }
 
 /// Returns the settings, unless a part is missing, which was reported.

@@ -10,7 +10,7 @@ use weirgate_spanned_yaml::errors::{Complaint, quoted, unknown};
 use weirgate_spanned_yaml::unit::{Name, Text, number_text};
 
 use super::gateway::hosts;
-use crate::file::{AdminAddressForm, PolicyFile, ReserveClassForm, ReserveNodeForm, Reserves as Form};
+use crate::file::{AdminAddressForm, PolicyFile, ReserveClassForm, ReserveNodeForm, Reserves as Form, socket_path};
 use crate::site::{Admin, AdminAddress, Listener, Reserves};
 
 /// Maximum number of nodes. One coordinator solves for this many within seconds (design: 1000 × 50), and the
@@ -54,7 +54,13 @@ pub(super) fn reserves(
         cx.fail(place, Complaint::new(what, hint));
     }
     let coordinator = match form.coordinator.get() {
-        Some(address) => address.0.clone(),
+        Some(address) => {
+            if socket_path(&address.0).is_some() {
+                let hint = "write `HOST:PORT`";
+                cx.fail(form.coordinator.mark, Complaint::new("agents do not connect over a Unix socket", hint));
+            }
+            address.0.clone()
+        }
         None => {
             if listen.ip().is_unspecified() && !form.coordinator.bad {
                 let what = format!("agents cannot find a coordinator at `{listen}`, which is every address");

@@ -42,7 +42,10 @@ impl Compiler {
             patterns: 0,
             // Port 0 is replaced when the gateway starts.
             ports: ports.filter(|ports| !ports.contains(&0)),
-            tls: listeners.map(|all| all.iter().map(|one| one.tls.clone()).collect()),
+            // A balancer may tell of the client's TLS.
+            tls: listeners
+                .filter(|all| all.iter().all(|one| one.proxy_protocol.is_empty()))
+                .map(|all| all.iter().map(|one| one.tls.clone()).collect()),
         }
     }
 

@@ -16,7 +16,7 @@ use super::gateway::count;
 use super::{discover, dispatch};
 use crate::file::{
     Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, NodeTls, PageTable, PolicyFile, Upstream,
-    nodes,
+    nodes, socket_path,
 };
 use crate::site::{self, NodeSite, PoolSite};
 
@@ -98,6 +98,7 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
             },
             locality_key: dispatch::locality_key(upstream),
             http2: upstream.protocol.get().0,
+            proxy_protocol: upstream.proxy_protocol.get().map(|version| version.0),
             // Per node and thread. More would only waste file descriptors.
             idle_connections: count(&upstream.idle_connections, 65_536, cx) as usize,
             stalled_responses: count(&upstream.stalled_responses, 1_000_000, cx),
@@ -168,6 +169,9 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
                 format!("`{}` is a node of this upstream already, in line {}", address.0, cx.position(first).line);
             cx.fail(address_mark, Complaint::new(what, "keep one; its `weight:` may be larger than 1"));
         }
+        if socket_path(&address.0).is_some() {
+            over_socket(upstream, address_mark, cx);
+        }
         let given = full.and_then(|node| node.name.get().map(|name| (name.0.clone(), node.name.mark)));
         let (name, name_mark) = given.unwrap_or_else(|| (address.0.clone(), address_mark));
         if let Some(first) = names.insert(name.clone(), name_mark)
@@ -194,6 +198,23 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
         }
         all.nodes.push(engine::Node { name, machine, pool, weight, capacity, max_outstanding });
         all.node_sites.push(NodeSite { address: address.0.clone() });
+    }
+}
+
+/// Checks the settings of an upstream that need the host or the port of a node, which a Unix socket does not have.
+fn over_socket(upstream: &Upstream, mark: Mark, cx: &mut Context) {
+    if let Switch::On(tls) = upstream.tls.get()
+        && tls.verify.get().0
+        && !tls.server_name.given
+    {
+        let what = "a Unix socket has no name that a certificate could cover";
+        cx.fail(mark, Complaint::new(what, "write `server_name:` in `tls`"));
+    }
+    if let Switch::On(collector) = upstream.collector.get()
+        && *collector.port.get() == CollectorPort::Node
+    {
+        let what = "collectors do not ask over a Unix socket";
+        cx.fail(mark, Complaint::new(what, "run `weirgate agent` on this machine and write its port as `port:`"));
     }
 }
 

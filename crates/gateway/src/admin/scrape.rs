@@ -60,6 +60,7 @@ pub(super) async fn collect(operations: &Operations, all: bool) -> Scrape {
         page_table: gateway.page_table(MAX_ROUTES),
         classes: Classes::select(operations.metrics(), classes, all),
         process: process(operations),
+        header_failures: gateway.counters().header_failures.all().collect(),
         tls: gateway.tls_metrics(),
         discovery: gateway.discovery(),
         policy: (active_config.version, active_config.checksum.clone()),

@@ -19,6 +19,7 @@ use super::shown::{MAX_SHOWN, OTHER, UNCLASSIFIED};
 use super::tally::{Counts, Histogram};
 use super::tls::Tls;
 use super::{BOUNDS, Metrics};
+use crate::proxy_protocol::HeaderFailure;
 
 /// Media type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -38,6 +39,8 @@ pub(crate) struct Scrape {
     pub(crate) classes: Classes,
     /// Counters and gauges without labels.
     pub(crate) process: Vec<Single>,
+    /// Connections that were closed for want of a header of the PROXY protocol.
+    pub(crate) header_failures: Vec<(HeaderFailure, u64)>,
     /// TLS of the listeners.
     pub(crate) tls: Tls,
     /// Sources that name nodes.
@@ -153,6 +156,12 @@ impl Collector for Scrape {
         super::discovery::write(&mut page, &self.discovery)?;
         self.page_table(&mut page)?;
         self.collectors(&mut page)?;
+        page.counters(
+            "proxy_header_failures",
+            "Client connections closed because their PROXY protocol header was missing, malformed or late, by reason",
+            None,
+            self.header_failures.iter().map(|(reason, n)| (vec![("reason", reason.as_str())], *n)),
+        )?;
         self.tls.write(&mut page)?;
         self.process(&mut page)
     }

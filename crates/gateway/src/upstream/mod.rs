@@ -1,4 +1,4 @@
-//! Connections to the nodes: one pool per thread and node.
+//! Connections to the nodes: one pool per thread and node. Connections that name a client belong to its connection.
 //!
 //! The task that uses a connection drives it. An idle connection is not driven, so no task is woken to hand
 //! over a request. Whether an idle connection has been closed is checked when it is taken from the pool, and
@@ -18,14 +18,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::{TlsConnector, rustls};
+use weirgate_config::socket_path;
 use weirgate_engine::Time;
 
 use crate::active_config::{ActiveConfig, Endpoint};
+use crate::client_conn::ClientConn;
 use crate::io::Io;
+use crate::proxy_protocol::{self, Ends};
+use crate::socket::Socket;
 use crate::tls_files::TlsFiles;
-use crate::worker::Worker;
 
 /// Creates a receive buffer for the connections of a thread.
 pub(crate) fn inbox() -> Inbox {
@@ -92,19 +96,19 @@ impl Pools {
     }
 }
 
-/// Opens a connection to `endpoint`. One that speaks HTTP/2 is kept in `pools` for further streams.
+/// Opens a connection to `endpoint` for a client. One that speaks HTTP/2 is kept for further streams.
 ///
 /// # Errors
 /// The address cannot be resolved or reached.
-pub(crate) async fn connect(endpoint: &Arc<Endpoint>, worker: &Worker, now: Time) -> io::Result<Box<Link>> {
-    let shared = &worker.shared;
+pub(crate) async fn connect(endpoint: &Arc<Endpoint>, conn: &ClientConn) -> io::Result<Box<Link>> {
+    let shared = &conn.worker.shared;
     shared.counters.connects.fetch_add(1, Ordering::Relaxed);
     let http2 = endpoint.settings.http2;
     let connected = async {
-        let io = open(endpoint, &shared.tls, http2).await?;
+        let io = open(endpoint, &shared.tls, http2, Some(conn.ends())).await?;
         match http2 {
             false => Ok(Link::new(io)),
-            true => Ok(Link::over_http2(worker.pools.http2.begin(endpoint, io, now).await?, false)),
+            true => Ok(Link::over_http2(conn.pools(endpoint).http2.begin(endpoint, io, conn.now()).await?, false)),
         }
     };
     connected.await.inspect_err(|_| {
@@ -113,20 +117,32 @@ pub(crate) async fn connect(endpoint: &Arc<Endpoint>, worker: &Worker, now: Time
 }
 
 /// Opens a transport to `endpoint`, with TLS if its upstream has it. With TLS, HTTP/2 is offered if `http2`, as
-/// servers demand it (RFC 9113 Sec. 3.2), and the node has to agree on it.
+/// servers demand it (RFC 9113 Sec. 3.2), and the node has to agree on it. If the upstream has the PROXY protocol, the
+/// connection names the client with these `ends`, or this gateway itself.
 ///
 /// # Errors
 /// The address cannot be resolved or reached, or TLS failed. A node that does not agree on HTTP/2 is such a failure: it
 /// would read the frames as a broken request.
-pub(crate) async fn open(endpoint: &Endpoint, tls: &TlsFiles, http2: bool) -> io::Result<Io> {
-    // An address is parsed at once. A name is resolved on another thread.
-    let stream = TcpStream::connect(endpoint.address.as_str()).await?;
-    stream.set_nodelay(true)?;
+pub(crate) async fn open(endpoint: &Endpoint, tls: &TlsFiles, http2: bool, ends: Option<Ends>) -> io::Result<Io> {
+    let mut stream = match socket_path(&endpoint.address) {
+        Some(path) => Socket::Unix(UnixStream::connect(path).await?),
+        // An address is parsed at once. A name is resolved on another thread.
+        None => Socket::Tcp(TcpStream::connect(endpoint.address.as_str()).await?),
+    };
+    stream.set_nodelay()?;
+    if let Some(version) = endpoint.settings.proxy_protocol {
+        let mut header = Vec::new();
+        match ends {
+            Some(ends) => proxy_protocol::write(&mut header, version, ends),
+            None => proxy_protocol::write_local(&mut header, version),
+        }
+        stream.write_all(&header).await?;
+    }
     let Some(settings) = &endpoint.settings.tls else { return Ok(Io::Plain(stream)) };
     let odd = || io::Error::new(io::ErrorKind::InvalidInput, "the node has no name for TLS");
     // A reload may have removed them while a request of the previous configuration is under way.
     let client = tls.nodes.of(settings).ok_or_else(odd)?;
-    let name = client.server_name(&endpoint.address).ok_or_else(odd)?;
+    let name = client.server_name(endpoint.authority()).ok_or_else(odd)?;
     let offered = if http2 { vec![b"h2".to_vec()] } else { Vec::new() };
     let connector = TlsConnector::from(Arc::clone(&client.config));
     let stream = connector.with_alpn(offered).connect(name, stream).await?;

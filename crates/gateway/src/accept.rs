@@ -1,0 +1,106 @@
+//! Accepting connections, within the limits of the process and of each peer.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::net::TcpListener;
+
+use crate::memory::Pressure;
+use crate::socket::Socket;
+use crate::threads::Accepted;
+use crate::worker::{PAUSE, Worker};
+
+/// Accepts connections until the task is aborted, and serves them or, if `deal`, deals them out to all threads.
+pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener, named: SocketAddr, deal: bool) {
+    let bound = listener.local_addr().unwrap_or(named);
+    let counters = &worker.shared.counters;
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                counters.accepted.fetch_add(1, Ordering::Relaxed);
+                // Those of a balancer are counted for the clients that it names.
+                let is_balancer = worker.active_config().site.expects_header(named, peer.ip());
+                // A listener on all addresses does not know which of them a client used.
+                let own = if bound.ip().is_unspecified() { stream.local_addr().ok() } else { None };
+                let destination = own.unwrap_or(bound);
+                let Some(place) = worker.place(peer.ip(), !is_balancer) else {
+                    counters.refused_connections.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                };
+                let accepted = Accepted { stream: Socket::Tcp(stream), peer, place, named, destination };
+                if open_conn(&worker) {
+                    begin(&worker, accepted, deal);
+                } else {
+                    // At the limit, this connection waits unread, and further ones wait in the kernel. It waits in a
+                    // task of its own, so that a drain does not lose it.
+                    let waiting = wait_for_room(Rc::clone(&worker), accepted, deal);
+                    let _ = tokio::task::spawn_local(waiting).await;
+                }
+            }
+            // The client left before it was accepted.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(_) => {
+                counters.accept_pauses.fetch_add(1, Ordering::Relaxed);
+                worker.make_room();
+                weirgate_clock::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves a connection that has been counted, on this thread or on the one whose turn it is.
+fn begin(worker: &Rc<Worker>, accepted: Accepted<Socket>, deal: bool) {
+    if !deal {
+        return worker.serve(accepted);
+    }
+    let Accepted { stream, peer, place, named, destination } = accepted;
+    match stream.detach() {
+        Ok(stream) => {
+            let accepted = Accepted { stream, peer, place, named, destination };
+            if let Some(accepted) = worker.shared.threads.deal(worker.index, accepted) {
+                worker.serve_dealt(accepted);
+            }
+        }
+        // The runtime can stop watching any socket that it watches.
+        Err(_) => drop(worker.shared.counters.open.fetch_sub(1, Ordering::Relaxed)),
+    }
+}
+
+/// Begins to serve a connection when there is room for it.
+async fn wait_for_room(worker: Rc<Worker>, accepted: Accepted<Socket>, deal: bool) {
+    let waiting = WaitingConn::new(&worker.shared.waiting_conns);
+    while !open_conn(&worker) {
+        worker.close_idle(1);
+        let _ = weirgate_clock::within(PAUSE, worker.left.notified()).await;
+    }
+    drop(waiting);
+    begin(&worker, accepted, deal);
+}
+
+/// Counts a connection that waits for capacity, until it gets it or its listener is closed.
+struct WaitingConn<'a>(&'a AtomicUsize);
+
+impl<'a> WaitingConn<'a> {
+    fn new(count: &'a AtomicUsize) -> WaitingConn<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        WaitingConn(count)
+    }
+}
+
+impl Drop for WaitingConn<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts one more connection, if the limit allows it. Returns whether it does.
+fn open_conn(worker: &Worker) -> bool {
+    if worker.shared.memory.pressure() >= Pressure::Accept {
+        return false;
+    }
+    let max = worker.shared.connections.load(Ordering::Relaxed);
+    let one_more = |open| (open < max).then_some(open + 1);
+    worker.shared.counters.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+}
