@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::demand::RESOURCES;
 use crate::dispatch::ServiceSet;
 use crate::engine::Engine;
-use crate::policy::{Guarantee, ResponseTime, Statistic};
+use crate::policy::{Guarantee, Statistic};
 use crate::request::{ClassId, Contention, Moved, NodeId, ShedReason};
 use crate::time::Time;
 
@@ -267,21 +267,6 @@ pub struct ClassSnapshot {
     pub achieved: Achieved,
 }
 
-/// A response-time limit that cannot be kept: it is shorter than the service time of its class.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ImpossibleLimit {
-    /// The class.
-    pub class: ClassId,
-    /// Its name, or its template's.
-    pub name: String,
-    /// The key it was made for. `None` for classes that the policy names.
-    pub key: Option<Vec<u8>>,
-    /// The limit.
-    pub response_time: ResponseTime,
-    /// Time of a request on an unloaded node.
-    pub service_time: Duration,
-}
-
 /// Measurements of a class over the sliding window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Achieved {
@@ -410,26 +395,6 @@ impl Engine {
         let now = now.max(self.now);
         let ids = self.classes.all.ids().skip(from.0 as usize).filter(|id| self.classes[*id].live);
         ids.take(max).map(|id| self.class_snapshot(now, id)).collect()
-    }
-
-    /// The impossible limits among `max` classes with ids from `from` on, and the id of the next class, if
-    /// there is one.
-    #[must_use]
-    pub fn impossible_limits(&self, from: ClassId, max: u32) -> (Vec<ImpossibleLimit>, Option<ClassId>) {
-        let mut ids = self.classes.all.ids().skip(from.0 as usize);
-        let page = ids.by_ref().take(max as usize);
-        let impossible = page.filter(|id| self.classes[*id].live && self.classes.is_impossible(*id));
-        let limit = |class: ClassId| {
-            let spec = self.classes.spec(class);
-            Some(ImpossibleLimit {
-                class,
-                name: spec.name.clone(),
-                key: self.classes[class].made.as_ref().map(|made| made.key.to_vec()),
-                response_time: spec.guarantee.response_time?,
-                service_time: self.classes.service_time(class).and_then(|s| Duration::try_from_secs_f64(s).ok())?,
-            })
-        };
-        (impossible.filter_map(limit).collect(), ids.next())
     }
 
     fn class_snapshot(&self, now: Time, id: ClassId) -> ClassSnapshot {

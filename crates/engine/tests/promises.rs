@@ -2,8 +2,6 @@
 
 mod support;
 
-use std::time::Duration;
-
 use support::*;
 use weirgate_engine::*;
 
@@ -109,11 +107,8 @@ fn a_limit_below_the_service_time_is_impossible_by_itself() {
     assert_eq!(impossible(&bench), [false, false]);
     bench.run(30.0);
     assert_eq!(impossible(&bench), [true, false]);
-    let (limits, next) = bench.engine.impossible_limits(GOLD, 1);
-    assert_eq!((limits.len(), next), (1, Some(ClassId(1))));
-    assert_eq!((limits[0].name.as_str(), limits[0].response_time.limit), ("a", Duration::from_millis(100)));
-    assert!((0.9..1.6).contains(&(limits[0].service_time.as_secs_f64() / 0.150)), "{limits:?}");
-    assert_eq!(bench.engine.impossible_limits(ClassId(1), 1), (Vec::new(), None));
+    let learned = bench.engine.classes(Time::ZERO, GOLD, 1)[0].service_time.expect("it is learned");
+    assert!((0.9..1.6).contains(&(learned.as_secs_f64() / 0.150)), "{learned:?}");
     bench.slow_down(&[0, 1], 0.02);
     bench.run(60.0);
     assert_eq!(impossible(&bench), [true, false]);

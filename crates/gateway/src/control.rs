@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weirgate_config::Site;
 use weirgate_engine::{
-    Action, Arrival, ClassId, ClassSnapshot, Decision, Demand, Engine, ImpossibleLimit, InvalidPolicy, NodeEvent,
-    NodeId, Outcome, Shed, Snapshot, Ticket, Time,
+    Action, Arrival, ClassId, ClassSnapshot, Decision, Demand, Engine, InvalidPolicy, NodeEvent, NodeId, Outcome, Shed,
+    Snapshot, Ticket, Time,
 };
 
 use crate::active_config::{ActiveConfig, Endpoint};
@@ -23,6 +23,9 @@ use crate::clock::Clock;
 
 /// Maximum number of threads. A bit mask with one bit per thread records the threads to wake.
 pub(crate) const MAX_THREADS: usize = 128;
+
+/// Number of classes that [`Control::each_class`] copies under the lock at once, which takes some tens of microseconds.
+const PAGE: usize = 64;
 
 /// Minimum interval at which the timer polls the engine. A thousand wake-ups a second are precise enough for
 /// limits given in milliseconds.
@@ -152,10 +155,16 @@ impl Control {
         state.engine.classes(self.clock.now(), from, max)
     }
 
-    /// Returns the limits that cannot be met among `max` classes with ids from `from` on, and the start of
-    /// the next page.
-    pub(crate) fn impossible_limits(&self, from: ClassId, max: u32) -> (Vec<ImpossibleLimit>, Option<ClassId>) {
-        self.lock().engine.impossible_limits(from, max)
+    /// Passes every live class to `take`, in the order of their ids. Yields to requests between pages.
+    pub(crate) async fn each_class(&self, mut take: impl FnMut(ClassSnapshot)) {
+        let mut from = Some(ClassId(0));
+        while let Some(first) = from {
+            let page = self.classes(first, PAGE);
+            // Ids ascend within a page. A page that is not full is the last one.
+            from = page.last().filter(|_| page.len() == PAGE).and_then(|last| last.class.0.checked_add(1)).map(ClassId);
+            page.into_iter().for_each(&mut take);
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Returns the measured times for which the lock is held.

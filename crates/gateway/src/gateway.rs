@@ -19,6 +19,7 @@ use crate::collector::Reports;
 use crate::config_thread::{ConfigThread, copied};
 use crate::control::{Control, MAX_THREADS};
 use crate::discovery::Discovery;
+use crate::events::Events;
 use crate::handshake::Handshakes;
 use crate::listener::{self, Opened};
 use crate::memory::Memory;
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) handles: Mutex<Vec<JoinHandle<()>>>,
     /// Sources of nodes.
     pub(crate) discovery: Discovery,
+    /// The latest changes that an operator acts on.
+    pub(crate) events: Events,
     pub(crate) config_thread: ConfigThread,
     running: AtomicUsize,
     ended: Notify,
@@ -92,6 +95,19 @@ pub enum Phase {
     Draining,
     /// Its threads have ended.
     Stopped,
+}
+
+impl Phase {
+    /// The word used by the admin API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Phase::Starting => "starting",
+            Phase::Ready => "ready",
+            Phase::Draining => "draining",
+            Phase::Stopped => "stopped",
+        }
+    }
 }
 
 /// Counters since the start, and gauges, that do not depend on a class. For bytes and requests per class see
@@ -258,6 +274,7 @@ impl Gateway {
             handed_over: AtomicBool::new(false),
             handles: Mutex::default(),
             discovery: Discovery::default(),
+            events: Events::default(),
             config_thread,
             running: AtomicUsize::new(count),
             ended: Notify::new(),
@@ -396,6 +413,12 @@ impl Gateway {
     #[must_use]
     pub fn discovery(&self) -> Vec<weirgate_wire::admin::Discovery> {
         self.shared.discovery.view(self.shared.control.clock().now())
+    }
+
+    /// Returns the events after number `after`, and the latest refusals.
+    #[must_use]
+    pub fn events(&self, after: u64) -> weirgate_wire::admin::Events {
+        self.shared.events.since(after, self.shared.control.clock().now())
     }
 
     /// Returns the page table with at most `max` of its routes and without the fraction of unknown ones, or

@@ -19,7 +19,7 @@
 //!   `tunnel`, `websocket`, and `reply`, `refusal` and `grpc` for the gateway's own answers.
 //! - Requests of the gateway itself: `polling`, `health`, `collector`.
 //! - `pages`: the page table, with the costs of routes and their learning.
-//! - Observation: `record`, `metrics`, `access_log`, `impossible` (limits that cannot be met).
+//! - Observation: `record`, `metrics`, `access_log`, `events` (changes that an operator acts on).
 //! - `admin`: the admin API on its own thread.
 
 mod accept;
@@ -37,6 +37,9 @@ mod config_thread;
 mod connection;
 mod control;
 mod discovery;
+mod events;
+#[cfg(test)]
+mod examples;
 mod exchange;
 mod forward;
 mod forwarded;
@@ -48,7 +51,6 @@ mod header_edits;
 mod health;
 mod hops;
 mod http2;
-mod impossible;
 mod io;
 mod listener;
 mod memory;

@@ -33,7 +33,7 @@ use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
 use crate::upstream::{Inbox, Pools};
 use crate::waiting::{WaitSlot, Waiting};
-use crate::{client, connection, impossible, tls_files, upstream};
+use crate::{client, connection, events, tls_files, upstream};
 
 /// Maximum number of bytes read from a client at once.
 const SCRATCH: usize = 64 * 1024;
@@ -391,7 +391,7 @@ async fn serve(
     if worker.index == 0 {
         let shared = Arc::clone(&worker.shared);
         keepers.push(tokio::task::spawn_local(async move { shared.control.keep_time().await }));
-        keepers.push(tokio::task::spawn_local(impossible::watch(Arc::clone(&worker.shared))));
+        keepers.push(tokio::task::spawn_local(events::watch(Arc::clone(&worker.shared))));
         keepers.push(tokio::task::spawn_local(tls_files::watch(Arc::clone(&worker.shared))));
         polls.follow(&worker.active_config(), &worker.shared);
     }

@@ -4,6 +4,7 @@
 //! keys of templates) are shown as UTF-8 with invalid bytes replaced and control characters escaped, and are
 //! cut, so that a page of classes stays small and cannot control a terminal.
 
+mod events;
 mod groups;
 mod pages;
 mod resources;
@@ -14,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::report::Active;
+pub use events::{Event, EventKind, Events, Refusals};
 pub use groups::{Contention, ContentionState, MachineGroup, Moved, Surplus};
 pub use pages::{PageTable, Route};
 pub use resources::{Resource, Rounds, by_name};

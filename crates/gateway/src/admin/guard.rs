@@ -34,9 +34,9 @@ const BODY_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of characters of a path in the log.
 const MAX_LOGGED: usize = 200;
 
-/// Paths that need no token, because orchestrators' health probes have none. Their responses reveal nothing
-/// secret.
-const OPEN: [&str; 2] = ["/live", "/ready"];
+/// Paths that need no token. Orchestrators' health probes have none, and the page asks its reader for one. Their
+/// responses reveal nothing secret.
+const OPEN: [&str; 5] = ["/live", "/ready", "/", "/page.css", "/page.js"];
 
 /// Access rules: the accepted hosts, the token, and the limit on wrong tokens.
 #[derive(Debug)]
@@ -47,6 +47,10 @@ pub(super) struct Guard {
     attempts: Mutex<Attempts>,
     clock: Clock,
 }
+
+/// Pages load nothing but their own scripts and styles, and talk to this listener alone.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; \
+                      img-src data:; frame-ancestors 'none'";
 
 /// Address that a request came from. `None` means the Unix socket.
 #[derive(Clone, Copy, Debug)]
@@ -180,13 +184,10 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Adds the headers of every response. They forbid caching, content sniffing, framing and scripts.
+/// Adds the headers of every response. They forbid caching, content sniffing, framing and foreign scripts.
 pub(super) fn seal(mut answer: Response) -> Response {
-    let sealed: [(HeaderName, &str); 3] = [
-        (CACHE_CONTROL, "no-store"),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
-    ];
+    let sealed: [(HeaderName, &str); 3] =
+        [(CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff"), (CONTENT_SECURITY_POLICY, POLICY)];
     for (name, value) in sealed {
         answer.headers_mut().insert(name, HeaderValue::from_static(value));
     }

@@ -9,6 +9,7 @@
 mod answer;
 mod guard;
 mod listen;
+mod live;
 mod operations;
 mod routes;
 mod scrape;

@@ -18,10 +18,10 @@ use weirgate_engine::ClassId;
 
 use super::answer::{json, refuse, with_type};
 use super::guard::{Guard, Peer, seal};
+use super::live::Live;
 use super::operations::{NotReloaded, Operations, etag};
 use super::{scrape, view};
 use crate::active_config::ReloadError;
-use crate::gateway::Phase;
 use crate::metrics;
 
 /// Default number of live classes in one response of `/snapshot`.
@@ -29,8 +29,10 @@ const PAGE: usize = 100;
 /// Maximum number of live classes in one response. The engine's lock is held while they are copied.
 const MAX_PAGE: usize = 1000;
 
-/// The page at `/`.
-const INDEX: &str = include_str!("index.html");
+/// The page at `/`, its style and its script.
+const PAGE_HTML: &str = include_str!("page/page.html");
+const PAGE_CSS: &str = include_str!("page/page.css");
+const PAGE_JS: &str = include_str!("page/page.js");
 
 /// The routes behind their guard.
 pub(super) struct Routes {
@@ -60,8 +62,13 @@ impl Routes {
 
 /// Builds the routes of a gateway's admin API.
 pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
+    let live = Arc::new(Live::default());
     Router::new()
-        .route("/", get(async || with_type(StatusCode::OK, "text/html; charset=utf-8", INDEX)))
+        .route("/", get(async || with_type(StatusCode::OK, "text/html; charset=utf-8", PAGE_HTML)))
+        .route("/page.css", get(async || with_type(StatusCode::OK, "text/css; charset=utf-8", PAGE_CSS)))
+        .route("/page.js", get(async || with_type(StatusCode::OK, "text/javascript; charset=utf-8", PAGE_JS)))
+        .route("/stream", get(async move |State(operations): Shared| live.join(operations)))
+        .route("/events", get(events))
         .route("/live", get(async || json(StatusCode::OK, &view::Live { live: true })))
         .route("/ready", get(ready))
         .route("/metrics", get(scraped))
@@ -82,12 +89,7 @@ pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
 async fn ready(State(operations): Shared) -> Response {
     // A connection that was open at a hand-over still leads here, while clients reach the new process.
     let status = if operations.gateway().accepts() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let phase = match operations.gateway().phase() {
-        Phase::Starting => "starting",
-        Phase::Ready => "ready",
-        Phase::Draining => "draining",
-        Phase::Stopped => "stopped",
-    };
+    let phase = operations.gateway().phase().as_str();
     json(status, &view::Ready { ready: status == StatusCode::OK, phase })
 }
 
@@ -147,6 +149,22 @@ async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryReje
     let page_table = scrape::page_table(operations.gateway(), MAX_ROUTES).await;
     let said = (&operations.gateway().collectors(), page_table, operations.gateway().discovery());
     json(StatusCode::OK, &view::snapshot(&active_config, &whole, &classes, next, said))
+}
+
+/// Selection of events to show.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct After {
+    /// Number of the last event that is known.
+    #[serde(default)]
+    after: u64,
+}
+
+async fn events(State(operations): Shared, after: Result<Query<After>, QueryRejection>) -> Response {
+    let Ok(Query(After { after })) = after else {
+        return refuse(StatusCode::BAD_REQUEST, "use /events?after=NUMBER with the number of the last event you know");
+    };
+    json(StatusCode::OK, &operations.gateway().events(after))
 }
 
 async fn nodes(State(operations): Shared) -> Response {

@@ -4,14 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weirgate_engine::ClassId;
+use weirgate_engine::ClassSnapshot;
 
 use super::operations::Operations;
 use crate::gateway::Gateway;
 use crate::metrics::{Classes, Live, Scrape, Single, Value};
-
-/// Number of live classes copied under the engine's lock at once, which takes some tens of microseconds.
-const PAGE: usize = 64;
 
 /// Maximum number of page table routes with metrics: the number learned separately. More series would be of
 /// no use.
@@ -22,14 +19,11 @@ const MAX_ROUTES: usize = weirgate_pages::MAX_APART;
 pub(super) async fn page_table(gateway: &Gateway, max: usize) -> Option<weirgate_wire::admin::PageTable> {
     let mut table = gateway.page_table(max)?;
     let (mut offered, mut unknown) = (0, 0);
-    let mut from = Some(ClassId(0));
-    while let Some(first) = from {
-        let page = gateway.control().classes(first, PAGE);
-        offered += page.iter().map(|class| class.offered).sum::<u64>();
-        unknown += page.iter().map(|class| class.unknown).sum::<u64>();
-        from = page.last().filter(|_| page.len() == PAGE).and_then(|last| last.class.0.checked_add(1)).map(ClassId);
-        tokio::task::yield_now().await;
-    }
+    let add = |class: ClassSnapshot| {
+        offered += class.offered;
+        unknown += class.unknown;
+    };
+    gateway.control().each_class(add).await;
     table.unknown_share = if offered > 0 { unknown as f64 / offered as f64 } else { 0.0 };
     Some(table)
 }
@@ -42,17 +36,11 @@ pub(super) async fn collect(operations: &Operations, all: bool) -> Scrape {
     let active_config = gateway.active_config();
     let named = active_config.site.policy.classes.len();
     let mut classes: BTreeMap<String, Live> = BTreeMap::new();
-    let mut from = Some(ClassId(0));
-    while let Some(first) = from {
-        let page = control.classes(first, PAGE);
-        // Ids ascend within a page. A page that is not full is the last one.
-        from = page.last().filter(|_| page.len() == PAGE).and_then(|last| last.class.0.checked_add(1)).map(ClassId);
-        for class in page {
-            let is_named = (class.class.0 as usize) < named;
-            classes.entry(class.name.clone()).or_default().add(&class, is_named);
-        }
-        tokio::task::yield_now().await;
-    }
+    let add = |class: ClassSnapshot| {
+        let is_named = (class.class.0 as usize) < named;
+        classes.entry(class.name.clone()).or_default().add(&class, is_named);
+    };
+    control.each_class(add).await;
     Scrape {
         metrics: Arc::clone(operations.metrics()),
         engine: control.snapshot(),

@@ -6,6 +6,7 @@ use serde_json::json;
 use weirgate_engine as engine;
 
 use super::*;
+use crate::examples;
 
 fn moved(from: u32, to: u32, why: engine::Why) -> engine::Moved {
     engine::Moved { at: engine::Time::from_millis(1_500), from, to, why }
@@ -65,67 +66,7 @@ fn the_reason_fits_the_direction() {
 
 #[test]
 fn a_snapshot_has_base_units_and_no_nulls() {
-    let engine = engine::Snapshot {
-        now: engine::Time::from_millis(2_250),
-        discipline: "quorum".into(),
-        window: None,
-        outstanding: 3,
-        waiting: 1,
-        moved: moved(1, 3, engine::Why::NoLimit),
-        groups: vec![engine::MachineGroupSnapshot {
-            resource: None,
-            pools: vec!["web".into()],
-            window: Some(12),
-            outstanding: 3,
-            surplus: Some(engine::SurplusSnapshot {
-                reach: None,
-                outstanding: 1,
-                stuck: 0,
-                needed: 2.5,
-                blocked: 0.75,
-            }),
-            contention: Some((engine::Contention::Seen, engine::Time::from_millis(1_250))),
-            moved: moved(1, 3, engine::Why::NoLimit),
-        }],
-        classes: 2,
-        nodes: vec![engine::NodeSnapshot {
-            node: engine::NodeId(0),
-            name: "web1".into(),
-            pool: "web".into(),
-            outstanding: 3,
-            served: 100,
-            failed: 2,
-            state: engine::NodeState::Ejected { until: engine::Time::from_millis(3_000) },
-            share: 0.5,
-            room: true,
-            group: 0,
-            capacity: None,
-            load: 1.5,
-            set: Some(engine::ServiceSet::TopStatic),
-            available: [0.25, 1.0, 0.5, 1.0],
-        }],
-        divided_pools: vec![engine::DividedPoolSnapshot {
-            pool: "web".into(),
-            moves: 4,
-            partitions: vec![engine::PartitionSnapshot {
-                set: engine::ServiceSet::TopStatic,
-                nodes: 1,
-                cpus: 2.0,
-                load: 1.5,
-                demand: 0.25,
-            }],
-        }],
-        localities: vec![engine::LocalitySnapshot { pool: "web".into(), keys: 7, max: 10, hits: 90, moves: 2, new: 8 }],
-        priorities: vec![engine::PrioritySnapshot { name: "premium".into(), waiting: 1 }],
-        resources: vec![engine::ResourceSnapshot { name: "cpu".into(), available: 0.25 }],
-        rounds: vec![engine::RoundsSnapshot {
-            pool: "web".into(),
-            begun: 9,
-            turns: vec![engine::ClassId(0), engine::ClassId(1), engine::ClassId(0)],
-        }],
-        demanded_capacity: Some(6.4),
-        usable_capacity: None,
-    };
+    let engine = examples::snapshot();
     let form = whole(&engine, name);
     let shown = serde_json::to_value(&form).unwrap();
     assert_eq!(
@@ -167,36 +108,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
 
 #[test]
 fn a_class_shows_every_reason_and_a_harmless_key() {
-    let engine = engine::ClassSnapshot {
-        class: engine::ClassId(7),
-        name: "tenant".into(),
-        key: Some(b"a\x1b[2J\n\xff".to_vec()),
-        guarantee: engine::Guarantee {
-            throughput: Some(50.0),
-            response_time: Some(engine::ResponseTime {
-                statistic: engine::Statistic::Percentile(99.9),
-                limit: Duration::from_millis(200),
-            }),
-        },
-        offered: 10,
-        served: 7,
-        failed: 1,
-        cancelled: 0,
-        shed: [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 3, 0],
-        retried: 1,
-        unknown: 3,
-        used: [1.5, 0.0, 0.25, 0.0],
-        credit: None,
-        tokens: Some(0.5),
-        allowance: None,
-        waiting: 0,
-        outstanding: 1,
-        share: 0.25,
-        compute_time: Some(Duration::from_millis(41)),
-        service_time: None,
-        impossible: true,
-        achieved: engine::Achieved::default(),
-    };
+    let engine = examples::class();
     let form = class(&engine);
     let shown = serde_json::to_value(&form).unwrap();
     assert_eq!(shown["key"], "a\\u{1b}[2J\\n\u{fffd}");

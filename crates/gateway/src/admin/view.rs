@@ -97,6 +97,37 @@ pub(super) fn snapshot(
     }
 }
 
+/// A look at the gateway for a live page.
+#[derive(Debug, Serialize)]
+pub(super) struct Look {
+    #[serde(flatten)]
+    page: SnapshotPage,
+    /// Phase of the gateway, as in `/ready`.
+    pub(super) phase: &'static str,
+    /// Number of live classes that are left out.
+    pub(super) classes_left_out: usize,
+    /// Number of the latest event.
+    pub(super) last_event: u64,
+    pub(super) refusals: Vec<shape::Refusals>,
+}
+
+pub(super) fn look(
+    active_config: &ActiveConfig,
+    whole: &Snapshot,
+    classes: &[ClassSnapshot],
+    left_out: usize,
+    (collectors, discovery, phase): (&Collectors, Vec<shape::Discovery>, &'static str),
+    events: shape::Events,
+) -> Look {
+    Look {
+        page: snapshot(active_config, whole, classes, None, (collectors, None, discovery)),
+        phase,
+        classes_left_out: left_out,
+        last_event: events.events.last().map_or(0, |event| event.number),
+        refusals: events.refusals,
+    }
+}
+
 /// State of the collectors, by the names of pool and node.
 pub(super) type Collectors = BTreeMap<(String, String), shape::Collector>;
 

@@ -37,9 +37,11 @@ fn a1_without_the_token_nothing_is_changed_or_shown() {
         assert_eq!(answer.status, 401, "{path}");
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
     }
-    for path in ["/", "/metrics", "/policy", "/snapshot", "/nodes"] {
+    for path in ["/metrics", "/policy", "/snapshot", "/nodes", "/events", "/stream"] {
         assert_eq!(running.get(path).status, 401, "{path}");
     }
+    // The page itself is the same everywhere. It asks its reader for the token.
+    assert!(!running.get("/").body.contains("gold"));
     assert_eq!((running.version(), running.get("/ready").status, running.get("/live").status), (1, 200, 200));
     let token = format!("Authorization: Bearer {TOKEN}");
     assert_eq!(running.ask("GET", "/nodes", &[&token]).json()["nodes"][0]["state"], "up");

@@ -1,10 +1,11 @@
 //! Tests of the content of the pages.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use serde_json::json;
 
-use crate::{Start, exchange, node};
+use crate::{PATIENCE, Start, TOKEN, exchange, node};
 
 const POLICY: &str = "
 classes:
@@ -258,4 +259,69 @@ fn sources_of_nodes_are_shown_with_their_errors() {
         assert!(page.contains(&line), "{line} is not in\n{page}");
     }
     assert!(page.contains("weirgate_discovery_success_age_seconds{upstream=\"found\"} "), "{page}");
+}
+
+#[test]
+fn the_stream_shows_a_look_and_the_page_needs_nothing_from_elsewhere() {
+    let running = Start { policy: POLICY, token: true, ..Start::default() }.before(node());
+    // The page asks for the token itself, so it comes without one.
+    let page = running.get("/");
+    assert_eq!(page.status, 200);
+    let policy = page.header("content-security-policy").expect("a policy");
+    assert!(policy.contains("script-src 'self'") && policy.contains("default-src 'none'"), "{policy}");
+    for file in ["page.js", "page.css"] {
+        assert!(page.body.contains(&format!("\"{file}\"")), "{}", page.body);
+        assert_eq!(running.get(&format!("/{file}")).status, 200);
+    }
+    assert!(!page.body.contains("//"), "the page must load nothing from other machines:\n{}", page.body);
+    for guarded in ["/stream", "/events", "/snapshot"] {
+        assert_eq!(running.get(guarded).status, 401, "{guarded}");
+    }
+    let mut stream = TcpStream::connect(running.admin).expect("a connection");
+    let request = format!("GET /stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("a request");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let mut text = String::new();
+    while text.matches("data: ").count() < 2 || !text.ends_with("\n\n\r\n") {
+        let mut bytes = [0; 4096];
+        let read = stream.read(&mut bytes).expect("the stream goes on");
+        assert!(read > 0, "the stream ended early: {text}");
+        text += std::str::from_utf8(&bytes[..read]).expect("ASCII");
+    }
+    let data = text.lines().find_map(|line| line.strip_prefix("data: ")).expect("a look");
+    let look: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    assert_eq!((&look["classes"][0]["name"], &look["phase"]), (&json!("gold"), &json!("ready")));
+    assert_eq!((&look["classes_left_out"], &look["refusals"]), (&json!(0), &json!([])));
+    assert_eq!(look["engine"]["nodes"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn events_tell_of_a_drained_node_and_of_a_reload() {
+    let running = Start { policy: POLICY, ..Start::default() }.before(node());
+    // The first look shows how it is. Changes before it are none.
+    let told = |kind: &str| {
+        weirgate_clock::becomes_true(PATIENCE, || {
+            let events = running.get("/events").json();
+            events["events"].as_array().is_some_and(|events| events.iter().any(|event| event["kind"] == kind))
+        })
+    };
+    let mut drain = ["drain", "undrain"].into_iter().cycle();
+    let name = running.get("/nodes").json()["nodes"][0]["name"].as_str().expect("a name").to_owned();
+    // Until a look has seen the node usable, it is not told that it is drained.
+    let seen = weirgate_clock::becomes_true(PATIENCE, || {
+        let path = format!("/nodes/web/{name}/{}", drain.next().expect("it has no end"));
+        assert_eq!(running.post(&path, &[]).status, 200);
+        let events = running.get("/events").json();
+        events["events"].as_array().is_some_and(|events| events.iter().any(|e| e["kind"] == "upstream_unusable"))
+    });
+    assert!(seen);
+    assert_eq!(running.post("/reload", &[]).status, 200);
+    assert!(told("policy_changed"));
+    let events = running.get("/events").json();
+    let last = events["events"].as_array().and_then(|events| events.last()).expect("an event").clone();
+    let after = running.get(&format!("/events?after={}", last["number"])).json();
+    assert!(
+        after["events"].as_array().is_some_and(|events| events.iter().all(|event| event["number"] != last["number"]))
+    );
+    assert_eq!(running.get("/events?after=x").status, 400);
 }

@@ -1,0 +1,432 @@
+// The live page. It reads /stream, one look a second, and /events where a look has new ones.
+//
+// Texts from the gateway enter the page as text and never as HTML. The history of the charts is what this page has
+// seen. Elements of a row are made once and then changed, so that a screen reader and a selection survive a look.
+"use strict";
+
+const KEPT = 300; // Looks in the charts: five minutes.
+const SHOWN_EVENTS = 100;
+const LOST = 5000; // Milliseconds without a look after which the page says so.
+
+const byId = (id) => document.getElementById(id);
+const GOOD = new Set(["node_up", "node_appeared", "upstream_usable", "shedding_ended", "guarantee_held", "limit_possible"]);
+const BAD = new Set(["node_down", "node_ejected", "upstream_unusable", "guarantee_missed", "limit_impossible"]);
+
+let lastLook = 0;
+let lastEvent = 0;
+let uptime = 0; // Seconds, at the last look.
+const histories = new Map();
+const rows = new Map();
+
+/* Words and numbers */
+
+function number(value) {
+  if (value == null) return "–";
+  const digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  const text = value.toFixed(digits);
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : text.replace(/\B(?=(\d{3})+$)/g, "\u202f");
+}
+const rate = (value) => `${number(value)}/s`;
+function span(seconds) {
+  if (seconds == null) return "–";
+  if (seconds >= 86400) return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+  if (seconds >= 3600) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  if (seconds >= 120) return `${number(seconds / 60)} min`;
+  if (seconds >= 1 || seconds === 0) return `${number(seconds)} s`;
+  return seconds >= 1e-3 ? `${number(seconds * 1e3)} ms` : `${number(seconds * 1e6)} µs`;
+}
+const count = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
+const clock = (unix) => new Date(unix * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+
+/* Elements */
+
+function make(tag, className, text) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text != null) element.textContent = text;
+  return element;
+}
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+function state(element, name) {
+  element.classList.toggle("bad-state", name === "bad");
+  element.classList.toggle("warn-state", name === "warn");
+}
+function svg(tag, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+function newChart(label) {
+  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${KEPT} 40`, preserveAspectRatio: "none", role: "img", "aria-label": label });
+  chart.paths = {};
+  for (const name of ["limit", "other", "main"]) {
+    chart.paths[name] = svg("path", { class: name });
+    chart.append(chart.paths[name]);
+  }
+  return chart;
+}
+
+/* Draws points over time. A gap stays a gap. */
+function draw(chart, main, other, limit) {
+  const values = [...main, ...(other || []), limit].filter((v) => v != null);
+  const top = Math.max(...values, 1e-9) * 1.05;
+  const y = (value) => (40 - (value / top) * 38).toFixed(1);
+  const path = (points) => {
+    let text = "";
+    let open = false;
+    points.forEach((value, index) => {
+      if (value == null) { open = false; return; }
+      text += `${open ? "L" : "M"}${KEPT - points.length + index} ${y(value)}`;
+      open = true;
+    });
+    return text;
+  };
+  chart.paths.main.setAttribute("d", path(main));
+  chart.paths.other.setAttribute("d", other ? path(other) : "");
+  chart.paths.limit.setAttribute("d", limit == null ? "" : `M0 ${y(limit)}L${KEPT} ${y(limit)}`);
+}
+function remember(key, values) {
+  let history = histories.get(key);
+  if (!history) histories.set(key, (history = values.map(() => [])));
+  values.forEach((value, index) => {
+    history[index].push(value);
+    if (history[index].length > KEPT) history[index].shift();
+  });
+  return history;
+}
+
+/* Keeps one element for each item, in the order of the items. */
+function keep(list, known, items, key, create, update) {
+  const present = new Set();
+  let after = null;
+  for (const item of items) {
+    const name = key(item);
+    present.add(name);
+    let element = known.get(name);
+    if (!element) known.set(name, (element = create(item)));
+    update(element, item);
+    if (element.previousElementSibling !== after || element.parentNode !== list) {
+      if (after) after.after(element); else list.prepend(element);
+    }
+    after = element;
+  }
+  for (const [name, element] of known) {
+    if (!present.has(name)) { element.remove(); known.delete(name); histories.delete(name); }
+  }
+}
+
+/* Classes */
+
+const className = (c) => (c.key == null ? c.name : `${c.name} · ${c.key}`);
+const misses = (c) => c.achieved.throughput_held === false || c.achieved.response_time_held === false;
+const promised = (c) => c.guarantee.throughput_per_second != null || c.guarantee.response_time != null;
+
+function newClass(c) {
+  const row = make("tr");
+  const parts = (row.parts = {});
+  const head = make("th");
+  head.scope = "row";
+  parts.name = make("span", "", className(c));
+  parts.state = make("small");
+  head.append(parts.name, parts.state);
+  row.append(head);
+  for (const [name, label] of [["throughput", "throughput: served, sent and guaranteed"], ["response", "response time and limit"]]) {
+    const cell = make("td", "wide");
+    const grid = make("div", "cell");
+    const figures = make("div", "number");
+    const part = (parts[name] = { big: make("b"), small: make("small"), chart: newChart(`${className(c)}: ${label}, last five minutes`), bar: make("div", "bar"), fill: make("i"), tick: make("u") });
+    part.bar.append(part.fill, part.tick);
+    figures.append(part.big, part.small);
+    grid.append(figures, part.chart, part.bar);
+    cell.append(grid);
+    row.append(cell);
+  }
+  for (const [name, label] of [["refused", "Refused"], ["waiting", "Waiting"], ["flight", "In flight"]]) {
+    parts[name] = make("td", "number");
+    parts[name].dataset.name = label;
+    row.append(parts[name]);
+  }
+  return row;
+}
+function fill(part, value, limit, all) {
+  const top = Math.max(value || 0, limit || 0, all || 0, 1e-9);
+  part.fill.style.width = `${((value || 0) / top) * 100}%`;
+  part.tick.hidden = limit == null;
+  if (limit != null) part.tick.style.left = `calc(${(limit / top) * 100}% - 3px)`;
+}
+function showClass(row, c) {
+  const { parts } = row;
+  const got = c.achieved;
+  const floor = c.guarantee.throughput_per_second;
+  const limit = c.guarantee.response_time;
+  const text = misses(c) ? "missed" : promised(c) ? "held" : "best effort";
+  say(parts.state, c.limit_impossible ? `${text}, limit impossible` : text);
+  parts.state.className = misses(c) || c.limit_impossible ? "bad" : promised(c) ? "good" : "soft";
+  say(parts.throughput.big, rate(got.served_per_second));
+  say(parts.throughput.small, `of ${rate(got.offered_per_second)} sent${floor == null ? "" : `, guaranteed ${rate(floor)}`}`);
+  parts.throughput.big.className = got.throughput_held === false ? "bad" : "";
+  fill(parts.throughput, got.served_per_second, floor, got.offered_per_second);
+  const statistic = limit ? limit.statistic : "p95";
+  const response = limit ? got.limited && got.limited.seconds : got.p95_seconds;
+  say(parts.response.big, span(response));
+  say(parts.response.small, limit ? `${statistic}, limit ${span(limit.seconds)}` : `${statistic}, no limit`);
+  parts.response.big.className = got.response_time_held === false ? "bad" : "";
+  fill(parts.response, response, limit && limit.seconds, null);
+  parts.response.bar.hidden = !limit;
+  parts.response.fill.className = got.response_time_held === false ? "over" : "";
+  say(parts.refused, got.shed_per_second > 0 ? rate(got.shed_per_second) : "–");
+  parts.refused.classList.toggle("warn", got.shed_per_second > 0);
+  say(parts.waiting, number(c.waiting));
+  say(parts.flight, number(c.outstanding));
+  const history = remember(c.class, [got.served_per_second, got.offered_per_second, response]);
+  draw(parts.throughput.chart, history[0], history[1], floor);
+  draw(parts.response.chart, history[2], null, limit && limit.seconds);
+}
+function showClasses(look) {
+  const wanted = byId("filter").value.toLowerCase();
+  const classes = [...look.classes].sort((a, b) => misses(b) - misses(a) || promised(b) - promised(a) || a.class - b.class);
+  keep(document.querySelector("#classes tbody"), rows, classes, (c) => c.class, newClass, showClass);
+  for (const c of classes) rows.get(c.class).hidden = !className(c).toLowerCase().includes(wanted);
+  byId("left-out").hidden = look.classes_left_out === 0;
+  say(byId("left-out"), `Not shown: ${number(look.classes_left_out)} with fewer requests. /snapshot has all of them.`);
+}
+
+/* The rest */
+
+function showVerdict(look) {
+  const bad = look.classes.filter(misses);
+  const withPromise = look.classes.filter(promised);
+  const down = [...new Set(look.engine.nodes.map((n) => n.pool))].filter((pool) => look.engine.nodes.every((n) => n.pool !== pool || n.state !== "up"));
+  let text = withPromise.length ? "All guarantees are held." : "No class has a guarantee.";
+  let kind = "good";
+  if (bad.length) {
+    const names = bad.slice(0, 4).map(className).join(", ") + (bad.length > 4 ? ` and ${bad.length - 4} more` : "");
+    text = `Guarantees are missed: ${names}.`;
+    kind = "bad";
+  }
+  if (down.length) {
+    text = `No node of ${down.join(", ")} is usable. ${bad.length ? text : ""}`;
+    kind = "bad";
+  }
+  const { demanded_capacity: demanded, usable_capacity: usable } = look.engine;
+  if (kind === "good" && demanded > usable) {
+    text += " But the guarantees need more than the usable nodes have.";
+    kind = "warn";
+  }
+  if (look.phase !== "ready") {
+    text = `This process is ${look.phase}. ${text}`;
+    if (kind === "good") kind = "warn";
+  }
+  const box = byId("verdict");
+  say(box.firstElementChild, text);
+  state(box, kind);
+  document.title = `${kind === "bad" ? "✘" : kind === "warn" ? "!" : "✔"} Weirgate`;
+}
+function showFigures(look) {
+  const sum = (of) => look.classes.reduce((total, c) => total + of(c.achieved), 0);
+  const up = look.engine.nodes.filter((n) => n.state === "up").length;
+  const { engine } = look;
+  const figures = [
+    ["Served", rate(sum((a) => a.served_per_second)), `of ${rate(sum((a) => a.offered_per_second))} sent`],
+    ["Refused", rate(sum((a) => a.shed_per_second)), ""],
+    ["Waiting", number(engine.waiting), ""],
+    ["In flight", number(engine.outstanding), engine.window == null ? "no limit" : `window ${number(engine.window)}`],
+    ["Usable nodes", `${up}`, `of ${engine.nodes.length}`],
+  ];
+  if (engine.demanded_capacity != null && engine.usable_capacity != null) {
+    figures.push(["Guarantees need", `${number((engine.demanded_capacity / engine.usable_capacity) * 100)} %`, "of usable capacity"]);
+  }
+  const list = byId("figures");
+  figures.forEach(([name, value, note], index) => {
+    let box = list.children[index];
+    if (!box) {
+      box = make("div");
+      const big = make("dd");
+      big.append(make("span"), " ", make("small"));
+      box.append(make("dt"), big);
+      list.append(box);
+    }
+    say(box.firstElementChild, name);
+    say(box.querySelector("span"), value);
+    say(box.querySelector("small"), note);
+  });
+  while (list.children.length > figures.length) list.lastElementChild.remove();
+}
+
+const refusals = new Map();
+function showRefusals(look) {
+  byId("refusals").hidden = look.refusals.length === 0;
+  const create = () => { const item = make("li"); item.append(make("b"), make("span"), make("small", "soft")); return item; };
+  const update = (item, r) => {
+    const [name, what, when] = item.children;
+    say(name, `${r.class} `);
+    say(what, `${count(r.count, "request")} refused, of ${number(Math.max(r.offered, r.count))} that arrived: ${r.why}.`);
+    const ago = look.engine.now_seconds - r.to_seconds;
+    say(when, ` ${r.reason}, ${r.lasts ? `for ${span(Math.max(1, Math.round(look.engine.now_seconds - r.from_seconds)))} until now` : `${span(Math.round(ago))} ago`}`);
+    name.className = r.lasts ? "warn" : "";
+  };
+  keep(document.querySelector("#refusals ul"), refusals, look.refusals, (r) => `r${r.class}@${r.from_seconds}`, create, update);
+}
+
+const CONTENTION = {
+  unseen: "requests were not seen to wait for one another on the nodes",
+  trial: "response times have changed: more requests are let in on trial",
+  seen: "requests wait for one another on the nodes: their number is bounded",
+};
+const windows = new Map();
+function showWindows(look) {
+  const groups = look.engine.machine_groups;
+  const name = (g) => g.pools.join(", ") + (g.resource ? `, ${g.resource}` : "");
+  const create = (g) => {
+    const item = make("li");
+    const grid = make("div", "cell");
+    const figures = make("div", "number");
+    item.parts = { big: make("b"), small: make("small"), chart: newChart(`${name(g)}: requests in flight and window, last five minutes`), why: make("small", "soft") };
+    figures.append(make("div", "", name(g)), item.parts.big, item.parts.small);
+    grid.append(figures, item.parts.chart);
+    item.append(grid, item.parts.why);
+    return item;
+  };
+  const update = (item, g) => {
+    const { parts } = item;
+    say(parts.big, number(g.outstanding));
+    say(parts.small, g.window == null ? "no limit" : `window ${number(g.window)}`);
+    const lines = [g.contention && CONTENTION[g.contention.state], g.window != null && `${span(Math.round(look.engine.now_seconds - g.moved.at_seconds))} ago: ${g.moved.why}`];
+    say(parts.why, lines.filter(Boolean).join(". "));
+    const history = remember(`w${name(g)}`, [g.outstanding, g.window]);
+    draw(parts.chart, history[0], history[1], null);
+  };
+  keep(document.querySelector("#windows ul"), windows, groups, (g) => `w${name(g)}`, create, update);
+}
+
+const nodes = new Map();
+const NODE = { up: "usable", down: "down: health checks fail", draining: "drained", ejected: "ejected: requests failed" };
+function showNodes(look) {
+  const create = (n) => {
+    const item = make("li");
+    item.append(make("b", "", n.name), make("small"), make("small"));
+    item.title = n.pool;
+    return item;
+  };
+  const update = (item, n) => {
+    const [, status, figures] = item.children;
+    const bad = n.state === "down" || n.state === "ejected";
+    const slow = n.share == null ? "" : `, slow start ${number(n.share * 100)} %`;
+    const until = n.state === "ejected" && n.ejected_until_seconds != null ? `, ${span(Math.max(0, Math.round(n.ejected_until_seconds - look.engine.now_seconds)))} more` : "";
+    say(status, `${n.pool}: ${NODE[n.state]}${until}${slow}`);
+    const [served] = remember(`n${n.pool}/${n.name}`, [n.served]);
+    const before = served.length > 10 ? served[served.length - 11] : served[0];
+    const perSecond = (n.served - before) / Math.max(1, Math.min(10, served.length - 1));
+    say(figures, `${number(n.outstanding)} in flight, ${rate(Math.max(0, perSecond))}, ${count(n.failed, "failure")}`);
+    state(item, bad ? "bad" : n.state === "draining" || n.share != null ? "warn" : "good");
+  };
+  keep(document.querySelector("#nodes ul"), nodes, look.engine.nodes, (n) => `n${n.pool}/${n.name}`, create, update);
+}
+
+function showEvents(events) {
+  const list = document.querySelector("#events ol");
+  for (const event of events) {
+    lastEvent = Math.max(lastEvent, event.number);
+    const item = make("li");
+    const time = make("time", "", clock(event.unix_seconds));
+    time.dateTime = new Date(event.unix_seconds * 1000).toISOString();
+    item.append(time, " ", make("span", GOOD.has(event.kind) ? "good" : BAD.has(event.kind) ? "bad" : "", event.text));
+    list.prepend(item);
+  }
+  while (list.children.length > SHOWN_EVENTS) list.lastElementChild.remove();
+  byId("events").hidden = list.children.length === 0;
+}
+
+function show(look) {
+  // After a restart everything begins anew.
+  if (look.engine.now_seconds < uptime) {
+    lastEvent = 0;
+    histories.clear();
+    document.querySelector("#events ol").replaceChildren();
+  }
+  uptime = look.engine.now_seconds;
+  say(byId("about"), `discipline ${look.engine.discipline}, configuration ${look.version}, up ${span(Math.floor(uptime))}`);
+  for (const id of ["verdict", "figures", "classes", "windows", "nodes"]) byId(id).hidden = false;
+  byId("token").hidden = true;
+  showVerdict(look);
+  showFigures(look);
+  showClasses(look);
+  showRefusals(look);
+  showWindows(look);
+  showNodes(look);
+  if (look.last_event > lastEvent) fetchEvents();
+}
+
+/* The connection */
+
+const secret = { get: () => sessionStorage.getItem("weirgate-token"), set: (value) => sessionStorage.setItem("weirgate-token", value) };
+const headers = () => (secret.get() ? { Authorization: `Bearer ${secret.get()}` } : {});
+
+let asking = false;
+async function fetchEvents() {
+  if (asking) return;
+  asking = true;
+  try {
+    const answer = await fetch(`events?after=${lastEvent}`, { headers: headers() });
+    if (answer.ok) showEvents((await answer.json()).events);
+  } catch {
+    // The stream says that the connection is lost.
+  } finally {
+    asking = false;
+  }
+}
+
+/* Reads one response of the stream to its end. Returns false if it has to wait before the next one. */
+async function follow() {
+  const answer = await fetch("stream", { headers: headers() });
+  if (answer.status === 401) {
+    byId("token").hidden = false;
+    say(byId("link"), secret.get() ? "the token is wrong" : "waiting for the token");
+    await new Promise((entered) => byId("token").addEventListener("submit", (event) => {
+      event.preventDefault();
+      secret.set(byId("secret").value);
+      entered();
+    }, { once: true }));
+    return true;
+  }
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return true;
+    text += value;
+    const messages = text.split("\n\n");
+    text = messages.pop();
+    const last = messages.pop();
+    if (last == null) continue;
+    const data = last.split("\n").find((line) => line.startsWith("data: "));
+    if (!data) continue;
+    lastLook = Date.now();
+    byId("link").classList.remove("lost");
+    say(byId("link"), "live");
+    show(JSON.parse(data.slice(6)));
+  }
+}
+async function connect() {
+  for (;;) {
+    try {
+      await follow();
+    } catch (error) {
+      if (!(error instanceof TypeError)) console.error(error);
+      await new Promise((later) => setTimeout(later, 1000));
+    }
+  }
+}
+setInterval(() => {
+  if (!lastLook || Date.now() - lastLook < LOST) return;
+  byId("link").classList.add("lost");
+  say(byId("link"), `no answer for ${span(Math.round((Date.now() - lastLook) / 1000))}: the figures are old`);
+}, 1000);
+byId("filter").addEventListener("input", () => {
+  const wanted = byId("filter").value.toLowerCase();
+  for (const row of rows.values()) row.hidden = !row.parts.name.textContent.toLowerCase().includes(wanted);
+});
+connect();

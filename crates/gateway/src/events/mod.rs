@@ -1,0 +1,111 @@
+//! Events: the changes that an operator acts on, on standard error and for the admin API.
+//!
+//! Once a second the engine's snapshots are compared with those before. Nothing is added to the path of a request, and
+//! a change that comes and goes between two looks is not told. Refusals are counted, so they are always seen.
+//! [`Classes`] and [`Nodes`] compare. [`words`] has the reasons in plain words.
+
+mod classes;
+mod nodes;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
+
+use weirgate_engine::{Snapshot, Time};
+use weirgate_wire::admin::{self as shape, Event, EventKind};
+
+use crate::gateway::{Shared, lock};
+use classes::{Classes, Looks};
+use nodes::Nodes;
+
+/// Time between two looks: an event is told while it matters.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Number of classes that a look each second costs nothing noticeable for. With more, looks come less often, so that
+/// they take the same share of a processor.
+const CLASSES: u32 = 2000;
+
+/// Number of events that are kept.
+const KEPT: usize = 256;
+
+/// Number of events of one look that are told one by one. More would hide one another.
+const AT_ONCE: usize = 40;
+
+/// The latest events.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: VecDeque<Event>,
+    /// Number of events since the start.
+    count: u64,
+    classes: Classes,
+    nodes: Nodes,
+}
+
+impl Events {
+    /// Returns the events after number `after`, and the latest refusals.
+    pub(crate) fn since(&self, after: u64, now: Time) -> shape::Events {
+        let state = lock(&self.state);
+        let events = state.events.iter().filter(|event| event.number > after).cloned().collect();
+        shape::Events { now_seconds: now.as_secs_f64(), events, refusals: state.classes.refusals() }
+    }
+
+    /// Compares a look with the one before, and returns the lines for standard error. `unix` is the calendar time.
+    fn look(&self, version: (u64, &str), whole: &Snapshot, looks: Looks, unix: Duration) -> String {
+        let mut state = lock(&self.state);
+        let State { events, count, classes, nodes } = &mut *state;
+        let mut told = Vec::new();
+        let mut tell = |kind, text| told.push((kind, text));
+        nodes.compare(version.0, version.1, &whole.nodes, &mut tell);
+        classes.compare(whole.now, looks, &mut tell);
+        if let Some(more) = told.len().checked_sub(AT_ONCE).filter(|more| *more > 0) {
+            told.truncate(AT_ONCE);
+            told.push((EventKind::More, format!("{more} more changes at the same time")));
+        }
+        let mut lines = String::new();
+        for (kind, text) in told {
+            // Writing to a string does not fail.
+            let _ = writeln!(lines, "weirgate: {text}");
+            *count += 1;
+            let at_seconds = whole.now.as_secs_f64();
+            events.push_back(Event { number: *count, at_seconds, unix_seconds: unix.as_secs_f64(), kind, text });
+            if events.len() > KEPT {
+                events.pop_front();
+            }
+        }
+        lines
+    }
+}
+
+/// Looks for ever.
+pub(crate) async fn watch(shared: Arc<Shared>) {
+    loop {
+        let (whole, looks) = look(&shared).await;
+        let active_config = shared.control.active_config();
+        let version = (active_config.version, active_config.checksum.as_str());
+        let unix = weirgate_clock::calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let lines = shared.events.look(version, &whole, looks, unix);
+        if !lines.is_empty() {
+            // Not on this thread: a slow reader of standard error would delay requests.
+            tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(lines.as_bytes())));
+        }
+        weirgate_clock::sleep(EVERY * whole.classes.div_ceil(CLASSES).max(1)).await;
+    }
+}
+
+/// Takes a snapshot of everything. Yields to requests between pages of classes.
+async fn look(shared: &Shared) -> (Snapshot, Looks) {
+    let whole = shared.control.snapshot();
+    let mut looks = Looks::new();
+    shared.control.each_class(|class| classes::add(&mut looks, &class)).await;
+    (whole, looks)
+}
