@@ -123,6 +123,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-experiment",
             "weirgate-gateway",
             "weirgate-handover",
+            "weirgate-http-client",
             "weirgate-lab",
             "weirgate-coordinator",
             "weirgate-pages",

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, bands, coordinator, demo, lab, plan, probe, reserves, sim};
+use crate::{agent, bands, coordinator, demo, lab, plan, probe, reserves, sim, top};
 
 /// End of the help text.
 const EXIT_CODES: &str = "\
@@ -46,6 +46,7 @@ pub(crate) enum Command {
     Schema(Schema),
     /// Show the gateway keeping its guarantees: an emulated cluster, clients of three classes, a surge.
     Demo(demo::Args),
+    Top(top::Args),
     Sim(sim::Args),
     Plan(plan::Args),
     Bands(bands::Args),

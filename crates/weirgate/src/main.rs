@@ -1,4 +1,4 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `bands`, `lab`,
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `sim`, `plan`, `bands`, `lab`,
 //! `probe`, `agent`, `coordinator`, `reserves`.
 //!
 //! Only this crate uses gateway, simulator, lab, agent, coordinator and probe together. Messages go to standard error
@@ -13,6 +13,7 @@ mod coordinator;
 mod demo;
 mod exit;
 mod explain;
+mod keys;
 mod lab;
 mod plan;
 mod probe;
@@ -20,6 +21,7 @@ mod reserves;
 mod run;
 mod sim;
 mod swarm;
+mod top;
 
 use std::process::ExitCode;
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Schema(args) => exit::print(&format!("{:#}\n", schema(args.of))),
         Command::Demo(args) => demo::run(args),
+        Command::Top(args) => top::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Plan(args) => plan::run(args),
         Command::Bands(args) => bands::run(&args),

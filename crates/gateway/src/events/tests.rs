@@ -1,3 +1,5 @@
+//! Tests of events.
+
 use std::time::Duration;
 
 use weirgate_engine::{

@@ -1,11 +1,7 @@
 //! The live view of the demo: throughput and response time of each class against its guarantee, the window and the
 //! queues of the gateway, and the time that has passed.
 
-use std::io;
-use std::time::Duration;
-
 use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::Marker;
@@ -17,6 +13,7 @@ use weirgate_lab::trial::{Outcome, Trial};
 use super::progress::{Doing, Point, Progress, millis, statistic};
 use super::signals::Stop;
 use super::{guarantee, story};
+use crate::keys::asked_to_end;
 
 /// Length of the charts in seconds: the last minute.
 const SHOWN: f64 = 60.0;
@@ -44,25 +41,6 @@ pub(crate) fn follow(trial: &Trial<'_>, progress: &mut Progress, stop: &Stop) ->
     let restored = ratatui::try_restore();
     drawn.and(restored).map_err(|error| format!("terminal: {error}"))?;
     outcome
-}
-
-/// Reads the keys that were pressed, and returns whether one of them ends the demo.
-fn asked_to_end() -> io::Result<bool> {
-    let mut asked = false;
-    while event::poll(Duration::ZERO)? {
-        asked |= ends(&event::read()?);
-    }
-    Ok(asked)
-}
-
-/// Whether the key ends the demo. In raw mode Ctrl-C is a key.
-fn ends(event: &Event) -> bool {
-    let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = event else { return false };
-    match code {
-        KeyCode::Char('q') | KeyCode::Esc => true,
-        KeyCode::Char('c') => modifiers.contains(KeyModifiers::CONTROL),
-        _ => false,
-    }
 }
 
 fn draw(frame: &mut Frame<'_>, progress: &Progress) {
@@ -214,6 +192,8 @@ fn gateway(frame: &mut Frame<'_>, area: Rect, progress: &Progress) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::demo::progress::ClassPoint;
     use crate::demo::progress::tests::{at_start, second};
@@ -257,12 +237,5 @@ mod tests {
             screen(width, height, 67);
         }
         assert!(screen(80, 24, 67).contains("✔ held"));
-    }
-
-    #[test]
-    fn three_keys_end_it() {
-        let key = |code, modifiers| ends(&Event::Key(KeyEvent::new(code, modifiers)));
-        assert!(key(KeyCode::Char('c'), KeyModifiers::CONTROL) && key(KeyCode::Esc, KeyModifiers::NONE));
-        assert!(key(KeyCode::Char('q'), KeyModifiers::NONE) && !key(KeyCode::Char('c'), KeyModifiers::NONE));
     }
 }

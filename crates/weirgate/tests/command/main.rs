@@ -8,6 +8,7 @@ mod plan;
 mod run;
 mod sim;
 mod swarm;
+mod watch;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -80,7 +80,7 @@ fn policy(node: SocketAddr, rest: &str) -> String {
 }
 
 /// Starts a node that answers `ok`. For the path `/slow` it does not answer until the connection ends.
-fn node() -> SocketAddr {
+pub(crate) fn node() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {

@@ -1,0 +1,170 @@
+//! The figures of a look as lines of text.
+
+use std::time::Duration;
+
+use weirgate_spanned_yaml::unit::{number_text, span_text};
+use weirgate_wire::admin::{Class, NodeState};
+
+use super::Look;
+
+/// Titles of the columns of [`row`].
+pub(super) const TITLES: [&str; 9] =
+    ["CLASS", "STATE", "SERVED", "OF SENT", "FLOOR", "RESPONSE", "LIMIT", "REFUSED", "WAIT/FLIGHT"];
+
+/// Maximum width of a class's name.
+const NAME: usize = 32;
+
+/// Number of events in [`text`].
+const EVENTS: usize = 5;
+
+/// Returns whether a class misses its guarantee.
+pub(super) fn misses(class: &Class) -> bool {
+    class.achieved.throughput_held == Some(false) || class.achieved.response_time_held == Some(false)
+}
+
+fn promised(class: &Class) -> bool {
+    class.guarantee.throughput_per_second.is_some() || class.guarantee.response_time.is_some()
+}
+
+/// Returns the classes in the order of interest: those that miss a guarantee, those that have one, the others.
+pub(super) fn ordered(look: &Look) -> Vec<&Class> {
+    let mut classes: Vec<&Class> = look.classes.iter().collect();
+    classes.sort_by_key(|class| (!misses(class), !promised(class), class.class));
+    classes
+}
+
+/// Returns the figures of a class.
+pub(super) fn row(class: &Class) -> [String; 9] {
+    let got = &class.achieved;
+    let state = match (misses(class), promised(class)) {
+        (true, _) => "MISSED",
+        (false, true) => "held",
+        (false, false) => "-",
+    };
+    let response = match &class.guarantee.response_time {
+        Some(_) => got.limited.as_ref().map(|limited| (limited.statistic.as_str(), limited.seconds)),
+        None => got.p95_seconds.map(|seconds| ("p95", seconds)),
+    };
+    [
+        name(class),
+        state.to_owned(),
+        rate(got.served_per_second),
+        rate(got.offered_per_second),
+        class.guarantee.throughput_per_second.map_or("-".to_owned(), rate),
+        response.map_or("-".to_owned(), |(statistic, seconds)| format!("{statistic} {}", span(seconds))),
+        class.guarantee.response_time.as_ref().map_or("-".to_owned(), |limit| span(limit.seconds)),
+        if got.shed_per_second > 0.0 { rate(got.shed_per_second) } else { "-".to_owned() },
+        format!("{}/{}", class.waiting, class.outstanding),
+    ]
+}
+
+fn name(class: &Class) -> String {
+    let name = match &class.key {
+        Some(key) => format!("{} {key}", class.name),
+        None => class.name.clone(),
+    };
+    match name.char_indices().nth(NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
+    }
+}
+
+fn rate(per_second: f64) -> String {
+    format!("{}/s", number_text(per_second))
+}
+
+fn span(seconds: f64) -> String {
+    Duration::try_from_secs_f64(seconds).map_or("-".to_owned(), span_text)
+}
+
+/// Returns the gateway as a whole, in one line.
+pub(super) fn summary(look: &Look) -> String {
+    let sum = |of: fn(&Class) -> f64| rate(look.classes.iter().map(of).sum());
+    let up = look.engine.nodes.iter().filter(|node| node.state == NodeState::Up).count();
+    let window = look.engine.window.map_or("no limit".to_owned(), |window| format!("window {window}"));
+    format!(
+        "served {} of {}, refused {}, waiting {}, in flight {} ({window}), {up} of {} nodes usable",
+        sum(|class| class.achieved.served_per_second),
+        sum(|class| class.achieved.offered_per_second),
+        sum(|class| class.achieved.shed_per_second),
+        look.engine.waiting,
+        look.engine.outstanding,
+        look.engine.nodes.len(),
+    )
+}
+
+/// Returns the name of the discipline, the version of the configuration and the time since the start.
+pub(super) fn title(look: &Look) -> String {
+    let up = span(look.engine.now_seconds.floor());
+    format!("discipline {}, configuration {}, up {up}", look.engine.discipline, look.version)
+}
+
+/// Returns the reasons of present refusals.
+pub(super) fn refusals(look: &Look) -> Vec<String> {
+    let lasting = look.events.refusals.iter().filter(|refusals| refusals.lasts);
+    lasting
+        .map(|r| format!("{}: {} of {} requests refused ({}): {}", r.class, r.count, r.offered, r.reason, r.why))
+        .collect()
+}
+
+/// Returns the windows with the reasons of their last moves.
+pub(super) fn windows(look: &Look) -> Vec<String> {
+    let line = |group: &weirgate_wire::admin::MachineGroup| {
+        let window = group.window.map_or("no limit".to_owned(), |window| format!("window {window}"));
+        let resource = group.resource.as_ref().map_or(String::new(), |resource| format!(" ({resource})"));
+        format!("{}{resource}: {} in flight, {window}. {}", group.pools.join(", "), group.outstanding, group.moved.why)
+    };
+    look.engine.machine_groups.iter().map(line).collect()
+}
+
+/// Returns the nodes that are not usable.
+pub(super) fn unusable(look: &Look) -> Vec<String> {
+    let word = |state| match state {
+        NodeState::Up => None,
+        NodeState::Down => Some("down"),
+        NodeState::Draining => Some("draining"),
+        NodeState::Ejected => Some("ejected"),
+    };
+    let nodes = look.engine.nodes.iter();
+    nodes.filter_map(|node| Some(format!("{}/{} {}", node.pool, node.name, word(node.state)?))).collect()
+}
+
+/// Returns everything as text.
+pub(super) fn text(look: &Look) -> String {
+    let mut rows = vec![TITLES.map(str::to_owned)];
+    rows.extend(ordered(look).into_iter().map(row));
+    let widths: [usize; 9] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let mut text = format!("{}\n{}\n\n", title(look), summary(look));
+    for row in &rows {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text += cells.join("  ").trim_end();
+        text.push('\n');
+    }
+    if look.more {
+        text += "There are more classes: /snapshot has all of them.\n";
+    }
+    let latest = look
+        .events
+        .events
+        .iter()
+        .rev()
+        .take(EVENTS)
+        .map(|event| format!("{} ago: {}", ago(look, event.at_seconds), event.text));
+    let parts = [
+        ("Refused", refusals(look)),
+        ("In flight", windows(look)),
+        ("Not usable", unusable(look)),
+        ("Changes", latest.collect()),
+    ];
+    for (title, lines) in parts.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        text += &format!("\n{title}\n");
+        lines.iter().for_each(|line| text += &format!("  {line}\n"));
+    }
+    text
+}
+
+/// Returns the time since `at`, in seconds since the gateway started.
+pub(super) fn ago(look: &Look, at: f64) -> String {
+    span((look.engine.now_seconds - at).max(0.0).round())
+}

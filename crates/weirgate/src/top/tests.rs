@@ -1,0 +1,91 @@
+//! Tests of the view.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use serde_json::json;
+
+use super::*;
+use crate::top::Page;
+
+/// A class with 300/s and a p95 of 300 ms that is served `served` requests a second.
+fn class(id: u32, name: &str, served: f64, held: bool) -> serde_json::Value {
+    json!({
+        "class": id, "name": name,
+        "guarantee": { "throughput_per_second": 300.0, "response_time": { "statistic": "p95", "seconds": 0.3 } },
+        "offered": 1, "served": 1, "failed": 0, "cancelled": 0, "shed": {}, "retried": 0, "waiting": 3,
+        "outstanding": 7, "share": 0.5,
+        "achieved": {
+            "window_seconds": 10.0, "offered_per_second": 310.0, "served_per_second": served,
+            "shed_per_second": 310.0 - served, "limited": { "statistic": "p95", "seconds": 0.0184 },
+            "throughput_held": held, "response_time_held": true,
+        },
+    })
+}
+
+fn look(held: bool) -> Look {
+    let moved = json!({ "at_seconds": 1.0, "from": 8, "to": 10, "why": "first window: 10" });
+    let node = |name, state| json!({ "name": name, "pool": "web", "state": state, "outstanding": 7, "served": 9, "failed": 1, "load": 1.0 });
+    let page: Page = serde_json::from_value(json!({
+        "version": 2,
+        "engine": {
+            "now_seconds": 75.0, "discipline": "weirgate", "window": 10, "outstanding": 7, "waiting": 3,
+            "moved": moved, "classes": 2, "nodes": [node("web-1", "up"), node("web-2", "ejected")],
+            "machine_groups": [{ "pools": ["web"], "window": 10, "outstanding": 7, "moved": moved }],
+        },
+        "classes": [class(0, "gold", 310.0, true), class(1, "silver", if held { 310.0 } else { 200.0 }, held)],
+        "next": null,
+    }))
+    .unwrap();
+    let events = serde_json::from_value(json!({
+        "now_seconds": 75.0,
+        "events": [{ "number": 1, "at_seconds": 15.0, "unix_seconds": 0.0, "kind": "node_ejected", "text": "node web-2 is ejected" }],
+        "refusals": [{
+            "class": "silver", "from_seconds": 60.0, "to_seconds": 75.0, "lasts": true, "count": 40, "offered": 100,
+            "reason": "overload", "why": "the class sends 310/s",
+        }],
+    }))
+    .unwrap();
+    let Page { version, engine, classes, next } = page;
+    Look { version, engine, classes, more: next.is_some(), events }
+}
+
+fn drawn(width: u16, height: u16, look: &Look, lost: Option<&str>) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, look, lost)).unwrap();
+    terminal.backend().to_string()
+}
+
+#[test]
+fn it_shows_classes_refusals_windows_nodes_and_changes() {
+    let look = look(false);
+    for text in [drawn(120, 30, &look, None), table::text(&look)] {
+        for part in [
+            "discipline weirgate, configuration 2, up 75 s",
+            "in flight 7 (window 10), 1 of 2 nodes usable",
+            "silver",
+            "MISSED",
+            "p95 18.4 ms",
+            "silver: 40 of 100 requests refused (overload): the class sends 310/s",
+            "web: 7 in flight, window 10. first window: 10",
+            "web/web-2 ejected",
+            "60 s ago",
+            "node web-2 is ejected",
+        ] {
+            assert!(text.contains(part), "{part:?} is missing:\n{text}");
+        }
+        let at = |name: &str| text.lines().position(|line| line.contains(name) && line.contains("3/7"));
+        assert!(at("silver") < at("gold"), "a missed guarantee comes first:\n{text}");
+    }
+    assert!(!look.holds());
+}
+
+#[test]
+fn a_lost_gateway_is_told_and_any_terminal_will_do() {
+    let look = look(true);
+    assert!(look.holds());
+    assert!(drawn(120, 30, &look, None).contains("✔ all guarantees are held"));
+    assert!(drawn(120, 30, &look, Some("connection refused")).contains("the figures are old: connection refused"));
+    for (width, height) in [(1, 1), (20, 5), (80, 24), (300, 100)] {
+        drawn(width, height, &look, None);
+    }
+}
