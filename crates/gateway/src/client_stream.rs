@@ -96,7 +96,7 @@ impl ClientStream {
                 Ok(Event::More) => {}
                 // Neither comes before a head.
                 Ok(Event::Data { .. } | Event::End(_) | Event::Hold) => return Poll::Ready(Next::Gone),
-                Err(_) if self.has_preface() => return Poll::Ready(Next::Http2),
+                Err(Fault::Version) if self.begins_http2() => return Poll::Ready(Next::Http2),
                 Err(fault) => return Poll::Ready(Next::Refused(fault.into())),
             }
             if self.ended {
@@ -112,11 +112,15 @@ impl ClientStream {
         }
     }
 
-    /// Whether the connection begins with the first line of HTTP/2, and may speak it.
-    fn has_preface(&self) -> bool {
+    /// Whether the connection begins with the first line of HTTP/2, and may speak it. A first line without a version of
+    /// HTTP counts as a broken one, which gets no response of HTTP/1.1 (RFC 9113 Sec. 3.4).
+    fn begins_http2(&self) -> bool {
         let config = self.conn.worker.active_config();
         let may_speak = || config.site.listener(self.conn.listener).is_some_and(|listener| listener.http2);
-        self.conn.requests.get() == 0 && self.input.starts_with(b"PRI * HTTP/2.0\r\n") && may_speak()
+        let line = || self.input.as_ref().split_inclusive(|&b| b == b'\n').next().unwrap_or_default();
+        let names_none = || line().ends_with(b"\n") && !line().windows(6).any(|part| part == b" HTTP/");
+        let is_preface = || self.input.starts_with(b"PRI * HTTP/2.0\r\n") || names_none();
+        self.conn.requests.get() == 0 && may_speak() && is_preface()
     }
 
     /// Returns the time until which the client may wait with its next bytes, and the consequence if it waits longer.

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
+use bytes::Bytes;
 use weirgate_http1::Limits;
 
 use crate::client_conn::ClientConn;
@@ -54,13 +55,15 @@ pub(crate) async fn drive(mut client: Rc<ClientConn>, mut io: Socket) {
     let conn = StreamState::new(&client, Rc::clone(&client.alarm));
     let io = match client.worker.shared.tls.listeners.of(&client.listener) {
         None => Io::Plain(io),
-        // Boxed, because a handshake needs more memory than the connection afterwards. A client that
-        // agreed on HTTP/2 begins with its preface.
+        // Boxed, because a handshake needs more memory than the connection afterwards.
         Some(server) => match Box::pin(handshake::accept(&conn, io, server)).await {
             Some(io) => io,
             None => return,
         },
     };
+    if io.has_agreed_on_http2() {
+        return Box::pin(http2::serve(&client, io, Bytes::new())).await;
+    }
     let limits = client.worker.active_config().site.limits;
     let heads = Limits { head_bytes: limits.head_bytes, fields: limits.headers };
     let mut stream = ClientStream::new(io, &conn, heads);

@@ -29,6 +29,11 @@ impl Io {
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Io::Tls(_))
     }
+
+    /// Whether the handshake of TLS has agreed on HTTP/2.
+    pub(crate) fn has_agreed_on_http2(&self) -> bool {
+        matches!(self, Io::Tls(io) if io.get_ref().1.alpn_protocol() == Some(b"h2"))
+    }
 }
 
 impl AsyncRead for Io {

@@ -27,7 +27,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::server::{Builder, Connection, SendResponse};
+use h2::server::{Builder, Connection, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
 use http::request::Parts;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -82,8 +82,25 @@ where
     let io = Rc::new(RefCell::new(io));
     let passing = Passing::new(conn, site.limits.http2_overhead_frames);
     let transport = Transport::new(&io, first, &passing);
-    let mut handshake = pin!(builder(site).handshake(transport));
-    let due = conn.idle_since.get() + site.timeouts.header;
+    if let Some(connection) = handshake(conn, &passing, builder(site).handshake(transport)).await {
+        converse(conn, connection, passing, site).await;
+    }
+    if let Ok(io) = Rc::try_unwrap(io) {
+        client_stream::linger(io.into_inner()).await;
+    }
+}
+
+/// Waits for the preface and exchanges settings. Returns `None` if the client breaks off or is too slow.
+async fn handshake<T>(
+    conn: &Rc<ClientConn>,
+    passing: &Passing,
+    handshake: Handshake<Transport<T>, Bytes>,
+) -> Option<Connection<Transport<T>, Bytes>>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let due = conn.idle_since.get() + conn.worker.active_config().site.timeouts.header;
+    let mut handshake = pin!(handshake);
     let connection = poll_fn(|cx| {
         passing.begin_turn();
         match handshake.as_mut().poll(cx) {
@@ -95,7 +112,18 @@ where
             }
         }
     });
-    let Some(connection) = connection.await else { return };
+    connection.await
+}
+
+/// Serves the streams of a connection to its end.
+async fn converse<T>(
+    conn: &Rc<ClientConn>,
+    connection: Connection<Transport<T>, Bytes>,
+    passing: Rc<Passing>,
+    site: &Site,
+) where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
     let heads = Limits { head_bytes: site.limits.head_bytes, fields: site.limits.headers };
     let mut serving = Serving {
         conn: Rc::clone(conn),
@@ -114,9 +142,6 @@ where
         if conn.busy.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    if let Ok(io) = Rc::try_unwrap(io) {
-        client_stream::linger(io.into_inner()).await;
-    }
 }
 
 fn builder(site: &Site) -> Builder {

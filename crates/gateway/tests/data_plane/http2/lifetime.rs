@@ -1,12 +1,13 @@
 //! Beginning and end of a connection: preface, idle time, drains.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read, Write as _};
+use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 
 use super::wire::{CALM, DATA, GOAWAY, HEADERS, PING, PREFACE, SETTINGS, Wire, frame, pseudo};
 use super::{Client, get};
 use crate::pki::{Pki, connect};
-use crate::stage::{Node, PLAIN, Stage, ok, policy, wait_until};
+use crate::stage::{LIMIT, Node, PLAIN, Stage, ok, policy, wait_until};
 
 #[test]
 fn a_listener_can_refuse_http2() {
@@ -45,6 +46,43 @@ fn tls_offers_http2_where_it_is_served() {
         assert_eq!(client.conn.alpn_protocol(), Some(agreed));
         let head = node.call().head;
         assert!(head.contains("x-forwarded-proto: https\r\n"), "{head}");
+    }
+}
+
+/// A broken preface gets no response of HTTP/1.1, in the clear and after a handshake that agreed on HTTP/2. A request
+/// of HTTP/1.1 with a fault in its first line does.
+#[test]
+fn a_broken_preface_ends_the_connection() {
+    const BROKEN: &[u8] = b"INVALID CONNECTION PREFACE\r\n\r\n";
+    let (pki, node) = (Pki::new(), Node::answering(ok("unused")));
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = TcpStream::connect(stage.address()).expect("the gateway accepts");
+    client.set_read_timeout(Some(LIMIT)).expect("a socket");
+    client.write_all(BROKEN).expect("a connection");
+    assert!(!received(&mut client).windows(5).any(|part| part == b"HTTP/"));
+    let mut client = stage.client();
+    client.send(b"GET /a b HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert_eq!(client.answer().status, 400);
+
+    let certificate = pki.certificate("a", &["a.test"]);
+    let listen = format!("listen: {{ address: 127.0.0.1:0, tls: {{ certificates: {certificate} }} }}");
+    let stage = Stage::open(&policy(&[&node], PLAIN).replace("listen: 127.0.0.1:0", &listen));
+    let mut config = pki.client();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    for broken in [BROKEN, b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"] {
+        let mut client = connect(config.clone(), stage.address(), "a.test");
+        client.write_all(broken).expect("a connection");
+        assert!(!received(&mut client).windows(5).any(|part| part == b"HTTP/"));
+    }
+}
+
+/// Returns all bytes up to the end of the connection.
+fn received(client: &mut impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match client.read_to_end(&mut bytes) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("the connection does not end"),
+        // A connection that is reset has ended, too.
+        _ => bytes,
     }
 }
 
