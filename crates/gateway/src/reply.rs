@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::io::{self, Write as _};
 
 use http::StatusCode;
-use tokio_rustls::rustls::Error;
+use tokio_rustls::rustls::{CertificateError, Error};
 use weirgate_engine::{Shed, ShedReason};
 use weirgate_http1::write;
 
@@ -44,8 +44,8 @@ pub(crate) enum NodeError {
     Upgrade,
     /// The node broke the rules of TLS, or has no version or cipher in common with this gateway.
     TlsProtocol,
-    /// The node's certificate is not valid, not trusted, or not for its name.
-    TlsCertificate,
+    /// The node's certificate is not valid, not trusted, or not for its name: which of these.
+    TlsCertificate(&'static str),
     /// The node ended TLS with an alert, for example because it wants another client certificate.
     TlsAlert,
 }
@@ -64,15 +64,23 @@ impl NodeError {
             NodeError::Protocol => "http_protocol_error",
             NodeError::Upgrade => "http_upgrade_failed",
             NodeError::TlsProtocol => "tls_protocol_error",
-            NodeError::TlsCertificate => "tls_certificate_error",
+            NodeError::TlsCertificate(_) => "tls_certificate_error",
             NodeError::TlsAlert => "tls_alert_received",
+        }
+    }
+
+    /// Returns the details of `Proxy-Status`, or an empty text.
+    const fn details(self) -> &'static str {
+        match self {
+            NodeError::TlsCertificate(fault) => fault,
+            _ => "",
         }
     }
 
     /// Returns the reason why TLS failed, if `error` comes from TLS.
     pub(crate) fn of_tls(error: &io::Error) -> Option<NodeError> {
         Some(match error.get_ref()?.downcast_ref::<Error>()? {
-            Error::InvalidCertificate(_) => NodeError::TlsCertificate,
+            Error::InvalidCertificate(error) => NodeError::TlsCertificate(certificate_fault(error)),
             Error::AlertReceived(_) => NodeError::TlsAlert,
             _ => NodeError::TlsProtocol,
         })
@@ -84,6 +92,29 @@ impl NodeError {
             NodeError::ConnectTimeout | NodeError::ResponseTimeout => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::BAD_GATEWAY,
         }
+    }
+}
+
+/// Returns the fault of a node's certificate in a few words.
+fn certificate_fault(error: &CertificateError) -> &'static str {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the node's certificate has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the node's certificate is not valid yet"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "the node's certificate is for another name"
+        }
+        // The latter is one whose name an authority has, and whose key it has not.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "the issuer of the node's certificate is not trusted"
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "the node's certificate is not for servers"
+        }
+        // An authority's own, which is the only other error with such a certificate.
+        CertificateError::Other(_) => "the node's certificate is not a server's",
+        _ => "the node's certificate is not valid",
     }
 }
 
@@ -107,7 +138,7 @@ const ALLOW: &[u8] = b"allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n";
 impl<'a> Reply<'a> {
     /// The response for a failure of the nodes.
     pub(crate) fn failed(error: NodeError) -> Reply<'a> {
-        Reply::text(error.status(), error.as_str(), (error.as_str(), ""))
+        Reply::text(error.status(), error.as_str(), (error.as_str(), error.details()))
     }
 
     /// The response for a lack of file descriptors, ports or memory.

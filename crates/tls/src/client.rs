@@ -12,8 +12,9 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::certificate::{Certificate, CertificateFiles};
+use crate::certificate::{self, Certificate, CertificateFiles};
 use crate::file::{Fault, Part};
+use crate::pinned::Pinned;
 use crate::server::{ALPN, roots};
 use crate::stamp::Stamps;
 use crate::{Watched, provider};
@@ -49,23 +50,13 @@ impl Client {
     pub fn load(settings: &ClientSettings) -> Result<Client, Vec<Fault>> {
         let stamps = stamps(settings);
         let mut faults = Vec::new();
-        let trusted = match &settings.ca {
-            _ if !settings.verify => Ok(RootCertStore::empty()),
-            Some(path) => roots(path),
-            None => system_roots(),
-        };
-        let trusted = trusted.map_err(|fault| faults.push(fault)).unwrap_or(RootCertStore::empty());
+        let verifier = verifier(settings).map_err(|fault| faults.push(fault)).ok();
         let own = settings.own.as_ref().map(|files| Certificate::load(files, 0)).transpose();
         let own = own.map_err(|found| faults.extend(found)).ok().flatten();
-        if !faults.is_empty() {
-            return Err(faults);
-        }
+        let Some(verifier) = verifier.filter(|_| faults.is_empty()) else { return Err(faults) };
         let config = ClientConfig::builder_with_provider(provider());
         let config = config.with_safe_default_protocol_versions().map_err(|error| vec![Fault::odd(&error)])?;
-        let config = match settings.verify {
-            true => config.with_root_certificates(trusted),
-            false => config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified)),
-        };
+        let config = config.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = match own {
             None => config.with_no_client_auth(),
             Some(own) => config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own.key))),
@@ -108,6 +99,18 @@ impl Watched for Client {
 fn stamps(settings: &ClientSettings) -> Stamps {
     let own = settings.own.iter().flat_map(|files| [&files.certificate, &files.key]);
     Stamps::of(own.chain(&settings.ca).map(PathBuf::as_path))
+}
+
+fn verifier(settings: &ClientSettings) -> Result<Arc<dyn ServerCertVerifier>, Fault> {
+    if !settings.verify {
+        return Ok(Arc::new(Unverified));
+    }
+    let (roots, listed) = match &settings.ca {
+        Some(path) => (roots(path)?, certificate::chain(path, Part::Ca)?),
+        None => (system_roots()?, Vec::new()),
+    };
+    let pinned = Pinned::new(roots, listed);
+    pinned.map(|pinned| Arc::new(pinned) as Arc<dyn ServerCertVerifier>).map_err(|error| Fault::odd(&error))
 }
 
 fn system_roots() -> Result<RootCertStore, Fault> {

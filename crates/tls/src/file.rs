@@ -41,7 +41,7 @@ impl Fault {
     }
 
     /// A fault of the cryptography itself, such as a system without random numbers.
-    pub(crate) fn odd(error: &rustls::Error) -> Fault {
+    pub(crate) fn odd(error: &dyn std::fmt::Display) -> Fault {
         Fault::new(Part::Certificate(0), format!("TLS cannot be set up: {error}"), "report this")
     }
 }

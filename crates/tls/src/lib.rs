@@ -7,14 +7,15 @@
 //!
 //! # Modules
 //! `file` reads PEM files, `certificate` joins a certificate with its key, `names` chooses one for a client, `server`
-//! makes the settings of a listener, `client` those of connections to nodes, `stamp` notices changed files, `identity`
-//! reads the certificate of a client.
+//! makes the settings of a listener, `client` those of connections to nodes, `pinned` verifies nodes, `stamp` notices
+//! changed files, `identity` reads the certificate of a client.
 
 mod certificate;
 mod client;
 mod file;
 mod identity;
 mod names;
+mod pinned;
 mod server;
 mod stamp;
 

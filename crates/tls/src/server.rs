@@ -144,6 +144,8 @@ impl Server {
         config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::clone(&tickets);
+        // AES first. A client that could choose would choose how much of the gateway's time a byte costs.
+        config.ignore_client_order = true;
         let settings = settings.clone();
         Ok(Server { settings, stamps, certificates, config: Arc::new(config), trust, tickets })
     }

@@ -86,9 +86,14 @@ fn a_node_that_is_not_verified_gets_no_request() {
     let ca = |pki: &Pki| format!("ca: {}", pki.path("ca.pem").display());
     assert_eq!(tls(&ca(&pki)).0, 200, "the address is in the certificate");
     assert_eq!(tls(&format!("{}, server_name: web.test", ca(&pki))).0, 200);
-    for wrong in [ca(&other), format!("{}, server_name: other.test", ca(&pki))] {
+    let wrong = [
+        (ca(&other), "the issuer of the node's certificate is not trusted"),
+        (format!("{}, server_name: other.test", ca(&pki)), "the node's certificate is for another name"),
+    ];
+    for (wrong, details) in wrong {
         let (status, why) = tls(&wrong);
-        assert_eq!((status, why.contains("error=tls_certificate_error")), (502, true), "{why}");
+        let expected = format!("error=tls_certificate_error; details=\"{details}\"");
+        assert_eq!((status, why.contains(&expected)), (502, true), "{why}");
     }
     assert_eq!(tls("verify: false").0, 200);
     let plain = Node::raw(|_, mut stream| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"));

@@ -1,0 +1,132 @@
+//! Verification of a node whose certificate is itself in the file of authorities.
+//!
+//! Many internal servers have a certificate that no authority has signed, and that `openssl req -x509` marks as an
+//! authority. The rules for chains (RFC 5280 Sec. 6) do not accept it as a server's. An operator who lists it trusts
+//! exactly this certificate, as OpenSSL does, so it is accepted if it is valid now and covers the node's name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use x509_cert::der::Decode as _;
+
+use crate::provider;
+
+/// Verifies nodes by authorities, or by being listed.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    authorities: Arc<WebPkiServerVerifier>,
+    listed: Vec<CertificateDer<'static>>,
+}
+
+impl Pinned {
+    /// `listed` are the certificates of `roots`, if they come from a file.
+    ///
+    /// # Errors
+    /// There are no authorities.
+    pub(crate) fn new(
+        roots: RootCertStore,
+        listed: Vec<CertificateDer<'static>>,
+    ) -> Result<Pinned, VerifierBuilderError> {
+        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build()?;
+        Ok(Pinned { authorities, listed })
+    }
+}
+
+/// Checks a certificate that is trusted as it is.
+fn alone(certificate: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<ServerCertVerified, Error> {
+    let parsed = x509_cert::Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
+    let validity = parsed.tbs_certificate().validity();
+    let now = Duration::from_secs(now.as_secs());
+    if now < validity.not_before.to_unix_duration() {
+        return Err(CertificateError::NotValidYet.into());
+    }
+    if now > validity.not_after.to_unix_duration() {
+        return Err(CertificateError::Expired.into());
+    }
+    verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+    Ok(ServerCertVerified::assertion())
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.authorities.verify_server_cert(certificate, chain, name, ocsp, now) {
+            Err(_) if self.listed.iter().any(|listed| listed == certificate) => alone(certificate, name, now),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.authorities.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.authorities.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.authorities.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+
+    use super::*;
+
+    const DAY: u64 = 24 * 60 * 60;
+
+    /// A certificate that has signed itself, valid in 2026, marked as an authority.
+    fn own(name: &str) -> CertificateDer<'static> {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_before = rcgen::date_time_ymd(2026, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2027, 1, 1);
+        let key = KeyPair::generate().expect("a key");
+        params.self_signed(&key).expect("a certificate").der().clone()
+    }
+
+    #[test]
+    fn a_listed_certificate_is_accepted_for_its_name_and_time() {
+        let (listed, other) = (own("node.test"), own("node.test"));
+        let mut roots = RootCertStore::empty();
+        roots.add(listed.clone()).expect("an authority");
+        let pinned = Pinned::new(roots, vec![listed.clone()]).expect("an authority");
+        let start = UnixTime::since_unix_epoch(Duration::from_secs(20_454 * DAY));
+        let verify = |certificate: &CertificateDer<'_>, name: &'static str, days: u64| {
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(start.as_secs() + days * DAY));
+            pinned.verify_server_cert(certificate, &[], &ServerName::try_from(name).expect("a name"), &[], now)
+        };
+        assert!(verify(&listed, "node.test", 1).is_ok());
+        assert!(verify(&other, "node.test", 1).is_err());
+        for (name, days) in [("other.test", 1), ("node.test", 400)] {
+            assert!(matches!(verify(&listed, name, days), Err(Error::InvalidCertificate(_))), "{name} {days}");
+        }
+        let early = UnixTime::since_unix_epoch(Duration::from_secs(start.as_secs() - DAY));
+        let name = ServerName::try_from("node.test").expect("a name");
+        let early = pinned.verify_server_cert(&listed, &[], &name, &[], early);
+        assert_eq!(early.err(), Some(CertificateError::NotValidYet.into()));
+    }
+}
