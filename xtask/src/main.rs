@@ -5,6 +5,7 @@
 mod architecture;
 mod cargo;
 mod comments;
+mod edge;
 mod endurance;
 mod instructions;
 mod packages;
@@ -46,6 +47,9 @@ const INSTRUCTIONS: Step = Step::new(
 const DOOR: Step = Step::new("bench door", "a guaranteed class beside hostile clients, ten minutes", endurance::door);
 const SOAK: Step = Step::new("bench soak", "half load with reloads and crashes, half an hour", endurance::soak);
 
+const EDGE: Step =
+    Step::new("bench edge", "protocols, TLS and hostile clients, by other people's programs, half an hour", edge::run);
+
 /// Everything that must hold, cheapest first.
 const TEST: [Step; 10] = [PACKAGES, FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, TESTS, PROCESSES, DOCTESTS, DOCS, DENY];
 /// The part of it that takes less than two minutes once everything is built.
@@ -53,7 +57,7 @@ const QUICK: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, UNITS];
 /// The part of it that runs nothing.
 const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
 /// Long measurements, for comparison.
-const BENCH: [Step; 5] = [CRITERION, INSTRUCTIONS, PROXY_CPU, DOOR, SOAK];
+const BENCH: [Step; 6] = [CRITERION, INSTRUCTIONS, PROXY_CPU, DOOR, SOAK, EDGE];
 /// Steps that belong to no group but `quick`.
 const ALONE: [Step; 3] = [UNITS, PROSE, REFERENCE];
 
