@@ -215,3 +215,48 @@ fn groups_have_their_own_windows() {
     assert_eq!(released, [16, 8], "B's own machine takes what A cannot fill");
     assert_eq!(snapshot.outstanding, 24);
 }
+
+/// Five thousand active classes are updated in turns, and every one of them gets its turn. The sum of the blocked slots
+/// stays the sum over the requests in flight, although classes are updated at different times.
+#[test]
+fn many_classes_are_updated_in_turns() {
+    let classes = (0..5000).map(|n| class(&format!("c{n}"), Some(1.0), p95(400), Some(8))).collect();
+    let mut engine = Engine::new(Time::ZERO, policy(Discipline::weirgate(), 2, classes), 1).expect("a valid policy");
+    let mut in_flight = std::collections::VecDeque::new();
+    let known = |engine: &Engine, now| {
+        engine.classes(now, ClassId(0), 5000).iter().filter(|class| class.allowance.is_some()).count()
+    };
+    for ms in 1..1500 {
+        let now = Time::from_millis(ms);
+        // Each class sends one request a second, and each request takes 8 ms.
+        for n in 0..5 {
+            let class = ClassId((5 * ms as u32 + n) % 5000);
+            let arrival = Arrival { class, flow: 0, demand: None, locality_key: None, token: 0 };
+            if let Decision::Release { ticket, .. } = engine.arrive(now, arrival) {
+                in_flight.push_back((ms, ticket));
+            }
+        }
+        while let Some((_, ticket)) = in_flight.pop_front_if(|(released, _)| *released + 8 <= ms) {
+            engine.observe(now, ticket, Outcome::LastByte { status: 200 });
+        }
+        while let Some(action) = engine.poll(now) {
+            if let Action::Release { ticket, .. } = action {
+                in_flight.push_back((ms, ticket));
+            }
+        }
+        let blocked = engine.snapshot(now).groups[0].surplus.expect("it bounds surplus").blocked;
+        // Requests of 8 ms beside limits of 400 ms block a fiftieth of a slot. Unknown ones block a whole slot.
+        assert!((0.0..=in_flight.len() as f64 + 1e-6).contains(&blocked), "{ms} ms: {blocked}");
+        if ms == 1010 {
+            let known = known(&engine, now);
+            assert!((1..5000).contains(&known), "after the last class came, {known} have had their turn");
+        }
+    }
+    let now = Time::from_millis(1500);
+    assert_eq!(known(&engine, now), 5000);
+    for (_, ticket) in in_flight {
+        engine.observe(now, ticket, Outcome::LastByte { status: 200 });
+    }
+    let blocked = engine.snapshot(now).groups[0].surplus.expect("it bounds surplus").blocked;
+    assert!(blocked.abs() < 1e-6, "nothing is in flight, and {blocked} slots are blocked");
+}

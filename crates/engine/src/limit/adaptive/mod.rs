@@ -8,6 +8,7 @@ mod occupancy;
 mod probe;
 mod profile;
 mod reach;
+mod round;
 
 use core::time::Duration;
 
@@ -43,6 +44,8 @@ const KEEPABLE: f64 = 0.9;
 struct Shown {
     halves: Halves,
     profile: Profile,
+    /// Era of the window that the profile belongs to.
+    era: u64,
 }
 
 /// The windows' probes and reaches, and the bounds on surplus.
@@ -210,10 +213,15 @@ impl Adaptive {
         if shown.len() <= at {
             shown.resize_with(at + 1, Default::default);
         }
+        let shown = &mut shown[at];
         let (probe, reach) = (&mut self.probes[window as usize], &mut self.reaches[window as usize]);
-        probe.completed(view.now, class, &mut shown[at].halves, holding);
+        probe.completed(view.now, class, &mut shown.halves, holding);
+        if shown.era != probe.era {
+            shown.era = probe.era;
+            shown.profile.forget();
+        }
         let machine = (among, view.nodes.on_machine(node));
-        let evidence = shown[at].profile.completed(view.now.as_nanos() as f64 / 1e9, machine, holding);
+        let evidence = shown.profile.completed(view.now.as_nanos() as f64 / 1e9, machine, holding);
         if evidence == Evidence::Changed {
             self.occupancy.changed(class);
         }
@@ -223,19 +231,11 @@ impl Adaptive {
         if view.classes.spec(class).guarantee.throughput.is_some() {
             match evidence {
                 Evidence::Changed => {
+                    // The profiles of the other classes are obsolete too. The number in flight follows the
+                    // service times of this class, so their times would seem to follow the number.
                     probe.forget(view.now);
                     if reach.changed(view.now, [window.size, window.owed()]) {
                         probe.tries();
-                    }
-                    // The profiles of the other classes are obsolete too. The number in flight follows the
-                    // service times of this class, so their times would seem to follow the number.
-                    let group = view.nodes.group_of(node);
-                    for other in self.occupancy.active() {
-                        let place = view.nodes.place_in(view.classes[*other].partition, group);
-                        let at = place.map(|place| place as usize * self.sub_queues + sub_queue);
-                        if let Some(shown) = at.and_then(|at| self.shown[*other].get_mut(at)) {
-                            shown.profile.forget();
-                        }
                     }
                 }
                 Evidence::Contention { per_machine } if reach.shows(true) == Some(true) => {
@@ -293,10 +293,10 @@ impl Adaptive {
             windows[window].reach = reach.size();
         }
         if let Some(class) = occupancy.misses() {
-            let slowdown = occupancy.slowdown(view.classes);
             let why = doubted(view.classes, class);
             for ((window, probe), reach) in windows.iter_mut().zip(probes).zip(reaches) {
                 if reach.doubts(view.now) {
+                    let slowdown = occupancy.slowdown(view.classes);
                     let from = probe.high();
                     probe.begin_at(f64::from(window.in_flight) / slowdown.max(2.0));
                     (window.size, window.reach) = (probe.size(), reach.size());

@@ -27,6 +27,7 @@
 //! do not fit, it earns a twentieth of the window.
 
 use super::allowance::{Pace, Slowdown, allowance};
+use super::round::{Pass, Round, Tightest, VISITS};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
 use crate::index::{Id, MachineGroupId, PartitionId, Table};
@@ -34,11 +35,8 @@ use crate::request::ClassId;
 use crate::scheduler::Standing;
 use crate::time::{Time, nanos};
 
-/// Interval between two updates of all active classes, in nanoseconds. It is short compared with any limit.
+/// Interval between two updates of active classes, in nanoseconds. It is short compared with any limit.
 const TICK: u64 = 20_000_000;
-
-/// Number of active classes from which updates are less frequent, so that they cost the same share of time.
-const CLASSES: u64 = 2000;
 
 /// Completions over which times in flight are averaged. The mean of 64 exponential times is within an eighth.
 const COMPLETIONS: f64 = 64.0;
@@ -94,6 +92,9 @@ struct Holding {
     /// infinite while its service time alone is unknown.
     part: f64,
     allowance: f64,
+    /// Its partition, and the latest round that has updated `blocking`.
+    partition: PartitionId,
+    round: u64,
 }
 
 const UNKNOWN: Holding = Holding {
@@ -112,6 +113,8 @@ const UNKNOWN: Holding = Holding {
     slack: NO_LIMIT,
     part: f64::INFINITY,
     allowance: f64::INFINITY,
+    partition: PartitionId(0),
+    round: 0,
 };
 
 impl Holding {
@@ -137,30 +140,6 @@ struct Need {
     rest: f64,
 }
 
-/// The two tightest slacks, because a class does not count its own, and the tightest limit.
-#[derive(Clone, Copy, Debug)]
-struct Tightest {
-    slacks: [(f64, ClassId); 2],
-    limit: f64,
-}
-
-impl Tightest {
-    const NONE: Tightest = Tightest { slacks: [(f64::INFINITY, ClassId::NONE); 2], limit: f64::INFINITY };
-
-    fn add(&mut self, slack: f64, limit: f64, class: ClassId) {
-        self.limit = self.limit.min(limit);
-        if slack < self.slacks[0].0 {
-            self.slacks = [(slack, class), self.slacks[0]];
-        } else if slack < self.slacks[1].0 {
-            self.slacks[1] = (slack, class);
-        }
-    }
-
-    fn of_others(&self, class: ClassId) -> f64 {
-        if self.slacks[0].1 == class { self.slacks[1].0 } else { self.slacks[0].0 }
-    }
-}
-
 /// Times in flight of all classes, and the room that they leave.
 #[derive(Clone, Debug)]
 pub(super) struct Occupancy {
@@ -174,7 +153,7 @@ pub(super) struct Occupancy {
     /// A class that misses a limit that could be kept.
     missed: Option<ClassId>,
     common_slowdown: Slowdown,
-    at: Time,
+    round: Round,
     pub(super) next: Time,
 }
 
@@ -198,14 +177,9 @@ impl Occupancy {
             sums: Table::filled(partitions, [0.0; 4]),
             missed: None,
             common_slowdown: Slowdown::NONE,
-            at: now,
+            round: Round::none(now),
             next: Time::NEVER,
         }
-    }
-
-    /// Returns the active classes.
-    pub(super) fn active(&self) -> &[ClassId] {
-        &self.active
     }
 
     /// Returns the maximum number of owed requests in a window that could be answered within their limits.
@@ -213,19 +187,23 @@ impl Occupancy {
         self.needs[window].max
     }
 
-    /// Returns a class that misses a limit by its time in flight alone although the limit could be kept.
-    pub(super) fn misses(&self) -> Option<ClassId> {
-        self.missed
+    /// Returns a class that has been seen to miss a limit by its time in flight alone although the limit could be
+    /// kept. Each round reports a class once.
+    pub(super) fn misses(&mut self) -> Option<ClassId> {
+        self.missed.take()
     }
 
     /// Returns the factor by which the least affected class takes longer in flight than alone, at least 1.
     pub(super) fn slowdown(&self, classes: &Classes) -> f64 {
-        let of = |class: &ClassId| {
-            let holding = &self.holdings[*class];
-            let known = classes.service_time(*class).filter(|_| holding.count >= KNOWN)?;
-            Some(holding.mean / known)
-        };
-        self.active.iter().filter_map(of).fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
+        let of = |class: &ClassId| self.slowdown_of(classes, *class);
+        bounded(self.active.iter().filter_map(of).fold(f64::INFINITY, f64::min))
+    }
+
+    /// Returns the factor by which a class takes longer in flight than alone, if it is known.
+    fn slowdown_of(&self, classes: &Classes, class: ClassId) -> Option<f64> {
+        let holding = &self.holdings[class];
+        let known = classes.service_time(class).filter(|_| holding.count >= KNOWN)?;
+        Some(holding.mean / known)
     }
 
     pub(super) fn open(&mut self, class: ClassId) {
@@ -273,6 +251,9 @@ impl Occupancy {
         holding.in_flight += 1;
         holding.released += now.as_nanos() as f64 / 1e9;
         self.needs[window].blocked += holding.blocking;
+        if holding.round == self.round.number {
+            self.sums[holding.partition][2] += holding.blocking;
+        }
         if !holding.claims && standing != Standing::Surplus {
             // Unknown requests are assumed to take as long as those in flight have taken so far.
             let stay = if holding.count > 0.0 { holding.mean } else { holding.stay };
@@ -287,6 +268,9 @@ impl Occupancy {
         holding.released =
             if holding.in_flight == 0 { 0.0 } else { holding.released - released.as_nanos() as f64 / 1e9 };
         self.needs[window].blocked -= holding.blocking;
+        if holding.round == self.round.number {
+            self.sums[holding.partition][2] -= holding.blocking;
+        }
     }
 
     /// Moves a request in flight that is released again to another node.
@@ -368,51 +352,112 @@ impl Occupancy {
         need.blocked + blocking * (work / (stay + slack).max(1e-6) + 1.0) <= blockable
     }
 
-    /// Updates all active classes when it is due. `bounds` returns B and whether contention has been seen, by
-    /// window.
+    /// Continues the round through the active classes when it is due. `bounds` returns B and whether contention has
+    /// been seen, by window.
     pub(super) fn tick(&mut self, now: Time, classes: &mut Classes, nodes: &Nodes, bounds: impl Fn(usize) -> Room) {
         if now < self.next {
             return;
         }
-        let seconds = now.since(self.at).as_secs_f64();
-        self.at = now;
-        self.common_slowdown = Slowdown::new(self.slowdown(classes));
+        if self.round.pass == Pass::Over {
+            self.begin(now);
+        }
         let contended = (0..self.needs.len()).all(|window| bounds(window).contended);
-        let mut tightest = Tightest::NONE;
+        let mut left = VISITS;
+        while self.round.pass != Pass::Over {
+            let end = self.active.len().min(self.round.at + left);
+            left -= end - self.round.at;
+            while self.round.at < end {
+                self.visit(now, classes, nodes, contended);
+                self.round.at += 1;
+            }
+            if self.round.at < self.active.len() {
+                break;
+            }
+            self.round.at = 0;
+            self.round.pass = match self.round.pass {
+                Pass::Slowdown => {
+                    self.common_slowdown = Slowdown::new(bounded(self.round.slowdown));
+                    Pass::Need
+                }
+                Pass::Need => {
+                    self.round.counted = self.active.len();
+                    Pass::Room
+                }
+                Pass::Room | Pass::Over => {
+                    self.active.truncate(self.round.kept);
+                    self.divide(nodes, self.round.seconds, &bounds);
+                    Pass::Over
+                }
+            };
+        }
+        self.next = if self.active.is_empty() { Time::NEVER } else { Time::from_nanos(now.as_nanos() + TICK) };
+    }
+
+    /// Begins a round.
+    fn begin(&mut self, now: Time) {
+        self.round = self.round.next(now);
         self.missed = None;
         self.sums.fill([0.0; 4]);
-        for class in &self.active {
-            let holding = &mut self.holdings[*class];
-            holding.arrivals.update(seconds);
-            holding.answers.update(seconds);
-            if claim(now, classes, *class, holding, (contended, self.common_slowdown), &mut self.sums, &mut tightest) {
-                self.missed = Some(*class);
+    }
+
+    /// Updates the next class of the pass.
+    fn visit(&mut self, now: Time, classes: &mut Classes, nodes: &Nodes, contended: bool) {
+        let Round { number, pass, at, seconds, .. } = self.round;
+        let class = self.active[at];
+        match pass {
+            Pass::Slowdown => {
+                let slowdown = self.slowdown_of(classes, class).unwrap_or(f64::INFINITY);
+                self.round.slowdown = self.round.slowdown.min(slowdown);
             }
+            Pass::Need => {
+                let holding = &mut self.holdings[class];
+                holding.arrivals.update(seconds);
+                holding.answers.update(seconds);
+                let common = (contended, self.common_slowdown);
+                if claim(now, classes, class, holding, common, &mut self.sums, &mut self.round.tightest) {
+                    self.missed = Some(class);
+                }
+            }
+            // It has become active since the pass before.
+            Pass::Room if at >= self.round.counted => {
+                self.active[self.round.kept] = class;
+                self.round.kept += 1;
+            }
+            Pass::Room => {
+                let state = &classes[class];
+                let (holding, tightest) = (&mut self.holdings[class], &self.round.tightest);
+                holding.stay = holding.residual(now.as_nanos() as f64 / 1e9);
+                holding.slack = tightest.of_others(class).min(1e6);
+                holding.allowance = allowance(holding.part, holding.answers, tightest.limit);
+                // Until the first request has ended, its class's requests may stay for ever.
+                let unknown = holding.count == 0.0 && holding.in_flight > 0 && !holding.claims;
+                let blocking = if unknown { 1.0 } else { (holding.stay / holding.slack).min(1.0) };
+                let changed = f64::from(holding.in_flight) * (blocking - holding.blocking);
+                (holding.blocking, holding.partition, holding.round) = (blocking, state.partition, number);
+                self.sums[state.partition][2] += holding.blocking * f64::from(holding.in_flight);
+                holding.active = holding.in_flight > 0 || holding.arrivals.per_s() > 1e-3 || state.queue.len > 0;
+                self.active[self.round.kept] = class;
+                self.round.kept += usize::from(holding.active);
+                // The sums take effect at the end of the round, but a request that leaves before counts as it does now.
+                if changed != 0.0 && !Round::is_short(self.active.len()) {
+                    self.add_blocked(nodes, state.partition, changed);
+                }
+            }
+            Pass::Over => {}
         }
-        let now_s = now.as_nanos() as f64 / 1e9;
-        for class in &self.active {
-            let holding = &mut self.holdings[*class];
-            holding.stay = holding.residual(now_s);
-            holding.slack = tightest.of_others(*class).min(1e6);
-            holding.allowance = allowance(holding.part, holding.answers, tightest.limit);
-            // Until the first request has ended, its class's requests may stay for ever.
-            let unknown = holding.count == 0.0 && holding.in_flight > 0 && !holding.claims;
-            holding.blocking = if unknown { 1.0 } else { (holding.stay / holding.slack).min(1.0) };
-            self.sums[classes[*class].partition][2] += holding.blocking * f64::from(holding.in_flight);
+    }
+
+    /// Adds slots to those that requests of a partition block.
+    fn add_blocked(&mut self, nodes: &Nodes, partition: PartitionId, slots: f64) {
+        for (window, need) in self.needs.iter_mut().enumerate() {
+            let group = MachineGroupId::of(window % nodes.groups.len());
+            let shares = nodes.shares(group).filter(|(of, _)| *of == partition);
+            need.blocked += slots * shares.map(|(_, share)| share).sum::<f64>();
         }
-        self.divide(nodes, seconds, bounds);
-        let holdings = &mut self.holdings;
-        self.active.retain(|class| {
-            let holding = &mut holdings[*class];
-            holding.active = holding.in_flight > 0 || holding.arrivals.per_s() > 1e-3 || classes[*class].queue.len > 0;
-            holding.active
-        });
-        let wait = TICK * (self.active.len() as u64).div_ceil(CLASSES).max(1);
-        self.next = if self.active.is_empty() { Time::NEVER } else { Time::from_nanos(now.as_nanos() + wait) };
     }
 
     /// Divides the partitions' sums among their groups of machines.
-    fn divide(&mut self, nodes: &Nodes, seconds: f64, bounds: impl Fn(usize) -> Room) {
+    fn divide(&mut self, nodes: &Nodes, seconds: f64, bounds: &impl Fn(usize) -> Room) {
         let groups = nodes.groups.len();
         for window in 0..self.needs.len() {
             let group = MachineGroupId::of(window % groups);
@@ -426,6 +471,11 @@ impl Occupancy {
             need.rest = (need.rest + max * seconds).min(max * SAVED);
         }
     }
+}
+
+/// Returns a slowdown that can be used as a factor.
+fn bounded(slowdown: f64) -> f64 {
+    slowdown.clamp(1.0, 1e6)
 }
 
 /// Adds a class's claim to the sums. Returns whether the class misses its limit by its time in flight alone.

@@ -91,6 +91,8 @@ pub(in crate::limit) struct Probe {
     max_blocked: f64,
     /// Number of the cycle.
     cycle: u64,
+    /// Number of times that conditions have changed. What was learned in an earlier era is obsolete.
+    pub(in crate::limit) era: u64,
     /// Cycles since contention was seen.
     settled: u32,
     /// Whether the half is the one at B·(1 + swing).
@@ -134,6 +136,7 @@ impl Probe {
             min: 1.0,
             max_blocked: 1.0,
             cycle: 1,
+            era: 0,
             settled: 0,
             high: true,
             counts_from: now,
@@ -365,8 +368,9 @@ impl Probe {
         (self.evidence / precision, precision.sqrt().recip())
     }
 
-    /// Discards the evidence after conditions have changed.
+    /// Discards the evidence after conditions have changed, and begins a new era.
     pub(in crate::limit) fn forget(&mut self, now: Time) {
+        self.era += 1;
         self.begin();
         self.turn(now, HalfCycle::Free);
     }
