@@ -33,11 +33,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::site::HealthProbe;
 
     #[test]
     fn it_takes_several_answers_to_change_sides() {
         let check = HealthCheck {
-            path: "/".into(),
+            probe: HealthProbe::Path("/".into()),
             host: None,
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(1),

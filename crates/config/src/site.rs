@@ -425,8 +425,8 @@ pub enum LocalityKeyOf {
 /// An active health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Path requested with GET. Any status from 200 to 399 is healthy.
-    pub path: String,
+    /// The question.
+    pub probe: HealthProbe,
     /// The `Host` header. `None` means the node's address.
     pub host: Option<String>,
     /// Time between two checks of a node.
@@ -452,6 +452,15 @@ pub struct Collector {
     pub timeout: Duration,
     /// File with the token that is sent with each query.
     pub token_file: Option<PathBuf>,
+}
+
+/// The question of a health check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthProbe {
+    /// A GET for this path. Any status from 200 to 399 is healthy.
+    Path(String),
+    /// A call of `grpc.health.v1.Health/Check` for this service. Without a name it is the whole server.
+    Grpc(String),
 }
 
 impl Collector {

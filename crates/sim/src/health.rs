@@ -62,10 +62,12 @@ impl Watch {
 mod tests {
     use super::*;
     use std::time::Duration;
+    use weirgate_config::HealthProbe;
 
     fn watch() -> Watch {
         let second = Duration::from_secs(1);
-        let check = HealthCheck { path: "/".into(), host: None, interval: second, timeout: second, fall: 3, rise: 2 };
+        let probe = HealthProbe::Path("/".into());
+        let check = HealthCheck { probe, host: None, interval: second, timeout: second, fall: 3, rise: 2 };
         Watch::new(check, Random::new(1))
     }
 

@@ -128,10 +128,14 @@ words! {
 pub(crate) type NodeForm = TextOrMap<NodeAddress, Node>;
 
 record! {
-    /// An active health check: a GET request with a status that shows whether the node can serve.
+    /// An active health check: a GET request, or a call of gRPC. The answer shows whether the node can serve. It is made
+    /// in the `protocol` of the upstream. Exactly one of `path` and `grpc` is needed.
     pub(crate) struct HealthCheck {
         /// Path to request. Any status from 200 to 399 is healthy.
-        path: Required<Text>,
+        path: Optional<Text>,
+        /// Name of the service to ask for by the health checking protocol of gRPC (`grpc.health.v1.Health/Check`), or
+        /// `""` for the whole server. `SERVING` is healthy. For nodes with `protocol: h2`.
+        grpc: Optional<Text>,
         /// The `Host` header. The node's address by default, and `localhost` for a Unix socket.
         host: Optional<Text>,
         /// Time between two checks of a node. With 2 s and three failures a dead node is taken out within

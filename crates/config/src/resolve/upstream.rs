@@ -18,7 +18,7 @@ use crate::file::{
     Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, NodeTls, PageTable, PolicyFile, Upstream,
     nodes, socket_path,
 };
-use crate::site::{self, NodeSite, PoolSite};
+use crate::site::{self, HealthProbe, NodeSite, PoolSite};
 
 /// Largest sensible ratio of two weights. Beyond it a node gets no requests.
 const MAX_WEIGHT: f64 = 1e6;
@@ -83,7 +83,7 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
             },
             health: match upstream.health_check.get() {
                 Switch::Off => None,
-                Switch::On(check) => health(check, cx),
+                Switch::On(check) => health(check, upstream, cx),
             },
             collector: match upstream.collector.get() {
                 Switch::Off if learned && !upstream.collector.given => usual_collector(item.value.mark, cx),
@@ -298,7 +298,7 @@ fn ejection(switch: &Switch<Ejection>) -> engine::Ejection {
     }
 }
 
-fn health(check: &HealthCheck, cx: &mut Context) -> Option<site::HealthCheck> {
+fn health(check: &HealthCheck, upstream: &Upstream, cx: &mut Context) -> Option<site::HealthCheck> {
     let interval = check.interval.get().0;
     let timeout = at_most(&check.timeout, interval, "the interval", "checks", cx);
     let host = check.host.get().map(|host| host.0.clone());
@@ -308,9 +308,30 @@ fn health(check: &HealthCheck, cx: &mut Context) -> Option<site::HealthCheck> {
         let what = format!("{} does not serve as a `Host` header", quoted(host));
         cx.fail(check.host.mark, Complaint::new(what, "write a host name, with a port if the node wants one"));
     }
-    let path = path(&check.path.get()?.0, check.path.mark, "/healthz", cx);
+    let probe = match (check.path.get(), check.grpc.get()) {
+        (Some(text), None) => HealthProbe::Path(path(&text.0, check.path.mark, "/healthz", cx)),
+        (None, Some(service)) => {
+            if !upstream.protocol.get().0 {
+                let hint = "add `protocol: h2` to the upstream, or check a `path:`";
+                cx.fail(check.grpc.mark, Complaint::new("gRPC needs nodes that speak HTTP/2", hint));
+            }
+            HealthProbe::Grpc(service.0.clone())
+        }
+        (Some(_), Some(_)) => {
+            let what = "a health check has one question";
+            cx.fail(check.grpc.mark, Complaint::new(what, "keep `path:` or `grpc:`"));
+            return None;
+        }
+        (None, None) => {
+            if !check.path.bad && !check.grpc.bad {
+                let hint = "add `path:` with a path that is cheap, or `grpc:` with a service of gRPC";
+                cx.fail(check.path.mark, Complaint::new("this health check asks for nothing", hint));
+            }
+            return None;
+        }
+    };
     let (fall, rise) = (count(&check.fall, 1_000, cx), count(&check.rise, 1_000, cx));
-    Some(site::HealthCheck { path, host, interval, timeout, fall, rise })
+    Some(site::HealthCheck { probe, host, interval, timeout, fall, rise })
 }
 
 /// Returns the default collector of an upstream that configures none but needs one to learn the page table.

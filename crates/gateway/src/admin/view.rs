@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weirgate_config::{AdminAddress, ClassSite, RuleTarget, Site};
+use weirgate_config::{AdminAddress, ClassSite, HealthProbe, RuleTarget, Site};
 use weirgate_engine::{Class, ClassId, ClassSnapshot, Dispatch, Snapshot};
 use weirgate_wire::admin as shape;
 
@@ -290,7 +290,10 @@ fn upstream(site: &Site, pool: usize) -> UpstreamView {
             Some(Dispatch::PartitionDynamic { .. }) => "partition_dynamic",
             Some(Dispatch::LeastOutstanding) | None => "least_outstanding",
         },
-        health_check: site.pools.get(pool).and_then(|p| p.health.as_ref()).map(|h| h.path.clone()),
+        health_check: site.pools.get(pool).and_then(|p| p.health.as_ref()).map(|h| match &h.probe {
+            HealthProbe::Path(path) => path.clone(),
+            HealthProbe::Grpc(service) => format!("grpc:{service}"),
+        }),
         collector: site.pools.get(pool).and_then(|p| p.collector.as_ref()).map(|c| c.path.clone()),
         nodes: nodes
             .map(|(node, place)| NodeView {

@@ -1,6 +1,7 @@
 //! Clients that speak HTTP/2.
 
 mod floods;
+mod health;
 mod lifetime;
 mod messages;
 mod nodes;

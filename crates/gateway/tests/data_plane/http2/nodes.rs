@@ -18,35 +18,35 @@ use crate::pki::Pki;
 use crate::stage::{Node, Stage, policy, wait_until, windowed};
 
 /// A request as a node received it.
-struct Call {
-    head: Request<()>,
-    body: Vec<u8>,
+pub(super) struct Call {
+    pub(super) head: Request<()>,
+    pub(super) body: Vec<u8>,
     trailers: Option<HeaderMap>,
     /// Number of the connection, from 0.
     connection: usize,
 }
 
 /// What a node does with a request.
-enum Act {
+pub(super) enum Act {
     Answer(Box<Response<()>>, Vec<u8>, Option<HeaderMap>),
     Reset(Reason),
 }
 
-fn answer(body: impl Into<Vec<u8>>) -> Act {
+pub(super) fn answer(body: impl Into<Vec<u8>>) -> Act {
     Act::Answer(Box::new(Response::new(())), body.into(), None)
 }
 
-fn fields(of: &[(&'static str, &'static str)]) -> HeaderMap {
+pub(super) fn fields(of: &[(&'static str, &'static str)]) -> HeaderMap {
     of.iter().map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
 }
 
 /// Starts a node. To paths that end with `/Talks` it says hello, and then repeats each piece of the request.
-fn node(act: impl Fn(Call) -> Act + Send + Sync + 'static) -> SocketAddr {
+pub(super) fn node(act: impl Fn(Call) -> Act + Send + Sync + 'static) -> SocketAddr {
     node_over(None, act)
 }
 
 /// The same over TLS, if settings for it are given.
-fn node_over(tls: Option<ServerConfig>, act: impl Fn(Call) -> Act + Send + Sync + 'static) -> SocketAddr {
+pub(super) fn node_over(tls: Option<ServerConfig>, act: impl Fn(Call) -> Act + Send + Sync + 'static) -> SocketAddr {
     let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");

@@ -1,14 +1,16 @@
 //! Active health checks of a node.
 //!
-//! Each check is a GET on its own connection, so that it tests the same path as a new client. A hash of the
-//! node spreads the checks over the interval, and each interval varies by a tenth. So the checks of many
-//! nodes neither start together nor synchronise later.
+//! Each check has its own connection, so that it tests the same path as a new client. It is a GET in the protocol of the
+//! node, or a call of gRPC. A hash of the node spreads the checks over the interval, and each interval varies by a
+//! tenth. So the checks of many nodes neither start together nor synchronise later.
+
+mod http2;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weirgate_config::{HealthCheck, HealthVerdict};
+use weirgate_config::{HealthCheck, HealthProbe, HealthVerdict};
 use weirgate_engine::NodeEvent;
 use weirgate_http_client::Request;
 
@@ -16,6 +18,9 @@ use crate::active_config::Endpoint;
 use crate::gateway::Shared;
 use crate::tls_files::TlsFiles;
 use crate::upstream;
+
+/// `User-Agent` of the checks.
+const AGENT: &str = "weirgate-health";
 
 /// Checks one node until the task is aborted.
 pub(crate) async fn watch(endpoint: Arc<Endpoint>, check: HealthCheck, shared: Arc<Shared>) {
@@ -34,12 +39,28 @@ pub(crate) async fn watch(endpoint: Arc<Endpoint>, check: HealthCheck, shared: A
     }
 }
 
-/// Makes one check. The status decides, so the body is not read.
+/// Makes one check.
 async fn is_healthy(endpoint: &Endpoint, check: &HealthCheck, tls: &TlsFiles) -> bool {
     let host = check.host.as_deref().unwrap_or(endpoint.authority());
-    let request = Request::get(host, &check.path).field("user-agent", "weirgate-health");
-    let status = weirgate_http_client::status(upstream::open(endpoint, tls, false, None), request, check.timeout).await;
-    status.is_ok_and(is_good)
+    let http2 = endpoint.settings.http2;
+    let connecting = upstream::open(endpoint, tls, http2, None);
+    match &check.probe {
+        // The status decides, so the body is not read.
+        HealthProbe::Path(path) if !http2 => {
+            let request = Request::get(host, path).field("user-agent", AGENT);
+            weirgate_http_client::status(connecting, request, check.timeout).await.is_ok_and(is_good)
+        }
+        probe => {
+            let asked = async {
+                let mut connection = http2::Connection::begin(connecting.await.ok()?).await.ok()?;
+                match probe {
+                    HealthProbe::Path(path) => connection.get(host, path).await.map(is_good),
+                    HealthProbe::Grpc(service) => connection.serves(host, service).await,
+                }
+            };
+            weirgate_clock::within(check.timeout, asked).await.flatten() == Some(true)
+        }
+    }
 }
 
 /// Whether a node that answers with `status` may get requests.
