@@ -48,6 +48,8 @@ fn frames_without_content() {
         ("pings", vec![], frame(PING, 0, 0, b"12345678")),
         ("priorities", vec![], frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 9])),
         ("unknown frames", vec![], frame(200, 0, 0, b"x")),
+        // RFC 9218 Sec. 7.1
+        ("PRIORITY_UPDATE", vec![], frame(16, 0, 0, b"\0\0\0\x01u=0")),
         ("window updates", vec![], frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
         ("empty DATA", post.clone(), frame(DATA, 0, 1, b"")),
         ("padding alone", post.clone(), frame(DATA, PADDED, 1, &[3, 0, 0, 0])),

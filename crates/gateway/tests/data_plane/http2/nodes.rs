@@ -92,6 +92,12 @@ async fn serve<F: Fn(Call) -> Act + Send + Sync + 'static>(
                 send.send_data(Bytes::new(), true).expect("it is open");
                 return;
             }
+            if parts.uri.path() == "/hints" {
+                let mut hints = Response::new(());
+                *hints.status_mut() = http::StatusCode::EARLY_HINTS;
+                hints.headers_mut().insert("link", HeaderValue::from_static("</a.css>"));
+                respond.send_informational(hints).expect("it is open");
+            }
             let mut body = Vec::new();
             while let Some(Ok(piece)) = incoming.data().await {
                 let _ = incoming.flow_control().release_capacity(piece.len());
@@ -235,6 +241,35 @@ fn large_responses_and_heads_alone_pass() {
     let head = client.ask(request("HEAD", "/x").body(()).expect("it is sound")).expect("a response");
     assert_eq!((head.head.status().as_u16(), head.body.len()), (200, 0));
     wait_until("all slots are free", || stage.is_empty());
+}
+
+#[test]
+fn interim_responses_and_priorities_pass() {
+    let address = node(|call| {
+        let mut head = Response::new(());
+        let urgency = call.head.headers().get("priority").cloned().expect("a priority");
+        head.headers_mut().insert("x-asked", urgency);
+        head.headers_mut().insert("priority", HeaderValue::from_static("u=1"));
+        Act::Answer(Box::new(head), b"x".to_vec(), None)
+    });
+    let stage = stage(address, &windowed(10));
+    let mut client = Client::connect(stage.address());
+    let head = request("GET", "/hints").header("priority", "u=5, i").body(()).expect("it is sound");
+    let (mut response, _) = client.begin(head, true);
+    let hints = client.wait(std::future::poll_fn(|cx| response.poll_informational(cx)));
+    let hints = hints.expect("an interim response").expect("it is sound");
+    assert_eq!((hints.status().as_u16(), hints.headers().get("link").is_some()), (103, true));
+    let whole = client.finish(response).expect("a response");
+    assert_eq!(
+        (whole.header("x-asked"), whole.header("priority"), &whole.text()[..]),
+        (Some("u=5, i"), Some("u=1"), "x")
+    );
+    let mut old = stage.client();
+    old.send("GET /hints HTTP/1.1\r\nHost: a\r\nPriority: u=0\r\n\r\n");
+    let hints = old.head_answer();
+    assert_eq!((hints.status, hints.header("link").as_deref()), (103, Some("</a.css>")));
+    let answer = old.answer();
+    assert_eq!((answer.header("x-asked").as_deref(), answer.header("priority").as_deref()), (Some("u=0"), Some("u=1")));
 }
 
 #[test]
