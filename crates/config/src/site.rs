@@ -309,6 +309,8 @@ pub struct ClassSite {
     pub shed: ShedReply,
     /// Timeouts towards the nodes.
     pub timeouts: NodeTimeouts,
+    /// Limits of its tunnels.
+    pub tunnels: Tunnels,
     /// The value of a request that tells its source.
     pub source: Key,
     /// Changes to headers: those of the policy, and then those of the class.
@@ -337,6 +339,17 @@ pub struct NodeTimeouts {
     pub body_progress: Duration,
     /// Time from release to the node's last byte.
     pub total: Duration,
+}
+
+/// Limits of a class's tunnels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnels {
+    /// Maximum number at once. `None` means no limit of the class's own.
+    pub max: Option<u32>,
+    /// Time without a byte in either direction.
+    pub idle: Duration,
+    /// Time from the begin to the end. `None` means no limit.
+    pub total: Option<Duration>,
 }
 
 /// Timeouts towards clients.
@@ -369,6 +382,8 @@ pub struct Limits {
     pub http2_streams: u32,
     /// Number of HTTP/2 frames without content that a client may send at once.
     pub http2_overhead_frames: u32,
+    /// Maximum number of tunnels at once.
+    pub tunnels: u32,
     /// Bytes of one reply that are buffered for a slow client.
     pub buffer_per_request: usize,
     /// Bytes of all replies that are buffered for slow clients.
@@ -439,6 +454,15 @@ pub struct HealthCheck {
     pub rise: u32,
 }
 
+/// The question of a health check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthProbe {
+    /// A GET for this path. Any status from 200 to 399 is healthy.
+    Path(String),
+    /// A call of `grpc.health.v1.Health/Check` for this service. Without a name it is the whole server.
+    Grpc(String),
+}
+
 /// How a node's agent is queried for its report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
@@ -452,15 +476,6 @@ pub struct Collector {
     pub timeout: Duration,
     /// File with the token that is sent with each query.
     pub token_file: Option<PathBuf>,
-}
-
-/// The question of a health check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HealthProbe {
-    /// A GET for this path. Any status from 200 to 399 is healthy.
-    Path(String),
-    /// A call of `grpc.health.v1.Health/Check` for this service. Without a name it is the whole server.
-    Grpc(String),
 }
 
 impl Collector {

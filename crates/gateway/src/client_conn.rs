@@ -163,7 +163,7 @@ impl ClientConn {
         let since = self.spare_since()?;
         let peer = self.peer.ip();
         let listed = self.worker.active_config().site.trusts(peer.to_canonical());
-        let conns = if listed { 1 } else { self.worker.shared.peers.of(client::peer_key(peer)) };
+        let conns = if listed { 1 } else { self.worker.shared.peers.of(&client::peer_key(peer)) };
         Some((self.requests.get() > 0, Reverse(conns), since))
     }
 

@@ -8,12 +8,13 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use weirgate_config::{HeaderRules, LocalityKeyOf, NodeTimeouts};
+use weirgate_config::{HeaderRules, LocalityKeyOf, NodeTimeouts, Tunnels};
 use weirgate_engine::{ClassId, Outcome, Shed, Time};
 use weirgate_http1::{Head, Version};
 
@@ -31,7 +32,7 @@ use crate::request::Request;
 use crate::request_stream::{Lost, RequestStream};
 use crate::stream_state::StreamState;
 use crate::trace::Trace;
-use crate::tunnel::{Side, Tunnel};
+use crate::tunnel::{Side, Tunnel, TunnelPlace};
 use crate::worker::Admission;
 use crate::{forward, grpc, websocket};
 
@@ -50,6 +51,10 @@ pub(crate) struct Exchange {
     pub(crate) trace: Option<Trace>,
     /// The right to be in flight at `endpoint`, while it is.
     pub(crate) permit: Option<Permit>,
+    /// The place of the tunnel that it asks for or has become.
+    pub(crate) tunnel: Option<Box<TunnelPlace>>,
+    /// Version of the configuration and name of the class, after the request has let go of that configuration.
+    classified: Option<Box<(u64, String)>>,
     class: Option<ClassIndex>,
     arrived: Time,
     decided: Option<Time>,
@@ -66,8 +71,8 @@ pub(crate) enum Served {
     Response { kept: bool },
     /// The response broke off after its head.
     BrokenOff,
-    /// The protocol changed: the connection to the node, the bytes received from it, and the idle timeout.
-    Upgraded(Side, Bytes, Duration),
+    /// The protocol changed: the connection to the node, and the bytes received from it.
+    Upgraded(Side, Bytes),
 }
 
 /// Reason why a request gets no response of a node.
@@ -115,8 +120,8 @@ pub(crate) async fn serve(conn: &Rc<StreamState>, stream: &mut impl RequestStrea
             kept
         }
         Ok(Served::BrokenOff) | Err(Stop::Gone) => return End::Gone,
-        Ok(Served::Upgraded(node, received, idle)) => {
-            return End::Tunnel(Box::new(Tunnel::new(node, received, idle, exchange)));
+        Ok(Served::Upgraded(node, received)) => {
+            return End::Tunnel(Box::new(Tunnel::new(node, received, exchange)));
         }
         Err(stop) => match exchange.answer(stream, stop).await {
             Ok(kept) => kept,
@@ -149,6 +154,8 @@ impl Exchange {
             bytes_out: 0,
             trace: None,
             permit: None,
+            tunnel: None,
+            classified: None,
             class: None,
             origin: Origin { client: conn.peer.ip(), listed: false },
             arrived: conn.now(),
@@ -218,6 +225,39 @@ impl Exchange {
         self.class.map(|class| self.active_config.class_name(class))
     }
 
+    /// Returns the limits of the tunnel that the request becomes.
+    pub(crate) fn tunnel_limits(&self) -> Tunnels {
+        // As for timeouts.
+        const UNKNOWN: Tunnels = Tunnels { max: None, idle: Duration::from_secs(60), total: None };
+        self.class.and_then(|c| self.active_config.class_site(c)).map_or(UNKNOWN, |c| c.tunnels)
+    }
+
+    /// Takes a place for a tunnel, if the request asks for one.
+    fn tunnel_place(&self) -> Result<Option<Box<TunnelPlace>>, Stop> {
+        if self.request.upgrade().is_none() {
+            return Ok(None);
+        }
+        let shared = &self.conn.worker.shared;
+        let name = self.class_name().unwrap_or("-");
+        let place = shared.tunnels.enter(self.active_config.site.limits.tunnels, name, self.tunnel_limits().max);
+        if place.is_none() {
+            shared.counters.tunnels_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        place.map(Some).ok_or(Stop::Exhausted)
+    }
+
+    /// Lets go of the configuration under which the request was classified, if another one is in force. A tunnel may
+    /// outlive many.
+    pub(crate) fn let_go(&mut self) {
+        let active_config = self.conn.worker.active_config();
+        let version = self.active_config.version;
+        if version != active_config.version {
+            let name = self.class_name().unwrap_or("-").to_owned();
+            self.classified.get_or_insert_with(|| Box::new((version, name)));
+            self.active_config = active_config;
+        }
+    }
+
     /// Runs the stages *admit*, *queue*, *release* and *dispatch*.
     async fn admit(&mut self, stream: &mut impl RequestStream, expects: bool) -> Result<(), Stop> {
         let worker = Rc::clone(&self.conn.worker);
@@ -232,6 +272,9 @@ impl Exchange {
             let by = self.active_config.source_of(self.class);
             let flow = worker.flow(by, self.origin.client, |by| value_of(by, &view));
             self.conn.progress.set(self.timeouts().body_progress);
+            // A reload may have changed the class, so another place is given back first.
+            self.tunnel = None;
+            self.tunnel = self.tunnel_place()?;
             if !expects {
                 poll_fn(|cx| stream.poll_sendable(cx)).await?;
             }
@@ -426,10 +469,14 @@ impl Exchange {
         let now = worker.shared.control.clock().now();
         let node_ended = self.node_ended.unwrap_or(now);
         let decided = self.decided.unwrap_or(self.arrived);
+        let (version, class_name) = match &self.classified {
+            Some(classified) => (classified.0, classified.1.as_str()),
+            None => (self.active_config.version, self.class_name().unwrap_or("-")),
+        };
         let record = AccessRecord {
-            version: self.active_config.version,
+            version,
             class: self.class,
-            class_name: self.class_name().unwrap_or("-"),
+            class_name,
             ending: self.ending,
             status: self.status,
             node: self.endpoint.as_ref().map(|t| t.name.as_str()),

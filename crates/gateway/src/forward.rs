@@ -54,6 +54,7 @@ pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut impl RequestSt
     loop {
         let missed = match attempt(exchange, stream, &mut fresh, timeouts).await {
             Ok((mut transfer, Answer::Response)) => {
+                exchange.tunnel = None;
                 return poll_fn(|cx| transfer.poll_rest(exchange, stream, cx)).await;
             }
             Ok((transfer, Answer::Upgraded)) => {
@@ -61,9 +62,8 @@ pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut impl RequestSt
                 exchange.finish(Outcome::Upgraded);
                 exchange.status = if conn.http2.get() { 200 } else { 101 };
                 poll_fn(|cx| stream.poll_flush(cx)).await?;
-                let idle = exchange.active_config.site.timeouts.idle.max(timeouts.body_progress);
                 let Some((node, received)) = transfer.into_transport() else { return Err(Stop::Gone) };
-                return Ok(Served::Upgraded(node, received, idle));
+                return Ok(Served::Upgraded(node, received));
             }
             Err(missed) => missed,
         };

@@ -30,6 +30,7 @@ use crate::proxy_protocol::HeaderFailures;
 use crate::record::{AccessRecord, Observer};
 use crate::threads::{Command, Threads};
 use crate::tls_files::{self, TlsFiles};
+use crate::tunnel::Tunnels;
 use crate::worker;
 
 /// A running gateway. Clones refer to the same gateway.
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) peers: Places,
     /// Responses without a slot that wait for slow clients, by the id of the node.
     pub(crate) stalled: Places,
+    /// Tunnels.
+    pub(crate) tunnels: Tunnels,
     observers: Vec<Box<dyn Observer>>,
     /// Commands to the threads.
     pub(crate) threads: Threads,
@@ -140,6 +143,12 @@ pub struct Counters {
     pub reused: AtomicU64,
     /// Number of response bytes now buffered for slow clients.
     pub buffered_bytes: AtomicU64,
+    /// Number of tunnels that were opened.
+    pub tunnels: AtomicU64,
+    /// Number of requests for a tunnel that were refused, because there were too many.
+    pub tunnels_refused: AtomicU64,
+    /// Number of tunnels that were closed at the end of their idle or total time.
+    pub tunnels_timed_out: AtomicU64,
     /// Number of requests that ended in a panic.
     pub panics: AtomicU64,
     /// Number of successful reloads.
@@ -264,6 +273,7 @@ impl Gateway {
             tls,
             peers: Places::default(),
             stalled: Places::default(),
+            tunnels: Tunnels::default(),
             observers,
             threads: Threads::new(wakers),
             phase: AtomicU8::new(Phase::Starting as u8),
@@ -379,6 +389,18 @@ impl Gateway {
     #[must_use]
     pub fn stalled_responses(&self) -> u64 {
         self.shared.stalled.taken()
+    }
+
+    /// Returns the number of tunnels that are open, or that requests under way ask for.
+    #[must_use]
+    pub fn open_tunnels(&self) -> u64 {
+        self.shared.tunnels.open()
+    }
+
+    /// Returns the same for each class that has any.
+    #[must_use]
+    pub fn tunnels_by_class(&self) -> BTreeMap<String, u32> {
+        self.shared.tunnels.by_class().into_iter().map(|(class, count)| (class.as_ref().to_owned(), count)).collect()
     }
 
     /// Looks at the files of certificates, as the gateway does every ten seconds. Changed files are put in force when

@@ -1,27 +1,34 @@
-//! Counts with a limit for each key: open connections per peer, stalled responses per node.
+//! Counts with a limit for each key: open connections per peer, stalled responses per node, tunnels per class.
 //!
 //! A table has an entry for each key with a place that is taken, so it is bounded by the number of client connections.
 //! Places are counted whether there is a limit or not, so that a reload may set one.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The number of places that each key has taken, on all threads.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Places(Arc<Mutex<HashMap<u64, u32>>>);
+#[derive(Debug)]
+pub(crate) struct Places<K = u64>(Arc<Mutex<HashMap<K, u32>>>);
 
 /// One place of a key, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Places,
-    key: u64,
+pub(crate) struct Place<K: Hash + Eq = u64> {
+    places: Places<K>,
+    key: K,
 }
 
-impl Places {
+impl<K> Default for Places<K> {
+    fn default() -> Places<K> {
+        Places(Arc::default())
+    }
+}
+
+impl<K: Clone + Hash + Eq> Places<K> {
     /// Takes one more place for `key`, unless it has `max` of them.
-    pub(crate) fn enter(&self, key: u64, max: Option<u32>) -> Option<Place> {
+    pub(crate) fn enter(&self, key: K, max: Option<u32>) -> Option<Place<K>> {
         let mut counts = self.counts();
-        let count = counts.entry(key).or_insert(0);
+        let count = counts.entry(key.clone()).or_insert(0);
         if max.is_some_and(|max| *count >= max) {
             if *count == 0 {
                 counts.remove(&key);
@@ -30,12 +37,12 @@ impl Places {
         }
         *count += 1;
         drop(counts);
-        Some(Place { places: self.clone(), key })
+        Some(Place { places: Places(Arc::clone(&self.0)), key })
     }
 
     /// Returns the number of places that `key` has.
-    pub(crate) fn of(&self, key: u64) -> u32 {
-        self.counts().get(&key).copied().unwrap_or(0)
+    pub(crate) fn of(&self, key: &K) -> u32 {
+        self.counts().get(key).copied().unwrap_or(0)
     }
 
     /// Returns the number of places that are taken.
@@ -43,12 +50,19 @@ impl Places {
         self.counts().values().copied().map(u64::from).sum()
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<u64, u32>> {
+    /// Returns the keys that have a place, with their number of places.
+    pub(crate) fn all(&self) -> Vec<(K, u32)> {
+        self.counts().iter().map(|(key, count)| (key.clone(), *count)).collect()
+    }
+}
+
+impl<K> Places<K> {
+    fn counts(&self) -> MutexGuard<'_, HashMap<K, u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Place {
+impl<K: Hash + Eq> Drop for Place<K> {
     fn drop(&mut self) {
         let mut counts = self.places.counts();
         if let Some(count) = counts.get_mut(&self.key) {
@@ -66,12 +80,12 @@ mod tests {
 
     #[test]
     fn each_key_has_its_own_limit() {
-        let places = Places::default();
+        let places: Places = Places::default();
         let first = places.enter(1, Some(2)).expect("a place");
         let second = places.enter(1, Some(2)).expect("a place");
         assert!(places.enter(1, Some(2)).is_none() && places.enter(2, Some(2)).is_some());
         assert!(places.enter(1, None).is_some() && places.enter(3, Some(0)).is_none());
-        assert_eq!((places.of(1), places.of(2), places.taken()), (2, 0, 2));
+        assert_eq!((places.of(&1), places.of(&2), places.taken()), (2, 0, 2));
         drop(first);
         let again = places.enter(1, Some(2)).expect("a place is free again");
         assert!(places.enter(1, Some(2)).is_none());

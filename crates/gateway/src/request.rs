@@ -258,7 +258,7 @@ impl Request {
     /// Returns the protocol that the client asks for, if a node may switch to it. `h2c` may not be asked for, because
     /// requests within it would not be classified.
     pub(crate) fn upgrade(&self) -> Option<&[u8]> {
-        if self.head.version() == Version::Http10 {
+        if self.head.version() == Version::Http10 || !self.has(Name::Upgrade) {
             return None;
         }
         let protocol = self.all(Name::Upgrade).next().filter(|p| !p.eq_ignore_ascii_case(b"h2c"))?;

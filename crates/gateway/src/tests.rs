@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weirgate_config::{
     ClassSite, ClientTimeouts, Forward, HeaderRules, Key, Limits, MemoryLimit, NetworkSize, NodeTimeouts, PoolSite,
-    ShedReply, Site,
+    ShedReply, Site, Tunnels,
 };
 use weirgate_engine as engine;
 
@@ -62,6 +62,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         classes: vec![ClassSite {
             shed: ShedReply { status: 503, content_type: "text/plain".into(), body: "overloaded\n".into() },
             timeouts: NodeTimeouts { connect: second, first_byte: second, body_progress: second, total: second },
+            tunnels: Tunnels { max: None, idle: second, total: None },
             source: Key::Network(NetworkSize::ADDRESS),
             headers: HeaderRules::default(),
         }],
@@ -87,6 +88,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             body_bytes: None,
             http2_streams: 100,
             http2_overhead_frames: 1000,
+            tunnels: 100,
             buffer_per_request: 1 << 20,
             buffer_total: 1 << 26,
             memory: MemoryLimit::Off,

@@ -1,26 +1,38 @@
 //! Tunnel after a change of protocol: copies bytes in both directions, without interpreting them. A side is a
 //! connection, or a stream of HTTP/2 (RFC 8441).
 //!
-//! The slot was freed when the protocol changed. A tunnel ends when both sides have ended, when either side
-//! fails, or when no bytes have moved for the idle timeout.
+//! The slot was freed when the protocol changed. A tunnel ends when both sides have ended, when either side fails, when
+//! no bytes have moved for its idle time, or at the end of its total time. A reload does not touch it. It keeps no
+//! buffer while nothing waits in it, because thousands may be open.
 
 use std::fmt::Debug;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weirgate_engine::Time;
 
 use crate::exchange::Exchange;
+use crate::places::{Place, Places};
 use crate::record::Ending;
 use crate::stream_state::StreamState;
 
-/// Buffer size for one direction, in bytes. A whole socket buffer's worth would only add delay.
-const BUFFER: usize = 16 * 1024;
+/// Maximum number of bytes that are read of one direction at once, and that wait in it. A whole socket buffer's worth
+/// would only add delay.
+const PIECE: usize = 16 * 1024;
+
+/// Maximum number of pieces in one turn, so that two fast sides leave turns for other tasks.
+const PIECES: usize = 16;
+
+/// Time after which a silent tunnel lets go of a configuration that has been replaced.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// A side of a tunnel.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Debug {}
@@ -30,46 +42,87 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Debug> Duplex for T {}
 /// A side of any kind. The calls cost little next to the bytes that they move.
 pub(crate) type Side = Box<dyn Duplex>;
 
+/// The number of tunnels, in all and of each class: those that are open, and those that requests under way ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Tunnels {
+    all: Places<()>,
+    classes: Places<Arc<str>>,
+}
+
+/// The place of a tunnel among all of them, and among those of its class.
+#[derive(Debug)]
+pub(crate) struct TunnelPlace {
+    _all: Place<()>,
+    _class: Place<Arc<str>>,
+}
+
+impl Tunnels {
+    /// Takes a place for one more tunnel of a class, unless there are `max` of all classes, or `class_max` of this one.
+    pub(crate) fn enter(&self, max: u32, class: &str, class_max: Option<u32>) -> Option<Box<TunnelPlace>> {
+        let all = self.all.enter((), Some(max))?;
+        let class = self.classes.enter(class.into(), class_max)?;
+        Some(Box::new(TunnelPlace { _all: all, _class: class }))
+    }
+
+    /// Returns the number of tunnels.
+    pub(crate) fn open(&self) -> u64 {
+        self.all.taken()
+    }
+
+    /// Returns the classes that have tunnels, with their numbers.
+    pub(crate) fn by_class(&self) -> Vec<(Arc<str>, u32)> {
+        self.classes.all()
+    }
+}
+
 /// The node's side of a tunnel, stored until the response before it has been sent.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    stream: Side,
+    node: Side,
     received: Bytes,
-    idle: Duration,
     exchange: Exchange,
 }
 
 impl Tunnel {
-    pub(crate) fn new(stream: Side, received: Bytes, idle: Duration, exchange: Exchange) -> Tunnel {
-        Tunnel { stream, received, idle, exchange }
+    pub(crate) fn new(node: Side, received: Bytes, exchange: Exchange) -> Tunnel {
+        Tunnel { node, received, exchange }
     }
 
     /// Copies bytes until the end. `first` has the bytes that the client sent after its request.
     pub(crate) async fn run(mut self, mut client: Side, first: Bytes, conn: &Rc<StreamState>) {
-        let mut up = Way::new(first);
-        let mut down = Way::new(std::mem::take(&mut self.received));
+        let counters = &conn.worker.shared.counters;
+        counters.tunnels.fetch_add(1, Ordering::Relaxed);
+        let limits = self.exchange.tunnel_limits();
+        let mut up = Way::new(&first);
+        let mut down = Way::new(&std::mem::take(&mut self.received));
+        drop(first);
         let mut since = conn.now();
+        let end = limits.total.map_or(Time::NEVER, |total| since + total);
         let mut moved = 0;
-        let _ = poll_fn(|cx| {
-            let upward = up.pass(&mut client, &mut self.stream, cx);
-            let downward = down.pass(&mut self.stream, &mut client, cx);
+        let ended: io::Result<()> = poll_fn(|cx| {
+            self.exchange.let_go();
+            let mut scratch = conn.worker.scratch.borrow_mut();
+            let scratch = scratch.get_mut(..PIECE).unwrap_or_default();
+            let upward = up.pass(&mut client, &mut self.node, scratch, cx);
+            let downward = down.pass(&mut self.node, &mut client, scratch, cx);
+            let now = conn.now();
             if up.moved + down.moved > moved {
                 moved = up.moved + down.moved;
-                since = conn.now();
+                since = now;
             }
-            let due = since + self.idle;
-            let late = conn.now() >= due;
-            if !late {
-                conn.wake_at(due, cx.waker());
-            }
+            let due = end.min(since + limits.idle);
+            conn.wake_at(due.min(now + LOOK), cx.waker());
             match (upward, downward) {
                 (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
                 (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(Ok(())),
-                _ if late => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                _ if now >= due => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
                 _ => Poll::Pending,
             }
         })
         .await;
+        if ended.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            counters.tunnels_timed_out.fetch_add(1, Ordering::Relaxed);
+        }
         conn.bytes_in.set(up.moved);
         self.exchange.bytes_out = down.moved;
         self.exchange.ending = Ending::Tunnelled;
@@ -78,8 +131,8 @@ impl Tunnel {
 
 /// One direction of a tunnel.
 struct Way {
-    pending: Bytes,
-    buffer: Box<[u8; BUFFER]>,
+    /// Bytes that the sink has not taken.
+    pending: BytesMut,
     moved: u64,
     /// Whether the source has ended.
     read_all: bool,
@@ -88,26 +141,24 @@ struct Way {
 }
 
 impl Way {
-    fn new(pending: Bytes) -> Way {
-        Way { pending, buffer: Box::new([0; BUFFER]), moved: 0, read_all: false, closed: false }
+    fn new(pending: &[u8]) -> Way {
+        Way { pending: pending.into(), moved: 0, read_all: false, closed: false }
     }
 
-    /// Copies bytes. Ready when this direction has ended.
-    fn pass<R, W>(&mut self, from: &mut R, to: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>
-    where
-        R: AsyncRead + Unpin,
-        W: AsyncWrite + Unpin,
-    {
-        // Bounded, so that two fast sides leave turns for other tasks.
-        for _ in 0..16 {
-            while self.pending.has_remaining() {
-                let written = ready!(Pin::new(&mut *to).poll_write(cx, &self.pending))?;
-                if written == 0 {
-                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-                }
+    /// Copies bytes by way of `scratch`. Ready when this direction has ended.
+    fn pass(
+        &mut self,
+        from: &mut Side,
+        to: &mut Side,
+        scratch: &mut [u8],
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        for _ in 0..PIECES {
+            while !self.pending.is_empty() {
+                let written = ready!(self.write(to, None, cx))?;
                 self.pending.advance(written);
-                self.moved += written as u64;
             }
+            self.pending = BytesMut::new();
             ready!(Pin::new(&mut *to).poll_flush(cx))?;
             if self.read_all {
                 if !self.closed {
@@ -116,12 +167,28 @@ impl Way {
                 }
                 return Poll::Ready(Ok(()));
             }
-            let mut buffer = ReadBuf::new(&mut self.buffer[..]);
+            let mut buffer = ReadBuf::new(scratch);
             ready!(Pin::new(&mut *from).poll_read(cx, &mut buffer))?;
-            self.read_all = buffer.filled().is_empty();
-            self.pending = Bytes::copy_from_slice(buffer.filled());
+            let mut bytes = buffer.filled();
+            self.read_all = bytes.is_empty();
+            while !bytes.is_empty() {
+                match self.write(to, Some(bytes), cx)? {
+                    Poll::Ready(written) => bytes.advance(written),
+                    Poll::Pending => {
+                        self.pending.extend_from_slice(bytes);
+                        return Poll::Pending;
+                    }
+                }
+            }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Writes bytes, or those that wait. Returns their number.
+    fn write(&mut self, to: &mut Side, bytes: Option<&[u8]>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(to).poll_write(cx, bytes.unwrap_or(&self.pending)))?;
+        self.moved += written as u64;
+        Poll::Ready(if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(written) })
     }
 }

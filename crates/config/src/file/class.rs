@@ -72,6 +72,8 @@ record! {
         retry: Defaulted<Switch<Retry>> = {},
         /// Timeouts for connections and requests to the nodes.
         timeouts: Defaulted<NodeTimeouts> = {},
+        /// Limits of the tunnels, such as WebSockets, that its requests open.
+        tunnels: Defaulted<Tunnels> = {},
     }
 }
 
@@ -199,6 +201,21 @@ record! {
         /// Time from release to the node's last byte. It limits how long a request can hold a slot. 10 min
         /// are enough for large downloads.
         total: Defaulted<Span> = "10min",
+    }
+}
+
+record! {
+    /// Limits of tunnels, such as WebSockets. An open tunnel holds no slot, and `timeouts` do not hold for it.
+    pub(crate) struct Tunnels {
+        /// Maximum number of tunnels of the class at once, for a template of all its classes together. A request for
+        /// a further one is answered with 503. `off` by default, because `limits.tunnels` bounds all classes together.
+        max: Defaulted<Switch<Count>> = "off",
+        /// Time without a byte in either direction after which a tunnel is closed. Libraries for WebSockets send a
+        /// ping every minute or more often.
+        idle: Defaulted<Span> = "10min",
+        /// Time after which a tunnel is closed, whether it is used or not. `off` by default, because applications keep
+        /// a tunnel for as long as a page is open.
+        total: Defaulted<Switch<Span>> = "off",
     }
 }
 

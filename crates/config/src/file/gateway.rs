@@ -39,6 +39,9 @@ record! {
         /// as many again, and four for each frame of a reply. A client that sends more loses its connection
         /// (ENHANCE_YOUR_CALM). The default is the burst that nghttp2 allows.
         http2_overhead_frames: Defaulted<Count> = 1000,
+        /// Maximum number of tunnels, such as WebSockets, at once. A request for a further one is answered with 503.
+        /// The default leaves half of the default `connections` to requests.
+        tunnels: Defaulted<Count> = 10000,
         /// Bytes of one reply that are buffered for a slow client, so that its slot is free once the node is
         /// done. 1 MiB holds most pages.
         buffer_per_request: Defaulted<Bytes> = "1MiB",

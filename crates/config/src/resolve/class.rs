@@ -15,7 +15,7 @@ use super::rule::Compiler;
 use super::upstream::Pools;
 use super::{headers, page_table, priorities};
 use crate::embed::Defaults;
-use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed, SourceForm};
+use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed, SourceForm, Tunnels};
 use crate::headers::HeaderRules;
 use crate::site::{self, ClassSite, Key, Listener, Match, NetworkSize, Rule, RuleTarget, ShedReply, ValuePattern};
 
@@ -129,6 +129,7 @@ pub(super) fn classes(
         let class_site = ClassSite {
             shed: answer(class, cx),
             timeouts: timeouts(class.timeouts.get(), cx),
+            tunnels: tunnels(class.tunnels.get(), cx),
             source: source(class, cx),
             headers: headers::rules(&class.request_headers, &class.response_headers, headers, cx),
         };
@@ -224,6 +225,7 @@ fn add_default(
     all.class_sites.push(ClassSite {
         shed: shed(class.shed.get(), cx),
         timeouts: timeouts(class.timeouts.get(), cx),
+        tunnels: tunnels(class.tunnels.get(), cx),
         source: source(&class, cx),
         headers: headers.clone(),
     });
@@ -415,6 +417,23 @@ fn timeouts(file: &NodeTimeouts, cx: &mut Context) -> site::NodeTimeouts {
         body_progress: within_total(&file.body_progress, total, cx),
         total,
     }
+}
+
+fn tunnels(file: &Tunnels, cx: &mut Context) -> site::Tunnels {
+    let idle = file.idle.get().0;
+    let total = match file.total.get() {
+        Switch::Off => None,
+        Switch::On(span) => Some(span.0),
+    };
+    if let Some(total) = total.filter(|total| file.idle.given && idle > *total) {
+        let what = format!("{} never pass: `total` ends the tunnel after {}", span_text(idle), span_text(total));
+        cx.fail(file.idle.mark, Complaint::new(what, "make it at most `total`"));
+    }
+    let max = match file.max.get() {
+        Switch::Off => None,
+        Switch::On(Count(max)) => Some(*max),
+    };
+    site::Tunnels { max, idle, total }
 }
 
 /// Returns the key, if the class is a template.

@@ -118,6 +118,7 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
         // Each may keep 64 KiB of its body, so this bounds the memory of a connection to 64 MiB.
         http2_streams: count(&limits.http2_streams, 1_000, cx),
         http2_overhead_frames: count(&limits.http2_overhead_frames, 1_000_000, cx),
+        tunnels: count(&limits.tunnels, 1 << 20, cx),
         buffer_per_request,
         buffer_total,
         memory: match limits.memory.get() {

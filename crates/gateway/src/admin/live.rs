@@ -105,7 +105,8 @@ async fn look(operations: &Operations) -> Bytes {
     classes.sort_by_key(|class| class.class);
     let known = (&gateway.collectors(), gateway.discovery(), gateway.phase().as_str());
     let (active_config, whole) = (gateway.active_config(), gateway.control().snapshot());
-    let look = view::look(&active_config, &whole, &classes, left_out, known, gateway.events(0));
+    let mut look = view::look(&active_config, &whole, &classes, left_out, known, gateway.events(0));
+    look.page.tunnels = gateway.tunnels_by_class();
     let mut text = b"retry: 1000\ndata: ".to_vec();
     // Fails only for maps with keys that are not strings, and these types have none.
     if serde_json::to_writer(&mut text, &look).is_err() {

@@ -148,7 +148,9 @@ async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryReje
     classes.truncate(limit);
     let page_table = scrape::page_table(operations.gateway(), MAX_ROUTES).await;
     let said = (&operations.gateway().collectors(), page_table, operations.gateway().discovery());
-    json(StatusCode::OK, &view::snapshot(&active_config, &whole, &classes, next, said))
+    let mut page = view::snapshot(&active_config, &whole, &classes, next, said);
+    page.tunnels = operations.gateway().tunnels_by_class();
+    json(StatusCode::OK, &page)
 }
 
 /// Selection of events to show.

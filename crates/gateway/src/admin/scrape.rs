@@ -41,6 +41,9 @@ pub(super) async fn collect(operations: &Operations, all: bool) -> Scrape {
         classes.entry(class.name.clone()).or_default().add(&class, is_named);
     };
     control.each_class(add).await;
+    for (class, tunnels) in gateway.tunnels_by_class() {
+        classes.entry(class).or_default().tunnels = u64::from(tunnels);
+    }
     Scrape {
         metrics: Arc::clone(operations.metrics()),
         engine: control.snapshot(),
@@ -105,6 +108,22 @@ fn process(operations: &Operations) -> Vec<Single> {
             "stalled_responses",
             "Responses without a slot that wait for slow clients now",
             Value::Gauge(operations.gateway().stalled_responses()),
+        ),
+        single("tunnels", "Tunnels opened", Value::Counter(read(&counters.tunnels))),
+        single(
+            "tunnels_open",
+            "Tunnels open now, and requests under way that ask for one",
+            Value::Gauge(operations.gateway().open_tunnels()),
+        ),
+        single(
+            "tunnels_refused",
+            "Requests for a tunnel refused because of limits.tunnels or of tunnels.max of the class",
+            Value::Counter(read(&counters.tunnels_refused)),
+        ),
+        single(
+            "tunnels_timed_out",
+            "Tunnels closed at the end of tunnels.idle or tunnels.total of the class",
+            Value::Counter(read(&counters.tunnels_timed_out)),
         ),
         single("lock_uses", "Uses of the engine's lock", Value::Counter(held.uses)),
         single("lock_measured", "Measured uses of the engine's lock", Value::Counter(held.measured)),

@@ -67,6 +67,9 @@ pub(super) struct SnapshotPage {
     /// Absent if the policy names all nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     discovery: Vec<shape::Discovery>,
+    /// Number of tunnels, by class. Absent if there are none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) tunnels: BTreeMap<String, u32>,
     classes: Vec<shape::Class>,
     /// `from` of the next page, or `null` on the last page.
     next: Option<u32>,
@@ -92,6 +95,7 @@ pub(super) fn snapshot(
         engine,
         page_table,
         discovery,
+        tunnels: BTreeMap::new(),
         classes: classes.iter().map(snapshot::class).collect(),
         next,
     }
@@ -101,7 +105,7 @@ pub(super) fn snapshot(
 #[derive(Debug, Serialize)]
 pub(super) struct Look {
     #[serde(flatten)]
-    page: SnapshotPage,
+    pub(super) page: SnapshotPage,
     /// Phase of the gateway, as in `/ready`.
     pub(super) phase: &'static str,
     /// Number of live classes that are left out.

@@ -227,6 +227,12 @@ impl Scrape {
         page.gauges("class_waiting", "Requests that wait", None, self.live(|l| l.waiting))?;
         page.gauges("class_outstanding", "Requests in flight", None, self.live(|l| l.outstanding))?;
         page.gauges(
+            "class_tunnels",
+            "Tunnels open now, and requests under way that ask for one",
+            None,
+            self.live(|l| l.tunnels),
+        )?;
+        page.gauges(
             "class_live",
             "Live classes of this name, more than 1 only for a template and for (other)",
             None,

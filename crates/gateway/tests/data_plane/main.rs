@@ -25,5 +25,6 @@ mod stage;
 mod threats;
 mod timeouts;
 mod tls;
+mod tunnel_fuzz;
 mod unix_sockets;
 mod upgrades;

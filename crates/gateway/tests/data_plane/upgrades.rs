@@ -1,6 +1,8 @@
 //! Changes of protocol: tunnels hold no slot.
 
-use std::io::Read;
+use std::io::{Read, Write as _};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use weirgate_gateway::Ending;
 
@@ -88,8 +90,7 @@ fn an_unasked_change_and_h2c_are_not_passed_on() {
 #[test]
 fn a_silent_tunnel_is_closed() {
     let node = Node::scripted();
-    let rest =
-        "discipline: none\ntimeouts: { idle: 100ms }\nclasses: [{ name: all, timeouts: { body_progress: 100ms } }]\n";
+    let rest = "discipline: none\nclasses: [{ name: all, tunnels: { idle: 100ms } }]\n";
     let stage = Stage::open(&policy(&[&node], rest));
     let mut client = stage.client();
     client.send(ASK);
@@ -98,4 +99,83 @@ fn a_silent_tunnel_is_closed() {
     assert_eq!(client.head_answer().status, 101);
     assert!(client.is_closed());
     assert_eq!(stage.record().ending, Ending::Tunnelled);
+    let counters = stage.gateway.counters();
+    assert_eq!(counters.tunnels_timed_out.load(Ordering::Relaxed), 1);
+    assert_eq!(counters.tunnels.load(Ordering::Relaxed), 1);
+    wait_until("its place is free", || stage.gateway.open_tunnels() == 0);
+}
+
+#[test]
+fn a_tunnel_ends_at_its_total_time_however_much_it_is_used() {
+    let node = Node::scripted();
+    let rest = "discipline: none\nclasses: [{ name: all, tunnels: { total: 400ms, idle: 300ms } }]\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    let mut client = stage.client();
+    client.send(ASK);
+    let call = node.call();
+    call.write(GRANT);
+    assert_eq!(client.head_answer().status, 101);
+    // A byte comes long before the idle time, again and again.
+    let writer = std::thread::spawn(move || {
+        while (&call.stream).write_all(b"x").is_ok() {
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+    });
+    let read = client.rest();
+    assert!(!read.is_empty() && read.iter().all(|byte| *byte == b'x'));
+    let record = stage.record();
+    assert!(record.total >= Duration::from_millis(400), "{record:?}");
+    assert_eq!(stage.gateway.counters().tunnels_timed_out.load(Ordering::Relaxed), 1);
+    drop(client);
+    writer.join().expect("its side is closed");
+}
+
+#[test]
+fn tunnels_are_bounded_in_all_and_by_class() {
+    let node = Node::scripted();
+    let rest = "discipline: none\nlimits: { tunnels: 2 }\nclasses:\n  - { name: chat, match: { path: /chat }, tunnels: { \
+                max: 1 } }\n  - { name: all }\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    let open = |path: &str| {
+        let mut client = stage.client();
+        client.send(ASK.replace("/chat", path));
+        let call = node.call();
+        call.write(GRANT);
+        assert_eq!(client.head_answer().status, 101);
+        (client, call)
+    };
+    let refused = |path: &str| {
+        let mut client = stage.client();
+        client.send(ASK.replace("/chat", path));
+        let answer = client.answer();
+        assert_eq!(answer.status, 503);
+        assert_eq!(
+            answer.header("proxy-status").as_deref(),
+            Some("weirgate; error=connection_limit_reached; details=\"gateway\"")
+        );
+        client
+    };
+    let chat = open("/chat");
+    let mut again = refused("/chat");
+    // The connection goes on, also with requests of the class.
+    again.get("/chat");
+    node.call().ok("a page");
+    assert_eq!(again.answer().text(), "a page");
+    let other = open("/other");
+    refused("/other");
+    let by_class = stage.gateway.tunnels_by_class().into_iter().collect::<Vec<_>>();
+    assert_eq!(by_class, [("all".to_owned(), 1), ("chat".to_owned(), 1)]);
+    assert_eq!(stage.gateway.counters().tunnels_refused.load(Ordering::Relaxed), 2);
+    drop(chat);
+    wait_until("there is room again", || stage.gateway.open_tunnels() == 1);
+    let chat = open("/chat");
+    // A request that the node does not make a tunnel gives its place back.
+    drop(other);
+    wait_until("there is room again", || stage.gateway.open_tunnels() == 1);
+    let mut declined = stage.client();
+    declined.send(ASK.replace("/chat", "/declined"));
+    node.call().ok("no");
+    assert_eq!(declined.answer().text(), "no");
+    wait_until("its place is free", || stage.gateway.open_tunnels() == 1);
+    drop(chat);
 }

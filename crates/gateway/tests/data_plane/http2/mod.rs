@@ -6,7 +6,7 @@ mod lifetime;
 mod messages;
 mod nodes;
 mod streams;
-mod websockets;
+pub(crate) mod websockets;
 mod wire;
 
 use std::net::SocketAddr;
