@@ -108,7 +108,7 @@ variables! {
     Upstream = "upstream",
     /// The name of the node that has the request.
     Node = "node",
-    /// The address of the node that has the request.
+    /// The address of the node that has the request, or `localhost` for a Unix socket.
     NodeAddress = "node_address",
     /// The version of TLS of the client's connection, such as `1.3`.
     TlsVersion = "tls_version",

@@ -5,9 +5,9 @@
 //! every pattern compiled. No step stops at the first error: [`Errors`] has all of them, with positions and hints.
 //! [`fn@feasibility`] compares the guarantees with the capacity. [`embed`] reads a policy that is part of another file.
 //!
-//! `load` takes the steps, `headers` has the rules for headers, `include` reads files that another file
-//! names, `site` is the result, `workers` checks the number of workers of a pool, `health` has the rule of `fall` and
-//! `rise`, and `reserves_case` reads the optimiser's cases.
+//! `load` takes the steps, `headers` has the rules for headers, `body` the conditions on bodies, `include` reads files
+//! that another file names, `site` is the result, `workers` checks the number of workers of a pool, `health` has the
+//! rule of `fall` and `rise`, and `reserves_case` reads the optimiser's cases.
 //!
 //! # Examples
 //! ```
@@ -25,6 +25,7 @@
 //! assert!(errors.to_string().contains("policy.yaml:2:1: clases: this field is unknown; did you mean `classes`?"));
 //! ```
 
+mod body;
 pub mod embed;
 mod feasibility;
 mod file;
@@ -37,6 +38,7 @@ mod resolve;
 mod site;
 mod workers;
 
+pub use body::{BodyCondition, JsonPointer};
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, RouteBounds, feasibility};
 pub use file::{node_address, page_table_schema, schema, socket_path};
 pub use headers::{FieldTemplate, HeaderEdits, HeaderRules, Piece, Variable, canonical};

@@ -13,6 +13,7 @@ use weirgate_engine as engine;
 use weirgate_reserves::Cluster;
 use weirgate_tls::{ClientSettings, ServerSettings};
 
+use crate::body::BodyCondition;
 use crate::file::socket_path;
 use crate::headers::HeaderRules;
 
@@ -247,6 +248,8 @@ pub enum Match {
     Cookie(String, ValuePattern),
     /// A query parameter's value, percent-decoded.
     Query(String, ValuePattern),
+    /// The first bytes of the body.
+    Body(BodyCondition),
 }
 
 /// A part of a client's certificate.
@@ -378,6 +381,8 @@ pub struct Limits {
     pub headers: usize,
     /// Maximum size of a request body in bytes. A larger one is answered with 413. `None` means no limit.
     pub body_bytes: Option<u64>,
+    /// Bytes of a request's body that conditions see, at most 64 KiB.
+    pub body_prefix: usize,
     /// Maximum number of requests at once on one HTTP/2 connection.
     pub http2_streams: u32,
     /// Number of HTTP/2 frames without content that a client may send at once.

@@ -10,7 +10,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use weirgate_config::{HostPattern, Match, PathPattern, Rule, RuleTarget, ValuePattern};
 use weirgate_engine::ClassId;
 use weirgate_gateway::access_log::AccessLog;
-use weirgate_gateway::classify::{Classifier, View};
+use weirgate_gateway::classify::{Classifier, Payload, View};
 use weirgate_gateway::metrics::Metrics;
 use weirgate_gateway::{AccessRecord, Ending, Observer, Request};
 
@@ -33,16 +33,16 @@ fn classify(c: &mut Criterion) {
         let view = View { request: &request, path: request.path(), client, port: 80, tls: None, vouched: true };
         let by_host = rules(count, |i| Match::Host(HostPattern::Exact(format!("tenant{i}.test"))));
         group.bench_with_input(BenchmarkId::new("host", count), &view, |b, view| {
-            b.iter(|| black_box(by_host.classify(black_box(view))));
+            b.iter(|| black_box(by_host.classify(black_box(view), Payload::NONE)));
         });
         let by_path = rules(count, |i| Match::Path(PathPattern::Prefix(format!("/app{i}"))));
         group.bench_with_input(BenchmarkId::new("path", count), &view, |b, view| {
-            b.iter(|| black_box(by_path.classify(black_box(view))));
+            b.iter(|| black_box(by_path.classify(black_box(view), Payload::NONE)));
         });
         let name = http::HeaderName::from_static("x-key");
         let by_header = rules(count, |i| Match::Header(name.clone(), ValuePattern::Exact(format!("k{i}"))));
         group.bench_with_input(BenchmarkId::new("header", count), &view, |b, view| {
-            b.iter(|| black_box(by_header.classify(black_box(view))));
+            b.iter(|| black_box(by_header.classify(black_box(view), Payload::NONE)));
         });
     }
     group.finish();

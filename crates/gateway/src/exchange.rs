@@ -19,7 +19,7 @@ use weirgate_engine::{ClassId, Outcome, Shed, Time};
 use weirgate_http1::{Head, Version};
 
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
-use crate::classify::{ClassRef, View, value_of};
+use crate::classify::{ClassRef, NeedsBody, Payload, View, value_of};
 use crate::client::Origin;
 use crate::connection::End;
 use crate::hops::Connection;
@@ -267,7 +267,15 @@ impl Exchange {
         for _ in 0..8 {
             let tls = self.conn.tls.get().map(|tls| &**tls);
             let view = View::new(&self.active_config.site, &self.request, self.origin, self.conn.port, tls);
-            let class = find_class(&self.active_config, &view);
+            let class = match find_class(&self.active_config, &view, payload(self, stream)) {
+                Ok(class) => class,
+                Err(NeedsBody) => {
+                    let bytes = self.active_config.site.limits.body_prefix;
+                    poll_fn(|cx| stream.poll_prefix(cx, bytes)).await?;
+                    find_class(&self.active_config, &view, payload(self, stream))
+                        .unwrap_or_else(|_| last_class(&self.active_config))
+                }
+            };
             self.class = Some(class.index());
             let by = self.active_config.source_of(self.class);
             let flow = worker.flow(by, self.origin.client, |by| value_of(by, &view));
@@ -275,7 +283,7 @@ impl Exchange {
             // A reload may have changed the class, so another place is given back first.
             self.tunnel = None;
             self.tunnel = self.tunnel_place()?;
-            if !expects {
+            if !expects || stream.body().is_awaited() {
                 poll_fn(|cx| stream.poll_sendable(cx)).await?;
             }
             let from = (flow, self.class.and_then(|class| self.locality_key(class)));
@@ -507,11 +515,27 @@ impl Drop for Exchange {
 }
 
 /// Finds the class of a request by the rules of a policy.
-fn find_class<'a>(config: &ActiveConfig, view: &View<'a>) -> ClassRef<'a> {
-    // The last rule always matches. Without it, use the engine's default class, which is the last one.
-    let last = u32::try_from(config.site.policy.classes.len()).unwrap_or(u32::MAX).saturating_sub(1);
-    let found = config.classifier.classify_readings(&config.site.policy, view);
-    found.map_or(ClassRef::Class(ClassId(last)), |found| found.class)
+///
+/// # Errors
+/// It depends on the body, which has not been received.
+fn find_class<'a>(config: &ActiveConfig, view: &View<'a>, payload: Payload<'_>) -> Result<ClassRef<'a>, NeedsBody> {
+    let found = config.classifier.classify_readings(&config.site.policy, view, payload)?;
+    Ok(found.map_or_else(|| last_class(config), |found| found.class))
+}
+
+/// The last rule always matches. Without it, the engine's default class is used, which is the last one.
+fn last_class(config: &ActiveConfig) -> ClassRef<'static> {
+    ClassRef::Class(ClassId(u32::try_from(config.site.policy.classes.len()).unwrap_or(u32::MAX).saturating_sub(1)))
+}
+
+/// Returns what rules see of the body of a request.
+fn payload<'b>(exchange: &Exchange, stream: &'b mut impl RequestStream) -> Payload<'b> {
+    let config = &exchange.active_config;
+    if !config.classifier.reads_bodies() {
+        return Payload::NONE;
+    }
+    let body = stream.body();
+    Payload::of(&exchange.request, body.unsent(), body.is_complete(), config.site.limits.body_prefix)
 }
 
 /// Waits for `decision`, unless the client leaves, breaks a rule or gives up meanwhile.

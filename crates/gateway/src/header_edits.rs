@@ -144,7 +144,7 @@ impl Facts for Exchange {
             Variable::Class => self.class_name()?,
             Variable::Upstream => &self.endpoint.as_ref()?.pool,
             Variable::Node => &self.endpoint.as_ref()?.name,
-            Variable::NodeAddress => &self.endpoint.as_ref()?.address,
+            Variable::NodeAddress => self.endpoint.as_ref()?.authority(),
             Variable::TlsVersion => tls()?.version,
             Variable::Sni => tls()?.sni.as_deref()?,
             Variable::CertificateSubject => &identity()?.subject,

@@ -51,6 +51,21 @@ pub(crate) trait RequestStream {
         if self.body().is_sendable() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
+    /// Waits until the first `bytes` of the body have been received, or all of it. A client that waits for an
+    /// invitation to send it is invited.
+    ///
+    /// # Errors
+    /// As [`RequestStream::watch`].
+    fn poll_prefix(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<Result<(), Lost>> {
+        self.invite_body();
+        if let Poll::Ready(Err(lost)) = self.poll_flush(cx) {
+            return Poll::Ready(Err(lost));
+        }
+        self.watch(cx)?;
+        let body = self.body();
+        if body.is_complete() || body.len() >= bytes { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
     /// Tells a client that waits for it to send the body (RFC 9110 Sec. 10.1.1). Does nothing for other clients.
     fn invite_body(&mut self);
 

@@ -86,6 +86,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             head_bytes: 65_536,
             headers: 100,
             body_bytes: None,
+            body_prefix: 8192,
             http2_streams: 100,
             http2_overhead_frames: 1000,
             tunnels: 100,

@@ -152,6 +152,7 @@ pub(crate) enum SchemaOf {
 Examples:
   weirgate explain policy.yaml GET http://bigcorp.test/
   weirgate explain policy.yaml POST 'https://shop.test/buy?fast=1' -H 'Cookie: tier=gold' --client 192.0.2.7
+  weirgate explain policy.yaml POST http://api.test/ -H 'Content-Type: application/json' --body @call.json
 
 Exit codes:
   0  the request has a class
@@ -180,6 +181,9 @@ pub(crate) struct Explain {
     /// `https` URL, or none for an `http` URL, or else of the first one.
     #[arg(long, value_name = "N")]
     pub(crate) port: Option<u16>,
+    /// The body, or `@FILE` for the contents of a file. Without it the request has no body.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) body: Option<String>,
     /// Show every rule that did not match, not only the last 20.
     #[arg(long)]
     pub(crate) all: bool,

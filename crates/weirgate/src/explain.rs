@@ -4,9 +4,9 @@ use std::fmt::{self, Display, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use weirgate_config::{Key, Listener, LocalityKeyOf, RuleTarget, Site};
+use weirgate_config::{HeaderEdits, HeaderRules, Key, Listener, LocalityKeyOf, RuleTarget, Site};
 use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
-use weirgate_gateway::classify::{ClassRef, Classifier, Explained, View};
+use weirgate_gateway::classify::{ClassRef, Classifier, Explained, Payload, View};
 use weirgate_gateway::{ClientTls, Origin, Request};
 use weirgate_pages::Index;
 use weirgate_tls::Identity;
@@ -46,6 +46,7 @@ pub(crate) fn run(args: &Explain) -> ExitCode {
 /// The request that the person asks about.
 struct Asked {
     request: Request,
+    body: Vec<u8>,
     peer: std::net::IpAddr,
     port: u16,
     tls: Option<ClientTls>,
@@ -55,6 +56,11 @@ struct Asked {
 
 impl Asked {
     fn new(args: &Explain, site: &Site) -> Result<Asked, String> {
+        let body = match args.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
+            None => Vec::new(),
+            Some((_, Some(file))) => std::fs::read(file).map_err(|error| format!("{file} cannot be read: {error}"))?,
+            Some((text, None)) => text.as_bytes().to_vec(),
+        };
         let mut fields = String::new();
         let mut names_host = false;
         for line in &args.headers {
@@ -80,6 +86,13 @@ impl Asked {
         let head = format!("{} {} HTTP/1.1\r\n{host}{fields}\r\n", args.method, args.url);
         let request = Request::parse(head.as_bytes())
             .map_err(|(status, why)| format!("the gateway would refuse this request with {status}: {why}"))?;
+        if let Some(limit) = site.limits.body_bytes.filter(|limit| body.len() as u64 > *limit) {
+            return Err(format!(
+                "the gateway would refuse this request with 413: its body has {} bytes, of which `limits.body_bytes` \
+                 allows {limit}",
+                body.len()
+            ));
+        }
         let listener = listener(args, site)?;
         let tls = match &listener.tls {
             Some(_) => Some(tls(args, &request)?),
@@ -94,6 +107,7 @@ impl Asked {
         };
         Ok(Asked {
             request,
+            body,
             peer: args.client.to_canonical(),
             port: args.port.unwrap_or(listener.address.port()),
             tls,
@@ -133,11 +147,12 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
     let origin = Origin::new(asked.peer, site, request);
     let mut view = View::new(site, request, origin, asked.port, asked.tls.as_ref());
     let classifier = Classifier::new(site.rules.clone());
-    let Some(found) = classifier.classify_readings(&site.policy, &view) else {
+    let payload = Payload::of(request, &asked.body, true, site.limits.body_prefix);
+    let Ok(Some(found)) = classifier.classify_readings(&site.policy, &view, payload) else {
         return Err("no rule matches this request".to_owned());
     };
     view.path = found.path;
-    let said = classifier.explain(&view);
+    let said = classifier.explain(&view, payload);
     let query = request.query().map(|q| format!("?{q}")).unwrap_or_default();
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -167,6 +182,15 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
     if let Some(port) = asked.redirect {
         let _ = writeln!(text, "redirect  status 308 to port {port}, before any rule; ask about the https URL");
         return Ok(text);
+    }
+    if classifier.reads_bodies() && !asked.body.is_empty() {
+        let _ = match payload {
+            Payload::Opaque(why) => writeln!(text, "body      meets no condition: {why}"),
+            Payload::Read { whole: false, bytes } => {
+                writeln!(text, "body      conditions see the first {} of {} bytes", bytes.len(), asked.body.len())
+            }
+            _ => Ok(()),
+        };
     }
     if found.path != request.path() {
         let _ = writeln!(
@@ -198,6 +222,13 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
             ClassRef::Class(_) => None,
         };
         write_class(&mut text, site, class, key.as_deref(), max_live);
+        let class_site = match found.class {
+            ClassRef::Class(id) => site.classes.get(id.0 as usize),
+            ClassRef::Template(id, _) | ClassRef::Network(id, _) => site.templates.get(id.0 as usize),
+        };
+        if let Some(class_site) = class_site {
+            write_headers(&mut text, &class_site.headers);
+        }
         write_route(&mut text, site, class, request);
     }
     Ok(text)
@@ -255,6 +286,21 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
         queue.max_waiting_per_flow,
         Span(queue.max_wait)
     );
+}
+
+/// Writes the headers that rules change.
+fn write_headers(text: &mut String, rules: &HeaderRules) {
+    for (of, HeaderEdits { removed, written }) in [("request", &*rules.request), ("response", &*rules.response)] {
+        let mut said = Vec::new();
+        // What is both removed and written is set.
+        let set = |name: &str| removed.contains(&weirgate_config::canonical(name));
+        let gone = removed.iter().filter(|name| !written.iter().any(|w| weirgate_config::canonical(&w.name) == **name));
+        said.extend(gone.map(|name| format!("without {name}")));
+        said.extend(written.iter().map(|w| format!("{} {}", if set(&w.name) { "sets" } else { "adds" }, w.name)));
+        if !said.is_empty() {
+            let _ = writeln!(text, "headers   of the {of}: {}", said.join(", "));
+        }
+    }
 }
 
 /// Writes the route of the page table and its cost, as far as the policy has them.

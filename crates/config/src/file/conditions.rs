@@ -10,6 +10,7 @@ use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::{any_of, record, text_schema, words};
 
 use super::address::{Net, is_host_name};
+use super::body::Body;
 use crate::site::HostPattern;
 
 record! {
@@ -42,6 +43,8 @@ record! {
         cookie: Optional<Values<Token>>,
         /// Query parameters: a name (the parameter is present), or a map from names to values.
         query: Optional<Values<QueryName>>,
+        /// The first bytes of the body.
+        body: Optional<Body>,
         /// All of these hold.
         all: Optional<Vec<At<Match>>>,
         /// At least one of these holds.

@@ -30,6 +30,10 @@ record! {
         /// Maximum size of a request body. A larger one is answered with 413. `off` by default, because
         /// bodies are streamed and not stored.
         body_bytes: Defaulted<Switch<Bytes>> = "off",
+        /// Bytes of a request's body that conditions (`match: { body: … }`) see, at most 64 KiB. They are received
+        /// before the request has a class, if a condition that may still hold asks for them. 8 KiB hold the forms and
+        /// calls that people write.
+        body_prefix: Defaulted<Bytes> = "8KiB",
         /// Maximum number of requests at once on one HTTP/2 connection. Further ones are refused (REFUSED_STREAM), and
         /// clients send them again. The default is the lowest number that RFC 9113 recommends. Each may keep 64 KiB of
         /// its body, and `buffer_per_request` of its reply.

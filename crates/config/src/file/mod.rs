@@ -5,6 +5,7 @@
 //! into a `Site`. Every default is documented here with its reason.
 
 mod address;
+mod body;
 mod class;
 mod conditions;
 pub(crate) mod discipline;
@@ -27,6 +28,7 @@ use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
 pub(crate) use address::{Net, NodeAddress, is_authority};
 pub use address::{node_address, socket_path};
+pub(crate) use body::Body;
 pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, SourceForm, Tunnels};
 pub use conditions::Token;
 pub(crate) use conditions::{ClientCertificateForm, Inner, Match, PatternText, ValueForm, ValueRule, Values};
@@ -126,7 +128,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("guarantee", &["response_time", "throughput"], "it belongs in `guarantee:`"),
     (
         "guarantee",
-        &["host", "path", "path_prefix", "path_pattern", "method", "port", "header", "cookie", "query"],
+        &["host", "path", "path_prefix", "path_pattern", "method", "port", "header", "cookie", "query", "body"],
         "conditions belong in `match:`",
     ),
     ("guarantee", &["max_waiting", "max_waiting_per_source", "max_wait"], "it belongs in `queue:`"),
@@ -154,6 +156,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
         &["headers", "header", "set", "add", "remove"],
         "write `request_headers: { set: … }` or `response_headers: { set: … }`",
     ),
+    ("path_pattern", &["form", "json", "contains"], "it belongs in `body:`"),
     ("certificates", &["certificate", "key", "ocsp"], "it belongs in `certificates:`"),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];

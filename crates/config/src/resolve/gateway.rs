@@ -116,6 +116,7 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
             Switch::On(Bytes(bytes)) => Some(*bytes),
         },
         // Each may keep 64 KiB of its body, so this bounds the memory of a connection to 64 MiB.
+        body_prefix: bytes(&limits.body_prefix, "the size of the prefix", 1, 64 << 10, cx),
         http2_streams: count(&limits.http2_streams, 1_000, cx),
         http2_overhead_frames: count(&limits.http2_overhead_frames, 1_000_000, cx),
         tunnels: count(&limits.tunnels, 1 << 20, cx),

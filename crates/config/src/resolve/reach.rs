@@ -3,6 +3,7 @@
 //! The comparison is sound but not complete: a class reported as unreachable is unreachable, but cases that need
 //! reasoning over several conditions may be missed. An error message must not be wrong, so this is the safe side.
 
+use crate::body::BodyCondition;
 use crate::site::{HostPattern, Match, PathPattern, ValuePattern};
 
 /// Whether every request that satisfies `narrow` also satisfies `wide`.
@@ -44,6 +45,17 @@ fn leaf_implies(narrow: &Match, wide: &Match) -> bool {
         (Match::Cookie(n, narrow), Match::Cookie(w, wide)) | (Match::Query(n, narrow), Match::Query(w, wide)) => {
             n == w && value_implies(narrow, wide)
         }
+        (Match::Body(narrow), Match::Body(wide)) => body_implies(narrow, wide),
+        _ => false,
+    }
+}
+
+fn body_implies(narrow: &BodyCondition, wide: &BodyCondition) -> bool {
+    match (narrow, wide) {
+        (BodyCondition::Contains(n), BodyCondition::Contains(w)) => n.text.contains(w.text.as_str()),
+        (BodyCondition::Like(n), BodyCondition::Like(w)) => n.text == w.text,
+        (BodyCondition::Form(n, narrow), BodyCondition::Form(w, wide)) => n == w && value_implies(narrow, wide),
+        (BodyCondition::Json(n, narrow), BodyCondition::Json(w, wide)) => n == w && value_implies(narrow, wide),
         _ => false,
     }
 }

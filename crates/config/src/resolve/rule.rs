@@ -10,6 +10,7 @@ use weirgate_spanned_yaml::decode::{At, Context, Mark, OneOrMany};
 use weirgate_spanned_yaml::errors::{Complaint, listed};
 use weirgate_tls::ServerSettings;
 
+use crate::body::BodyCondition;
 use crate::file::{self, ClientCertificateForm, Inner, PatternText, ValueForm, ValueRule, Values};
 use crate::site::{CertificatePart, Listener, Match, PathPattern, Pattern, ValuePattern};
 
@@ -25,9 +26,14 @@ const PATTERN_DEPTH: u32 = 64;
 /// Maximum number of patterns in a policy. With the limits above it bounds the memory of all patterns.
 const MAX_PATTERNS: usize = 1_000;
 
+/// Maximum number of conditions on bodies in a policy. Each looks through `limits.body_prefix` bytes, so that all of
+/// them together cost a request less than a millisecond at the default size.
+const MAX_BODIES: usize = 100;
+
 /// Compiles conditions and counts their patterns.
 pub(super) struct Compiler {
     patterns: usize,
+    bodies: usize,
     /// The ports that clients can connect to, if they are known.
     ports: Option<Vec<u16>>,
     /// The TLS of the listeners, if it is known.
@@ -40,6 +46,7 @@ impl Compiler {
         let ports = listeners.map(|all| all.iter().map(|one| one.address.port()).collect::<Vec<_>>());
         Compiler {
             patterns: 0,
+            bodies: 0,
             // Port 0 is replaced when the gateway starts.
             ports: ports.filter(|ports| !ports.contains(&0)),
             // A balancer may tell of the client's TLS.
@@ -116,6 +123,9 @@ impl Compiler {
         if let Some(values) = file.query.get() {
             self.values(values, cx, &mut all, |name, value| Match::Query(name.0.clone(), value));
         }
+        if let Some(form) = file.body.get() {
+            self.body(form, file.body.mark, file.body.bad, &mut all, cx);
+        }
         if let Some(parts) = file.all.get() {
             all.extend(self.conditions(parts, cx));
         }
@@ -165,6 +175,37 @@ impl Compiler {
         }
     }
 
+    /// Adds the conditions on the body.
+    fn body(&mut self, form: &file::Body, mark: Mark, bad: bool, all: &mut Vec<Match>, cx: &mut Context) {
+        let before = all.len();
+        all.extend(each(form.contains.get(), |text| {
+            let literal = text.value.0.as_str();
+            let found = self.compiled(literal, &[&escape(literal)], text.mark, cx);
+            found.map_or(Match::Any, |pattern| Match::Body(BodyCondition::Contains(pattern)))
+        }));
+        all.extend(each(form.pattern.get(), |pattern| {
+            let text = pattern.value.0.as_str();
+            let found = self.compiled(text, &[text], pattern.mark, cx);
+            found.map_or(Match::Any, |pattern| Match::Body(BodyCondition::Like(pattern)))
+        }));
+        if let Some(values) = form.form.get() {
+            self.values(values, cx, all, |name, value| Match::Body(BodyCondition::Form(name.0.clone(), value)));
+        }
+        if let Some(values) = form.json.get() {
+            self.values(values, cx, all, |place, value| Match::Body(BodyCondition::Json(place.0.clone(), value)));
+        }
+        if all.len() == before && !bad {
+            let hint = "give it `contains:`, `pattern:`, `form:` or `json:`";
+            cx.fail(mark, Complaint::new("this has no condition on the body", hint));
+            all.push(Match::Any);
+        }
+        self.bodies += all.iter().skip(before).map(leaves).sum::<usize>();
+        if self.bodies > MAX_BODIES {
+            let hint = "use fewer, or tell classes by a header or the path, which is also faster";
+            cx.fail(mark, Complaint::new(format!("a policy has at most {MAX_BODIES} conditions on bodies"), hint));
+        }
+    }
+
     fn conditions(&mut self, parts: &[At<file::Match>], cx: &mut Context) -> Vec<Match> {
         parts.iter().map(|part| self.condition(&part.value, part.mark, part.bad, cx)).collect()
     }
@@ -197,7 +238,7 @@ impl Compiler {
             ValueForm::Exact(text) => ValuePattern::Exact(text.clone()),
             ValueForm::Rule(ValueRule { prefix, pattern }) => match (prefix.get(), pattern.get()) {
                 (Some(prefix), _) if prefix.0.is_empty() => {
-                    let hint = "write `header: NAME` (or cookie, query) to ask whether it is there";
+                    let hint = "write the name without a value, such as `header: NAME`, to ask whether it is there";
                     cx.fail(mark, Complaint::new("every value starts with this empty prefix", hint));
                     ValuePattern::Present
                 }
@@ -211,7 +252,13 @@ impl Compiler {
     }
 
     /// Compiles a pattern, anchored at both ends.
-    fn pattern(&mut self, text: &PatternText, mark: Mark, cx: &mut Context) -> Option<Pattern> {
+    fn pattern(&mut self, PatternText(text): &PatternText, mark: Mark, cx: &mut Context) -> Option<Pattern> {
+        // Compiled without the group first: `a)|(b` must not become valid through the brackets added around it.
+        self.compiled(text, &[text, &format!(r"\A(?:{text})\z")], mark, cx)
+    }
+
+    /// Compiles the last of `expressions`, which the policy has as `text`. All of them must be valid.
+    fn compiled(&mut self, text: &str, expressions: &[&str], mark: Mark, cx: &mut Context) -> Option<Pattern> {
         self.patterns += 1;
         if self.patterns > MAX_PATTERNS {
             if self.patterns == MAX_PATTERNS + 1 {
@@ -220,10 +267,8 @@ impl Compiler {
             }
             return None;
         }
-        let PatternText(text) = text;
-        // Compiled without the group first: `a)|(b` must not become valid through the brackets added around it.
-        match compile(text).and_then(|_| compile(&format!(r"\A(?:{text})\z"))) {
-            Ok(regex) => Some(Pattern { text: text.clone(), regex }),
+        match expressions.iter().map(|expression| compile(expression)).collect::<Result<Vec<_>, _>>() {
+            Ok(mut all) => all.pop().map(|regex| Pattern { text: text.to_owned(), regex }),
             Err(complaint) => {
                 cx.fail(mark, complaint);
                 None
@@ -244,6 +289,25 @@ fn each<T>(values: Option<&OneOrMany<T>>, mut f: impl FnMut(&At<T>) -> Match) ->
 /// Condition that at least one of `parts` holds.
 fn either(parts: Vec<Match>) -> Match {
     if parts.iter().any(|part| matches!(part, Match::Any)) { Match::Any } else { Match::Either(parts) }
+}
+
+/// Number of single conditions in a condition.
+fn leaves(condition: &Match) -> usize {
+    match condition {
+        Match::Either(parts) => parts.len(),
+        _ => 1,
+    }
+}
+
+/// Returns the regular expression for a text as it stands.
+fn escape(text: &str) -> String {
+    text.chars().fold(String::new(), |mut escaped, c| {
+        if r"\.+*?()|[]{}^$#&-~".contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+        escaped
+    })
 }
 
 fn compile(text: &str) -> Result<meta::Regex, Complaint> {

@@ -7,16 +7,41 @@ use regex_automata::Input;
 use weirgate_config::{CertificatePart, HostPattern, Match, PathPattern, Pattern, ValuePattern};
 use weirgate_tls::Identity;
 
+use super::payload;
 use super::view::{Fields, MAX_VALUE_BYTES, View};
 
-/// Returns whether `condition` holds.
-pub(super) fn holds(condition: &Match, fields: &Fields<'_, '_>) -> bool {
+/// Returns whether `condition` holds. `None` if that depends on the body, which has not been received (the three-valued
+/// logic of Kleene).
+pub(super) fn holds(condition: &Match, fields: &Fields<'_, '_>) -> Option<bool> {
+    match condition {
+        Match::All(parts) => decided(parts, false, fields),
+        Match::Either(parts) => decided(parts, true, fields),
+        Match::Not(part) => holds(part, fields).map(|holds| !holds),
+        Match::Body(condition) => payload::holds(condition, fields),
+        leaf => Some(is_met(leaf, fields)),
+    }
+}
+
+/// Looks for a part that decides about all: one that is `wanted`. Without one the result is the opposite, unless a part
+/// is not known.
+fn decided(parts: &[Match], wanted: bool, fields: &Fields<'_, '_>) -> Option<bool> {
+    let mut result = Some(!wanted);
+    for part in parts {
+        match holds(part, fields) {
+            Some(holds) if holds == wanted => return Some(wanted),
+            Some(_) => {}
+            None => result = None,
+        }
+    }
+    result
+}
+
+/// Returns whether a condition without parts holds, which does not depend on the body.
+fn is_met(condition: &Match, fields: &Fields<'_, '_>) -> bool {
     let view = fields.view;
     match condition {
         Match::Any => true,
-        Match::All(parts) => parts.iter().all(|part| holds(part, fields)),
-        Match::Either(parts) => parts.iter().any(|part| holds(part, fields)),
-        Match::Not(part) => !holds(part, fields),
+        Match::All(_) | Match::Either(_) | Match::Not(_) | Match::Body(_) => false,
         Match::Host(HostPattern::Exact(name)) => view.request.host() == name,
         Match::Host(HostPattern::Below(suffix)) => view.request.host().ends_with(suffix.as_str()),
         Match::Path(PathPattern::Exact(path)) => view.path == path,
@@ -61,7 +86,7 @@ fn is_below(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn fits(pattern: &ValuePattern, value: &[u8]) -> bool {
+pub(super) fn fits(pattern: &ValuePattern, value: &[u8]) -> bool {
     match pattern {
         ValuePattern::Present => true,
         ValuePattern::Exact(text) => value == text.as_bytes(),

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
-use weirgate_config::{CertificatePart, HostPattern, Key, Match, PathPattern, Rule, RuleTarget, ValuePattern};
+use weirgate_config::{
+    BodyCondition, CertificatePart, HostPattern, Key, Match, PathPattern, Rule, RuleTarget, ValuePattern,
+};
 
 use super::view::{Fields, MAX_VALUE_BYTES, View};
-use super::{Classifier, condition, key_of, target};
+use super::{Classifier, Payload, condition, key_of, payload, target};
 
 /// Result of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +23,11 @@ pub struct Explained {
 impl Classifier {
     /// Evaluates the rules in order, without the index, up to the first one that matches.
     #[must_use]
-    pub fn explain(&self, view: &View<'_>) -> Vec<Explained> {
-        let fields = Fields::new(view);
+    pub fn explain(&self, view: &View<'_>, payload: Payload<'_>) -> Vec<Explained> {
+        let fields = Fields::new(view, payload);
         let mut said = Vec::new();
         for (rule, it) in self.rules().iter().enumerate() {
-            let matched = target(it, &fields).is_some();
+            let matched = matches!(target(it, &fields), Some(Ok(_)));
             said.push(Explained { rule, matched, why: if matched { holds_text(it) } else { fails_text(it, &fields) } });
             if matched {
                 break;
@@ -60,7 +62,7 @@ fn fails_text(rule: &Rule, fields: &Fields<'_, '_>) -> String {
 
 /// Describes the value that `condition` requires and the value in the request, or returns `None` if it holds.
 fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
-    if condition::holds(condition, fields) {
+    if condition::holds(condition, fields) == Some(true) {
         return None;
     }
     let view = fields.view;
@@ -98,11 +100,39 @@ fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
         Match::Cookie(name, _) => {
             with_values(&wants, fields.cookies().iter().filter(|(n, _)| *n == name.as_bytes()).map(|&(_, v)| v))
         }
+        Match::Body(condition) => body_lacks(&wants, condition, fields),
         Match::Query(name, _) => {
             let values = fields.query().iter().filter(|(n, _)| n.as_ref() == name.as_bytes());
             with_values(&wants, values.map(|(_, v)| v.as_ref()))
         }
     })
+}
+
+/// Describes a condition on the body, and the reason why it does not hold.
+fn body_lacks(wants: &str, condition: &BodyCondition, fields: &Fields<'_, '_>) -> String {
+    let (bytes, whole) = match fields.payload {
+        Payload::Awaited => return format!("needs {wants}, but the body is not known"),
+        Payload::Opaque(why) => return format!("needs {wants}, but the body cannot be read: {why}"),
+        Payload::Read { bytes: b"", .. } => return format!("needs {wants}, but there is no body"),
+        Payload::Read { bytes, whole } => (bytes, whole),
+    };
+    let request = fields.view.request;
+    match condition {
+        BodyCondition::Form(..) if !payload::is_form(request) => {
+            format!("needs {wants}, but the body is no form (Content-Type: application/x-www-form-urlencoded)")
+        }
+        BodyCondition::Json(..) if !payload::is_json(request) => {
+            format!("needs {wants}, but the body is not JSON (Content-Type: application/json)")
+        }
+        BodyCondition::Form(name, _) => {
+            let values = fields.form().iter().filter(|(n, _)| n.as_ref() == name.as_bytes());
+            with_values(wants, values.map(|(_, v)| v.as_ref()))
+        }
+        _ => {
+            let part = if whole { "the body" } else { "its first part" };
+            format!("needs {wants}, but {part} is {}", quoted(bytes))
+        }
+    }
 }
 
 /// Describes `wants` together with the actual values. Values of cookies and headers are shown, because the
@@ -157,6 +187,13 @@ pub(crate) fn describe(condition: &Match, values: Values) -> String {
         Match::Header(name, value) => format!("header {name}{}", describe_value(value, values)),
         Match::Cookie(name, value) => format!("cookie {name}{}", describe_value(value, values)),
         Match::Query(name, value) => format!("query parameter {name}{}", describe_value(value, values)),
+        Match::Body(condition) => match condition {
+            _ if values == Values::Hidden => "body …".to_owned(),
+            BodyCondition::Contains(pattern) => format!("body containing {:?}", pattern.text),
+            BodyCondition::Like(pattern) => format!("body like {}", pattern.text),
+            BodyCondition::Form(name, value) => format!("form field {name}{}", describe_value(value, values)),
+            BodyCondition::Json(place, value) => format!("JSON value {place}{}", describe_value(value, values)),
+        },
     }
 }
 

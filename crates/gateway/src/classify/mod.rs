@@ -12,15 +12,18 @@
 mod condition;
 mod explain;
 mod index;
+mod json;
+mod payload;
 mod view;
 
-use weirgate_config::{IpNet, Key, Rule, RuleTarget};
+use weirgate_config::{IpNet, Key, Match, Rule, RuleTarget};
 use weirgate_engine::{ClassId, Policy, TemplateId};
 
 use crate::record::ClassIndex;
 
 pub use explain::Explained;
 pub(crate) use explain::{Values, describe, describe_key};
+pub use payload::Payload;
 pub use view::{MAX_KEY_BYTES, MAX_PAIRS, MAX_VALUE_BYTES, View};
 
 use index::Index;
@@ -31,7 +34,13 @@ use view::Fields;
 pub struct Classifier {
     rules: Vec<Rule>,
     index: Index,
+    /// Whether a rule has a condition on the body.
+    reads_bodies: bool,
 }
+
+/// The class depends on the first bytes of the request's body, which have not been received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeedsBody;
 
 /// Result of classification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +78,14 @@ impl Classifier {
     /// Builds the index over `rules`.
     #[must_use]
     pub fn new(rules: Vec<Rule>) -> Classifier {
-        Classifier { index: Index::new(&rules), rules }
+        let reads_bodies = rules.iter().any(|rule| reads_body(&rule.matches));
+        Classifier { index: Index::new(&rules), rules, reads_bodies }
+    }
+
+    /// Whether a rule has a condition on the body.
+    #[must_use]
+    pub fn reads_bodies(&self) -> bool {
+        self.reads_bodies
     }
 
     /// Returns the rules, in order.
@@ -80,42 +96,65 @@ impl Classifier {
 
     /// Returns the first rule that matches, or `None` if there is none. A last rule that matches everything
     /// prevents that.
-    #[must_use]
-    pub fn classify<'a>(&self, view: &View<'a>) -> Option<Classified<'a>> {
-        let fields = Fields::new(view);
+    ///
+    /// # Errors
+    /// It is not known whether the first rule that may match does, before the body has been received.
+    pub fn classify<'a>(&self, view: &View<'a>, payload: Payload<'_>) -> Result<Option<Classified<'a>>, NeedsBody> {
+        let fields = Fields::new(view, payload);
         let mut best = None;
         self.index.each_list(&fields, |list| self.walk(list, &fields, &mut best));
-        best
+        let Some((rule, found)) = best else { return Ok(None) };
+        Ok(Some(Classified { rule, class: found?, path: view.path }))
     }
 
     /// Classifies a request in all readings of its path ([`crate::Request::readings`]). Returns the result that
     /// promises least: throughput first, then a response time, then a weight. So no spelling of a path leads to a
     /// better class than every node would agree to. `policy` has the classes that the rules select.
-    #[must_use]
-    pub fn classify_readings<'a>(&self, policy: &Policy, view: &View<'a>) -> Option<Classified<'a>> {
-        let mut found = self.classify(view)?;
+    ///
+    /// # Errors
+    /// As [`Classifier::classify`].
+    pub fn classify_readings<'a>(
+        &self,
+        policy: &Policy,
+        view: &View<'a>,
+        payload: Payload<'_>,
+    ) -> Result<Option<Classified<'a>>, NeedsBody> {
+        let Some(mut found) = self.classify(view, payload)? else { return Ok(None) };
         for path in view.request.readings() {
-            if let Some(other) = self.classify(&View { path, ..*view })
+            if let Some(other) = self.classify(&View { path, ..*view }, payload)?
                 && promise(policy, other.class) < promise(policy, found.class)
             {
                 found = other;
             }
         }
-        Some(found)
+        Ok(Some(found))
     }
 
-    /// Finds the first rule of `list` that matches and precedes `best`.
-    fn walk<'a>(&self, list: &[u32], fields: &Fields<'a, '_>, best: &mut Option<Classified<'a>>) {
+    /// Finds the first rule of `list` that matches, or may match, and precedes `best`.
+    fn walk<'a>(&self, list: &[u32], fields: &Fields<'a, '_>, best: &mut Option<Found<'a>>) {
         for &index in list {
             let index = index as usize;
-            if best.is_some_and(|b| b.rule <= index) {
+            if best.as_ref().is_some_and(|(rule, _)| *rule <= index) {
                 return;
             }
-            if let Some(class) = self.rules.get(index).and_then(|rule| target(rule, fields)) {
-                *best = Some(Classified { rule: index, class, path: fields.view.path });
+            if let Some(found) = self.rules.get(index).and_then(|rule| target(rule, fields)) {
+                *best = Some((index, found));
                 return;
             }
         }
+    }
+}
+
+/// Index of a rule that matches with its class, or of one that may match.
+type Found<'a> = (usize, Result<ClassRef<'a>, NeedsBody>);
+
+/// Whether a condition depends on the body.
+fn reads_body(condition: &Match) -> bool {
+    match condition {
+        Match::All(parts) | Match::Either(parts) => parts.iter().any(reads_body),
+        Match::Not(part) => reads_body(part),
+        Match::Body(_) => true,
+        _ => false,
     }
 }
 
@@ -131,22 +170,24 @@ fn promise(policy: &Policy, class: ClassRef<'_>) -> Option<(f64, bool, f64)> {
 
 /// Returns the class that `rule` selects, if it matches. A rule with a key matches only a request with
 /// exactly one value for it.
-fn target<'a>(rule: &Rule, fields: &Fields<'a, '_>) -> Option<ClassRef<'a>> {
-    if !condition::holds(&rule.matches, fields) {
+fn target<'a>(rule: &Rule, fields: &Fields<'a, '_>) -> Option<Result<ClassRef<'a>, NeedsBody>> {
+    let holds = condition::holds(&rule.matches, fields);
+    if holds == Some(false) {
         return None;
     }
-    match &rule.target {
-        RuleTarget::Class(class) => Some(ClassRef::Class(*class)),
+    let class = match &rule.target {
+        RuleTarget::Class(class) => ClassRef::Class(*class),
         RuleTarget::Template(template, Key::Network(size)) => {
-            Some(ClassRef::Network(*template, size.network_of(fields.view.client)))
+            ClassRef::Network(*template, size.network_of(fields.view.client))
         }
-        RuleTarget::Template(template, key) => key_of(key, fields).ok().map(|k| ClassRef::Template(*template, k)),
-    }
+        RuleTarget::Template(template, key) => ClassRef::Template(*template, key_of(key, fields).ok()?),
+    };
+    Some(holds.map(|_| class).ok_or(NeedsBody))
 }
 
 /// Returns the value of a header or cookie of a request, if it can serve as a key.
 pub(crate) fn value_of<'a>(key: &Key, view: &View<'a>) -> Option<&'a [u8]> {
-    key_of(key, &Fields::new(view)).ok()
+    key_of(key, &Fields::new(view, Payload::Awaited)).ok()
 }
 
 /// Returns the value that is the key for a template.

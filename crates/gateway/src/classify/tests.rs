@@ -95,13 +95,13 @@ fn classes(conditions: Vec<Match>) -> Classifier {
 }
 
 fn rule_of(classifier: &Classifier, request: &Sample) -> Option<usize> {
-    request.view(|view| classifier.classify(view).map(|c| c.rule))
+    request.view(|view| classifier.classify(view, Payload::NONE).expect("it needs no body").map(|c| c.rule))
 }
 
 /// The specification of the index: a linear scan.
 fn linear(classifier: &Classifier, request: &Sample) -> Option<usize> {
     request.view(|view| {
-        let fields = Fields::new(view);
+        let fields = Fields::new(view, Payload::NONE);
         classifier.rules().iter().position(|rule| target(rule, &fields).is_some())
     })
 }
@@ -222,7 +222,7 @@ fn scheme_name_and_certificate_compare() {
 fn an_explanation_covers_tls() {
     let why = |condition: Match, tls: Option<ClientTls>| {
         let request = Sample { tls, ..Sample::to("h", "/") };
-        request.view(|view| classes(vec![condition]).explain(view)[0].why.clone())
+        request.view(|view| classes(vec![condition]).explain(view, Payload::NONE)[0].why.clone())
     };
     let sni = || Match::Sni(HostPattern::Below(".a.test".into()));
     let name = || Match::ClientCertificate(CertificatePart::Name, ValuePattern::Prefix("b".into()));
@@ -265,7 +265,7 @@ fn a_template_needs_exactly_one_key_of_bounded_length() {
     let classifier = Classifier::new(rules.into());
     let request = || Sample::to("h", "/");
     let check = |request: Sample, class: ClassRef<'_>| {
-        request.view(|view| assert_eq!(classifier.classify(view).unwrap().class, class));
+        request.view(|view| assert_eq!(classifier.classify(view, Payload::NONE).unwrap().unwrap().class, class));
     };
     check(request().with("x-tenant", "acme"), ClassRef::Template(TemplateId(7), b"acme"));
     check(request().with("x-tenant", "acme").with("x-tenant", "other"), ClassRef::Class(ClassId(0)));
@@ -308,7 +308,7 @@ fn an_explanation_says_what_each_rule_wanted() {
         },
         Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(2)) },
     ];
-    let said = Sample::to("a.test", "/").view(|view| Classifier::new(rules.into()).explain(view));
+    let said = Sample::to("a.test", "/").view(|view| Classifier::new(rules.into()).explain(view, Payload::NONE));
     let said: Vec<_> = said.iter().map(|e| (e.rule, e.matched, e.why.as_str())).collect();
     assert_eq!(
         said,
@@ -344,7 +344,7 @@ fn a_spelling_does_not_lead_to_a_better_class() {
             tls: None,
             vouched: true,
         };
-        classifier.classify_readings(&policy, &view).map(|found| found.rule)
+        classifier.classify_readings(&policy, &view, Payload::NONE).unwrap().map(|found| found.rule)
     };
     assert_eq!([found("/gold/a"), found("/bulk/a"), found("/x")], [Some(1), Some(0), Some(2)]);
     // A name with a slash keeps its class.
@@ -441,7 +441,7 @@ proptest! {
         for request in &requests {
             let expected = linear(&classifier, request);
             prop_assert_eq!(rule_of(&classifier, request), expected);
-            let said = request.view(|view| classifier.explain(view));
+            let said = request.view(|view| classifier.explain(view, Payload::NONE));
             prop_assert_eq!(said.iter().position(|e| e.matched), expected);
             prop_assert!(said.iter().all(|e| !e.why.is_empty()));
             prop_assert_eq!(said.len(), expected.map_or(rules.len(), |rule| rule + 1));

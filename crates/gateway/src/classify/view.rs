@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use weirgate_config::Site;
 use weirgate_http1::Name;
 
+use super::payload::{self, Payload};
 use crate::client::Origin;
 use crate::handshake::ClientTls;
 use crate::request::Request;
@@ -57,16 +58,23 @@ impl<'a> View<'a> {
 /// Decoded name and value.
 pub(super) type Parameter<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// A view with its query and cookies, parsed at their first use.
+/// A view with its query, cookies and form, parsed at their first use.
 pub(super) struct Fields<'a, 'v> {
     pub(super) view: &'v View<'a>,
     cookies: OnceCell<Vec<(&'a [u8], &'a [u8])>>,
     query: OnceCell<Vec<Parameter<'a>>>,
+    pub(super) payload: Payload<'v>,
+    form: OnceCell<Vec<Parameter<'v>>>,
 }
 
 impl<'a, 'v> Fields<'a, 'v> {
-    pub(super) fn new(view: &'v View<'a>) -> Fields<'a, 'v> {
-        Fields { view, cookies: OnceCell::new(), query: OnceCell::new() }
+    pub(super) fn new(view: &'v View<'a>, payload: Payload<'v>) -> Fields<'a, 'v> {
+        Fields { view, cookies: OnceCell::new(), query: OnceCell::new(), payload, form: OnceCell::new() }
+    }
+
+    /// Returns the decoded name and value of every field of the form in the body, in order.
+    pub(super) fn form(&self) -> &[Parameter<'v>] {
+        self.form.get_or_init(|| payload::form(self.payload))
     }
 
     /// Returns the name and value of every cookie, in order.
@@ -96,7 +104,7 @@ fn cookie(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Parses one parameter. Without `=` its value is empty.
-fn parameter(part: &[u8]) -> Parameter<'_> {
+pub(super) fn parameter(part: &[u8]) -> Parameter<'_> {
     let (name, value) = split_at_equals(part).unwrap_or((part, b""));
     (decode(name), decode(value))
 }
@@ -147,7 +155,7 @@ mod tests {
         let request = Request::parse(format!("GET /?{query} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
         let request = request.expect("it is sound");
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        Fields::new(&view(&request)).query().iter().map(|(n, v)| (text(n), text(v))).collect()
+        Fields::new(&view(&request), Payload::NONE).query().iter().map(|(n, v)| (text(n), text(v))).collect()
     }
 
     fn with_cookies(lines: &[&'static str]) -> Vec<(String, String)> {
@@ -155,7 +163,7 @@ mod tests {
         let request = Request::parse(format!("GET / HTTP/1.1\r\nHost: h\r\n{lines}\r\n").as_bytes());
         let request = request.expect("it is sound");
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        Fields::new(&view(&request)).cookies().iter().map(|&(n, v)| (text(n), text(v))).collect()
+        Fields::new(&view(&request), Payload::NONE).cookies().iter().map(|&(n, v)| (text(n), text(v))).collect()
     }
 
     fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {

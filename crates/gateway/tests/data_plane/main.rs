@@ -16,6 +16,7 @@ mod lifecycle;
 mod locality;
 mod node_tls;
 mod pages;
+mod payloads;
 mod pki;
 mod proxy_protocol;
 mod queueing;

@@ -97,6 +97,7 @@ fn request(random: &mut Random, file: &str, port: u16) -> Explain {
         sni: None,
         client_certificate: None,
         port: Some(port),
+        body: None,
         all: false,
     }
 }
