@@ -1,23 +1,36 @@
-//! The differential test of `weirgate explain`: random requests get the class that a running gateway gives them.
+//! The differential test of `weirgate explain`: random requests get the class that a running gateway gives them, over
+//! HTTP/1.1 and HTTP/2, with TLS and without, and are refused for the same reasons.
+
+mod client;
+mod pki;
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use weirgate_gateway::{AccessRecord, Gateway, Observer, ReloadSource};
+use client::Way;
+use pki::Pki;
+use tempfile::TempDir;
+use weirgate_gateway::{AccessRecord, Ending, Gateway, Observer, ReloadSource};
 
 use super::*;
 
 /// Number of requests.
-const REQUESTS: u64 = 4_000;
+const REQUESTS: u64 = 3_000;
 
 /// Time limit of every operation, longer than any of them needs.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Every condition that needs no TLS. 127.0.0.1 is a listed proxy, and other addresses of the loopback are not.
+/// Every condition. 127.0.0.1 is a listed proxy, and other addresses of the loopback are not.
 const POLICY: &str = r"
-listen: 127.0.0.1:0
+listen:
+  - 127.0.0.1:0
+  - address: 127.0.0.1:0
+    tls:
+      certificates: { certificate: gateway.pem, key: gateway.key }
+      client_certificates: { mode: optional, ca: ca.pem }
+limits: { body_prefix: 48B }
 admin: off
 threads: 1
 trusted_proxies: [127.0.0.1, 10.0.0.0/8]
@@ -26,6 +39,13 @@ discipline: none
 classes:
   - { name: staff, match: { all: [{ source: 192.0.2.0/24 }, { not: { path_prefix: /open } }] } }
   - { name: near, match: { source: 203.0.113.0/24 } , per: { header: X-Tenant }, max_live: 50 }
+  - { name: alice, match: { path_prefix: [/a, /d], client_certificate: { common_name: alice, san: [{ prefix: a }] } } }
+  - { name: known, match: { all: [{ client_certificate: present }, { not: { method: GET } }] } }
+  - { name: named, match: { sni: '*.shop.test', not: { host: '*.shop.test' }, path_prefix: /c } }
+  - { name: pay, match: { body: { json: { /method: [pay, { prefix: pay. }] } } } }
+  - { name: forms, match: { method: POST, body: { form: { plan: gold } } } }
+  - { name: marked, match: { not: { path_prefix: /t }, body: { contains: [urgent, '<Order'], pattern: '[0-9]{3}' } } }
+  - { name: secure, match: { scheme: https, path_prefix: [/d, /net] } }
   - { name: tenants, match: { path_prefix: /t }, per: { header: X-Tenant }, max_live: 50 }
   - { name: gold, match: { any: [{ cookie: { tier: gold } }, { query: { tier: gold } }] } }
   - { name: write, match: { any: [{ method: POST }, { method: DELETE }] } }
@@ -52,6 +72,10 @@ const FIELDS: &[&str] = &[
     "x-tenant: other",
     "Connection: x-tenant",
     "Content-Type: application/grpc",
+    "Content-Type: application/json",
+    "Content-Type: application/vnd.api+json; charset=utf-8",
+    "Content-Type: application/x-www-form-urlencoded",
+    "Content-Encoding: gzip",
     "X-Forwarded-For: 192.0.2.7",
     "X-Forwarded-For: 198.51.100.9, 10.0.0.1",
     "X-Forwarded-For: 203.0.113.5",
@@ -61,6 +85,20 @@ const FIELDS: &[&str] = &[
     "Expect: 100-continue",
     "Expect: tea",
 ];
+
+const BODIES: &[&str] = &[
+    r#"{"method":"pay"}"#,
+    r#"{"id":[1,{"x":"]"}],"method":"p\u0061y.now","y":2}"#,
+    r#"{"padding":"0123456789012345678901234567","method":"pay"}"#,
+    r#"{"method":"pay"#,
+    "plan=gold",
+    "a=b&pl%61n=gol%64&c",
+    "padding=012345678901234567890123456789012&plan=gold",
+    "urgent 123",
+    "an <Order> of 7 things, 1234567890123456789012345 of them",
+    "nothing",
+];
+const NAMES: &[&str] = &["a.test", "b.shop.test", "x.y.shop.test", "other.test"];
 
 /// Random numbers (SplitMix64).
 struct Random(u64);
@@ -79,53 +117,66 @@ impl Random {
     }
 }
 
-/// A request as `weirgate explain` takes it.
-fn request(random: &mut Random, file: &str, port: u16) -> Explain {
+/// A request as `weirgate explain` takes it, and how it is sent. The listener with TLS is the second one.
+fn request(random: &mut Random, pki: &Pki, ports: &[u16]) -> (Explain, Way) {
     let start = random.of(STARTS);
     let rest = if start.is_empty() { 1 + random.below(3) } else { random.below(2) };
     let path: String = std::iter::once(start).chain((0..rest).map(|_| random.of(PARTS))).collect();
     let host = random.of(HOSTS);
-    let before = if random.below(10) == 0 { format!("http://{host}") } else { String::new() };
+    let encrypted = random.below(4) == 0;
+    let http2 = random.below(3) == 0;
+    let scheme = if encrypted { "https" } else { "http" };
+    let before = if random.below(10) == 0 { format!("{scheme}://{host}") } else { String::new() };
     let mut headers = vec![format!("Host: {host}"), "Connection: close".to_owned()];
     headers.extend((0..random.below(5)).map(|_| random.of(FIELDS).to_owned()));
-    Explain {
-        file: file.into(),
+    let certificate = [None, None, Some("alice"), Some("bob")][random.below(4)].filter(|_| encrypted);
+    let args = Explain {
+        file: "policy.yaml".into(),
         method: random.of(METHODS).to_owned(),
         url: format!("{before}{path}{}", random.of(QUERIES)),
         headers,
         client: IpAddr::from([127, 0, 0, 1 + u8::try_from(random.below(3)).expect("it is small")]),
-        sni: None,
-        client_certificate: None,
-        port: Some(port),
-        body: None,
+        sni: encrypted.then(|| random.of(NAMES).to_owned()),
+        client_certificate: certificate.map(|name| pki.path(&format!("{name}.pem"))),
+        port: Some(ports[usize::from(encrypted)]),
+        body: (random.below(3) == 0).then(|| random.of(BODIES).to_owned()),
         all: false,
-    }
+    };
+    let tls = encrypted.then(|| pki.client(certificate));
+    (args, Way { http2, chunked: random.below(2) == 0, tls })
 }
 
-/// The class that the command prints, or the status with which it says the gateway refuses the request.
-fn explained(args: &Explain, site: &Site) -> Result<String, u16> {
+/// The class that the command prints, or the reason for which it says the gateway refuses the request.
+fn explained(args: &Explain, site: &Site) -> Result<String, String> {
     let text = match Asked::new(args, site) {
         Ok(asked) => explain(site, &asked, false).expect("the last class has no conditions"),
         Err(why) => {
-            let status = why.split("refuse this request with ").nth(1).and_then(|rest| rest.get(..3));
-            return Err(status.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{why}")));
+            let reason = why.split("refuse this request with ").nth(1).and_then(|rest| rest.get(5..));
+            return Err(reason.unwrap_or_else(|| panic!("{why}")).to_owned());
         }
     };
     let line = text.lines().find_map(|line| line.strip_prefix("class     ")).expect("a class");
     Ok(line.split(' ').next().unwrap_or_default().to_owned())
 }
 
-struct Tell(Sender<Result<String, u16>>);
+/// The class of a request, or the reason why it was refused.
+type Done = Result<String, String>;
+
+struct Tell(Sender<Done>);
 
 impl Observer for Tell {
     fn observe(&self, record: &AccessRecord<'_>) {
-        let found = if record.class.is_some() { Ok(record.class_name.to_owned()) } else { Err(record.status) };
+        let found = match (record.class, record.ending) {
+            (Some(_), _) => Ok(record.class_name.to_owned()),
+            (None, Ending::Refused(why)) => Err(why.to_owned()),
+            (None, other) => Err(format!("{other:?}")),
+        };
         // The test may have ended.
         let _ = self.0.send(found);
     }
 }
 
-/// Starts a node that answers every head.
+/// Starts a node that answers every request.
 fn node() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -137,65 +188,73 @@ fn node() -> SocketAddr {
     address
 }
 
+/// Reads requests, whose bodies are short and without an empty line, and answers each.
 fn answer_all(mut stream: TcpStream) {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while stream.read(&mut byte).is_ok_and(|bytes| bytes > 0) {
-        head.push(byte[0]);
-        if head.ends_with(b"\r\n\r\n") {
-            head.clear();
-            if stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").is_err() {
-                return;
+    let mut input = Vec::new();
+    let mut read_to = |stream: &mut TcpStream, end: &dyn Fn(&[u8]) -> bool| {
+        let mut byte = [0];
+        input.clear();
+        while !end(&input) {
+            if !stream.read(&mut byte).is_ok_and(|bytes| bytes > 0) {
+                return None;
             }
+            input.push(byte[0]);
+        }
+        Some(String::from_utf8_lossy(&input).to_ascii_lowercase())
+    };
+    while let Some(head) = read_to(&mut stream, &|input| input.ends_with(b"\r\n\r\n")) {
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length = length.map_or(0, |length| length.parse().expect("a length"));
+        let body = match head.contains("\r\ntransfer-encoding: chunked") {
+            true => read_to(&mut stream, &|input| input.ends_with(b"0\r\n\r\n")),
+            false => read_to(&mut stream, &|input| input.len() == length),
+        };
+        if body.is_none() || stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").is_err() {
+            return;
         }
     }
 }
 
-/// Sends a request from its client's address, and waits until the connection ends.
-fn send(args: &Explain, gateway: SocketAddr) {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-    socket.bind(&SocketAddr::new(args.client, 0).into()).expect("an address of the loopback");
-    socket.connect(&gateway.into()).expect("the gateway accepts");
-    let mut stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(LIMIT)).expect("a socket");
-    let head = format!("{} {} HTTP/1.1\r\n{}\r\n\r\n", args.method, args.url, args.headers.join("\r\n"));
-    stream.write_all(head.as_bytes()).expect("the gateway reads");
-    let mut response = Vec::new();
-    stream.read_to_end(&mut response).expect("the gateway answers and closes");
-}
-
-fn next(records: &Receiver<Result<String, u16>>) -> Result<String, u16> {
+fn next(records: &Receiver<Done>) -> Done {
     records.recv_timeout(LIMIT).expect("a record")
 }
 
 #[test]
 fn it_agrees_with_a_running_gateway() {
-    let text = POLICY.replace("NODE", &node().to_string());
-    let site = weirgate_config::load("policy.yaml", &text, false).unwrap_or_else(|errors| panic!("{errors}")).site;
+    let folder = TempDir::new().expect("a folder");
+    let pki = Pki::new(folder.path(), NAMES);
+    let policy = folder.path().join("policy.yaml");
+    std::fs::write(&policy, POLICY.replace("NODE", &node().to_string())).expect("a file");
+    let mut site = weirgate_config::load_file(&policy, false).unwrap_or_else(|errors| panic!("{errors}")).site;
     let (sender, records) = channel();
     let observers: Vec<Box<dyn Observer>> = vec![Box::new(Tell(sender))];
-    let gateway = Gateway::start(site.clone(), &text, ReloadSource::Nowhere, observers).expect("the gateway starts");
-    let address = gateway.addresses()[0];
+    let gateway = Gateway::start(site.clone(), "", ReloadSource::Nowhere, observers).expect("the gateway starts");
+    let addresses = gateway.addresses().to_vec();
+    for (listener, address) in site.listeners.iter_mut().zip(&addresses) {
+        listener.address = *address;
+    }
+    let ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut random = Random(20);
     let mut seen = std::collections::BTreeMap::<_, u64>::new();
     for at in 0..REQUESTS {
-        let args = request(&mut random, "policy.yaml", address.port());
-        send(&args, address);
+        let (args, way) = request(&mut random, &pki, &ports);
+        let to = addresses[usize::from(args.sni.is_some())];
+        let about = format!("request {at}, HTTP/2 {}: {args:?}", way.http2);
+        let sent = weirgate_clock::within(LIMIT, client::send(&args, way, to));
+        runtime.block_on(sent).unwrap_or_else(|| panic!("no answer to {about}"));
         let (said, done) = (explained(&args, &site), next(&records));
-        assert_eq!(said, done, "request {at}: {args:?}");
+        assert_eq!(said, done, "{about}");
         *seen.entry(done).or_default() += 1;
     }
     gateway.cut();
     gateway.join();
     // Each class is chosen often, so that the agreement says something about each condition.
-    for class in &site.policy.classes {
+    let templates = site.policy.templates.iter().map(|template| &template.class);
+    for class in site.policy.classes.iter().chain(templates) {
         assert!(seen.get(&Ok(class.name.to_string())).is_some_and(|&n| n >= 10), "{}: {seen:?}", class.name);
     }
-    for template in &site.policy.templates {
-        let name = template.class.name.to_string();
-        assert!(seen.get(&Ok(name)).is_some_and(|&n| n >= 10), "{}: {seen:?}", template.class.name);
-    }
-    for status in [400, 405, 417] {
-        assert!(seen.get(&Err(status)).is_some_and(|&n| n >= 10), "{status}: {seen:?}");
-    }
+    // So is each reason for a refusal.
+    let refusals = seen.iter().filter(|(done, count)| done.is_err() && **count >= 10).count();
+    assert!(refusals >= 4, "{seen:?}");
 }
