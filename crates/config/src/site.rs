@@ -144,6 +144,17 @@ pub struct Listener {
     pub redirect_to_https: Option<u16>,
     /// Peers that begin each connection with a header of the PROXY protocol.
     pub proxy_protocol: Vec<IpNet>,
+    /// How connections for other addresses reach it. `None` if they do not.
+    pub transparent: Option<Interception>,
+}
+
+/// How the kernel brings connections for other addresses to a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interception {
+    /// Without a change of packets: the local address of a connection is the one that the client wanted.
+    Tproxy,
+    /// By a translation of addresses, which the kernel remembers.
+    Redirect,
 }
 
 /// Version of the PROXY protocol.
@@ -425,6 +436,8 @@ pub struct PoolSite {
     pub http2: bool,
     /// Version of the PROXY protocol in which connections name their client. `None` if they do not.
     pub proxy_protocol: Option<ProxyVersion>,
+    /// Whether connections come from the address of the client.
+    pub from_client: bool,
     /// Maximum number of idle connections kept per node and thread.
     pub idle_connections: usize,
     /// Maximum number of responses per node that stall without a slot because their clients read slowly.
@@ -559,7 +572,7 @@ impl fmt::Display for NodeSource {
 /// Address of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSite {
-    /// `host:port`, resolved on each connection, or `unix:/path`.
+    /// `host:port`, resolved on each connection, `unix:/path`, or [`crate::ORIGINAL`].
     pub address: String,
 }
 

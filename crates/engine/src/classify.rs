@@ -18,6 +18,7 @@ use crate::observed::Observed;
 use crate::policy::{Class as Spec, Policy};
 use crate::queue::Queue;
 use crate::request::{ClassId, TemplateId};
+use crate::source_rate::Bucket;
 use crate::time::Time;
 
 /// State of one live class.
@@ -36,6 +37,8 @@ pub(crate) struct Class {
     pub(crate) expected: Expected,
     pub(crate) observed: Observed,
     pub(crate) retry: RetryTokens,
+    /// Tokens of its maximum rate.
+    pub(crate) bucket: Bucket,
     /// The template and the key that it was made for.
     pub(crate) made: Option<Made>,
     /// False for free entries.
@@ -54,6 +57,7 @@ impl Class {
             expected: Expected::UNKNOWN,
             observed: Observed::new(now),
             retry: RetryTokens::new(now),
+            bucket: Bucket::FULL,
             made: None,
             live: true,
         }

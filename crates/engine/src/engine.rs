@@ -92,7 +92,12 @@ impl Engine {
         if let Some(rate) = self.classes.spec(class).queue.max_rate_per_flow
             && let Some(wait) = self.rates.take(now, class, arrival.flow, rate)
         {
-            return Decision::Shed(self.limited(now, class, wait));
+            return Decision::Shed(self.limited(now, class, ShedReason::SourceRate, wait));
+        }
+        if let Some(rate) = self.classes.spec(class).queue.max_rate
+            && let Some(wait) = self.classes[class].bucket.take(now, rate)
+        {
+            return Decision::Shed(self.limited(now, class, ShedReason::ClassRate, wait));
         }
         let (guarantee, service) = (self.classes.spec(class).guarantee, self.classes.service_time(class));
         let owed = self.classes[class].observed.offered(now, &guarantee, service);

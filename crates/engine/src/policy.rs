@@ -216,6 +216,8 @@ pub struct QueueBounds {
     pub max_waiting: u32,
     /// Maximum number of waiting requests per source (see [`crate::Arrival::flow`]).
     pub max_waiting_per_flow: u32,
+    /// Maximum rate of arrivals in requests per second, > 0, with a burst of one second. `None` means no limit.
+    pub max_rate: Option<f64>,
     /// Maximum rate of arrivals per source in requests per second, > 0, with a burst of one second. `None` means
     /// no limit.
     pub max_rate_per_flow: Option<f64>,
@@ -230,6 +232,7 @@ impl Default for QueueBounds {
         QueueBounds {
             max_waiting: 10_000,
             max_waiting_per_flow: 1_000,
+            max_rate: None,
             max_rate_per_flow: None,
             max_wait: Duration::from_secs(30),
         }
@@ -491,8 +494,9 @@ impl Class {
         if self.queue.max_waiting == 0 || self.queue.max_waiting_per_flow == 0 || self.queue.max_wait.is_zero() {
             return fail("queue bounds must be > 0");
         }
-        if self.queue.max_rate_per_flow.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-            return fail("the rate per source must be finite and > 0");
+        let rates = [self.queue.max_rate, self.queue.max_rate_per_flow];
+        if rates.into_iter().flatten().any(|rate| !(rate.is_finite() && rate > 0.0)) {
+            return fail("the rates of a class and of a source must be finite and > 0");
         }
         if !(0.0..=1.0).contains(&self.retry.ratio)
             || self.retry.min_per_second.is_nan()

@@ -38,13 +38,13 @@ impl Engine {
         Shed { reason, retry_after: self.retry_after(class, reason), fallback }
     }
 
-    /// Refuses a request whose source sends too much. It has no fallback and counts for no guarantee.
+    /// Refuses a request whose source or class sends too much. It has no fallback and counts for no guarantee.
     #[cold]
-    pub(crate) fn limited(&mut self, now: Time, class: ClassId, wait: Duration) -> Shed {
+    pub(crate) fn limited(&mut self, now: Time, class: ClassId, reason: ShedReason, wait: Duration) -> Shed {
         let observed = &mut self.classes[class].observed;
         observed.offered(now, &Guarantee::default(), None);
-        observed.shed(now, ShedReason::SourceRate);
-        Shed { reason: ShedReason::SourceRate, retry_after: wait.max(Duration::from_secs(1)), fallback: None }
+        observed.shed(now, reason);
+        Shed { reason, retry_after: wait.max(Duration::from_secs(1)), fallback: None }
     }
 
     /// The reason that is reported.

@@ -107,11 +107,13 @@ pub enum ShedReason {
     NodesSlow,
     /// Its source sends more than the rate that one source of its class may send.
     SourceRate,
+    /// Its class sends more than the rate that the class may send.
+    ClassRate,
 }
 
 impl ShedReason {
     /// Every reason, in a fixed order. Counters are arrays in this order.
-    pub const ALL: [ShedReason; 12] = [
+    pub const ALL: [ShedReason; 13] = [
         ShedReason::Deadline,
         ShedReason::QueueFull,
         ShedReason::FlowFull,
@@ -124,6 +126,7 @@ impl ShedReason {
         ShedReason::TooLarge,
         ShedReason::NodesSlow,
         ShedReason::SourceRate,
+        ShedReason::ClassRate,
     ];
 
     /// Its index in [`ShedReason::ALL`].
@@ -148,6 +151,7 @@ impl ShedReason {
             ShedReason::TooLarge => "too_large",
             ShedReason::NodesSlow => "nodes_slow",
             ShedReason::SourceRate => "source_rate",
+            ShedReason::ClassRate => "class_rate",
         }
     }
 }

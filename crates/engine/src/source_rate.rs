@@ -1,6 +1,6 @@
-//! Stage *admit*: the rate of requests that one source of a class may send.
+//! Stage *admit*: the rate of requests that a class, and one source of a class, may send.
 //!
-//! Source: the generic cell rate algorithm (ITU-T I.371, Annex A): a token bucket that keeps one time per source.
+//! Source: the generic cell rate algorithm (ITU-T I.371, Annex A): a token bucket that keeps one time.
 //! The bucket holds the requests of one second, at least one. A request beyond it is shed with the time after which
 //! the next one fits. It counts for no guarantee, because the operator does not want it.
 //!
@@ -21,14 +21,37 @@ const MAX_SOURCES: usize = 65_536;
 /// Time in which an empty bucket becomes full, if it holds more than one request.
 const BURST: u64 = 1_000_000_000;
 
-/// Sources by class and hash, each with the time at which its bucket is full again.
-type Full = BTreeMap<(ClassId, u64), Time>;
+/// A bucket of tokens: the time at which it is full again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket(Time);
+
+impl Bucket {
+    /// A bucket that is full.
+    pub(crate) const FULL: Bucket = Bucket(Time::ZERO);
+
+    /// Takes a token. Returns the time until there is one if there is none now. `rate` is the maximum number of
+    /// requests a second.
+    pub(crate) fn take(&mut self, now: Time, rate: f64) -> Option<Duration> {
+        let interval = (1e9 / rate).clamp(1.0, 1e18) as u64;
+        let burst = BURST.saturating_sub(interval);
+        let full = self.0.max(now);
+        let room = Time::from_nanos(full.as_nanos().saturating_sub(burst));
+        if room > now {
+            return Some(room.since(now));
+        }
+        self.0 = Time::from_nanos(full.as_nanos().saturating_add(interval));
+        None
+    }
+}
+
+/// Buckets of sources by class and hash.
+type Buckets = BTreeMap<(ClassId, u64), Bucket>;
 
 /// The buckets of all sources.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceRates {
-    young: Full,
-    old: Full,
+    young: Buckets,
+    old: Buckets,
     /// Time at which every bucket is full.
     all_full: Time,
 }
@@ -37,21 +60,17 @@ impl SourceRates {
     /// Takes a token of a source. Returns the time until there is one if there is none now. `rate` is the
     /// maximum number of requests a second.
     pub(crate) fn take(&mut self, now: Time, class: ClassId, flow: u64, rate: f64) -> Option<Duration> {
-        let interval = (1e9 / rate).clamp(1.0, 1e18) as u64;
-        let burst = BURST.saturating_sub(interval);
         if now >= self.all_full || self.young.len() >= MAX_SOURCES {
             self.old = core::mem::take(&mut self.young);
         }
         let key = (class, flow);
-        let full = self.young.get(&key).or_else(|| self.old.get(&key)).copied().unwrap_or(now).max(now);
-        let room = Time::from_nanos(full.as_nanos().saturating_sub(burst));
-        if room > now {
-            return Some(room.since(now));
+        let mut bucket = self.young.get(&key).or_else(|| self.old.get(&key)).copied().unwrap_or(Bucket::FULL);
+        let wait = bucket.take(now, rate);
+        if wait.is_none() {
+            self.young.insert(key, bucket);
+            self.all_full = self.all_full.max(bucket.0);
         }
-        let full = Time::from_nanos(full.as_nanos().saturating_add(interval));
-        self.young.insert(key, full);
-        self.all_full = self.all_full.max(full);
-        None
+        wait
     }
 }
 

@@ -57,8 +57,13 @@ fn d5_sources_that_collide_cost_what_others_do() {
 #[test]
 fn d8_a_source_with_a_full_queue_makes_room_and_takes_turns() {
     let mut one = policy(partitioned(1), 1, vec![class("all", None, None, None)]);
-    one.classes[0].queue =
-        QueueBounds { max_waiting: 20, max_waiting_per_flow: 20, max_rate_per_flow: Some(30.0), max_wait: ms(10_000) };
+    one.classes[0].queue = QueueBounds {
+        max_waiting: 20,
+        max_waiting_per_flow: 20,
+        max_rate: None,
+        max_rate_per_flow: Some(30.0),
+        max_wait: ms(10_000),
+    };
     let mut engine = Engine::new(Time::ZERO, one, 1).unwrap();
     let arrive = |engine: &mut Engine, flow| engine.arrive(Time::ZERO, arrival(ClassId(0), flow));
     let Decision::Release { ticket, .. } = arrive(&mut engine, 1) else { panic!("a node is free") };
@@ -96,6 +101,27 @@ fn d8_a_source_with_a_full_queue_makes_room_and_takes_turns() {
     let later = Time::from_millis(34);
     assert!(!matches!(engine.arrive(later, arrival(ClassId(0), 1)),
         Decision::Shed(shed) if shed.reason == ShedReason::SourceRate));
+}
+
+/// A class beyond its rate is refused whatever its sources are. One source beyond its own rate uses nothing up of it.
+#[test]
+fn a_class_beyond_its_rate_is_refused() {
+    let bounds = QueueBounds { max_rate: Some(4.0), max_rate_per_flow: Some(2.0), ..QueueBounds::default() };
+    let mut one = policy(partitioned(100), 1, vec![class("all", None, None, None)]);
+    one.classes[0].queue = bounds;
+    let mut engine = Engine::new(Time::ZERO, one, 1).unwrap();
+    let mut reasons = |at: Time, flow: u64| match engine.arrive(at, arrival(ClassId(0), flow)) {
+        Decision::Shed(shed) => Some((shed.reason, shed.retry_after.as_secs())),
+        Decision::Release { .. } | Decision::Wait { .. } => None,
+    };
+    let start = Time::from_millis(5000);
+    let of_one: Vec<_> = (0..4).map(|_| reasons(start, 1).map(|(reason, _)| reason)).collect();
+    assert_eq!(of_one, [None, None, Some(ShedReason::SourceRate), Some(ShedReason::SourceRate)]);
+    let of_others: Vec<_> = (2..6).map(|flow| reasons(start, flow)).collect();
+    let refused = Some((ShedReason::ClassRate, 1));
+    assert_eq!(of_others, [None, None, refused, refused]);
+    assert_eq!(reasons(Time::from_millis(5250), 7), None, "a token has come");
+    assert_eq!(reasons(Time::from_millis(5250), 8), refused);
 }
 
 /// Cancelling all requests in random order costs the same per request with 4,000 and with 400,000 waiting

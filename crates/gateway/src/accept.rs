@@ -7,29 +7,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::net::TcpListener;
 
+use crate::listener;
 use crate::memory::Pressure;
 use crate::socket::Socket;
 use crate::threads::Accepted;
 use crate::worker::{PAUSE, Worker};
 
 /// Accepts connections until the task is aborted, and serves them or, if `deal`, deals them out to all threads.
-pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener, named: SocketAddr, deal: bool) {
-    let bound = listener.local_addr().unwrap_or(named);
+pub(crate) async fn accept(worker: Rc<Worker>, sockets: TcpListener, named: SocketAddr, deal: bool) {
+    let bound = sockets.local_addr().unwrap_or(named);
+    let port = bound.port();
     let counters = &worker.shared.counters;
     loop {
-        match listener.accept().await {
+        match sockets.accept().await {
             Ok((stream, peer)) => {
                 counters.accepted.fetch_add(1, Ordering::Relaxed);
+                let active_config = worker.active_config();
                 // Those of a balancer are counted for the clients that it names.
-                let is_balancer = worker.active_config().site.expects_header(named, peer.ip());
-                // A listener on all addresses does not know which of them a client used.
-                let own = if bound.ip().is_unspecified() { stream.local_addr().ok() } else { None };
-                let destination = own.unwrap_or(bound);
+                let is_balancer = active_config.site.expects_header(named, peer.ip());
+                let destination = match active_config.site.listener(named).and_then(|listener| listener.transparent) {
+                    Some(how) => listener::wanted(&stream, how).ok(),
+                    // A listener on all addresses does not know which of them a client used.
+                    None if bound.ip().is_unspecified() => stream.local_addr().ok(),
+                    None => None,
+                };
+                let destination = destination.unwrap_or(bound);
                 let Some(place) = worker.place(peer.ip(), !is_balancer) else {
                     counters.refused_connections.fetch_add(1, Ordering::Relaxed);
                     continue;
                 };
-                let accepted = Accepted { stream: Socket::Tcp(stream), peer, place, named, destination };
+                let accepted = Accepted { stream: Socket::Tcp(stream), peer, place, named, port, destination };
                 if open_conn(&worker) {
                     begin(&worker, accepted, deal);
                 } else {
@@ -55,10 +62,10 @@ fn begin(worker: &Rc<Worker>, accepted: Accepted<Socket>, deal: bool) {
     if !deal {
         return worker.serve(accepted);
     }
-    let Accepted { stream, peer, place, named, destination } = accepted;
+    let Accepted { stream, peer, place, named, port, destination } = accepted;
     match stream.detach() {
         Ok(stream) => {
-            let accepted = Accepted { stream, peer, place, named, destination };
+            let accepted = Accepted { stream, peer, place, named, port, destination };
             if let Some(accepted) = worker.shared.threads.deal(worker.index, accepted) {
                 worker.serve_dealt(accepted);
             }

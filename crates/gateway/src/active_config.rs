@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::StatusCode;
-use weirgate_config::{ClassSite, Key, LocalityKeyOf, NetworkSize, PoolSite, ShedReply, Site, socket_path};
+use weirgate_config::{ClassSite, Key, LocalityKeyOf, NetworkSize, ORIGINAL, PoolSite, ShedReply, Site, socket_path};
 use weirgate_engine::NodeId;
 
 use crate::classify::Classifier;
@@ -43,7 +43,7 @@ pub struct Endpoint {
     pub pool: String,
     /// Its name in the pool.
     pub name: String,
-    /// `host:port`, or `unix:/path`.
+    /// `host:port`, `unix:/path`, or [`ORIGINAL`].
     pub address: String,
     /// Settings of its pool for connections and health checks.
     pub settings: PoolSite,
@@ -51,14 +51,21 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Returns the name and port that requests and certificates use for the node: its address, or `localhost` if that
-    /// is the path of a socket.
+    /// has none.
     pub(crate) fn authority(&self) -> &str {
-        if socket_path(&self.address).is_some() { "localhost" } else { &self.address }
+        let has_host = self.address != ORIGINAL && socket_path(&self.address).is_none();
+        if has_host { &self.address } else { "localhost" }
+    }
+
+    /// Whether each of its connections serves one client.
+    pub(crate) fn is_per_client(&self) -> bool {
+        let PoolSite { proxy_protocol, from_client, .. } = &self.settings;
+        proxy_protocol.is_some() || *from_client || self.address == ORIGINAL
     }
 
     /// Whether its address has a name, which is resolved for each connection.
     pub(crate) fn has_name(&self) -> bool {
-        socket_path(&self.address).is_none() && self.address.parse::<SocketAddr>().is_err()
+        self.authority() == self.address && self.address.parse::<SocketAddr>().is_err()
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct ClientConn {
     pub(crate) port: u16,
     /// Address that the client connected to.
     pub(crate) destination: SocketAddr,
-    /// Connections to nodes that name this client, if there are any.
+    /// Connections to nodes that serve this client only, if there are any.
     own_pools: OnceCell<Box<Pools>>,
     /// The connection among those of its peer.
     _place: Place,
@@ -61,24 +61,14 @@ pub(crate) struct ClientConn {
 }
 
 impl ClientConn {
-    /// Creates the state of a connection between `peer` and the address that it connected to.
+    /// Creates the state of a connection with these ends, which a listener on `port` has accepted.
     pub(crate) fn new(
-        worker: &Rc<Worker>,
-        (peer, destination): (SocketAddr, SocketAddr),
-        listener: SocketAddr,
-        place: Place,
-    ) -> Rc<ClientConn> {
-        let port = destination.port();
-        Rc::new(ClientConn::between(worker, Ends { client: peer, destination }, (listener, port), place))
-    }
-
-    fn between(
         worker: &Rc<Worker>,
         Ends { client: peer, destination }: Ends,
         (listener, port): (SocketAddr, u16),
         place: Place,
-    ) -> ClientConn {
-        ClientConn {
+    ) -> Rc<ClientConn> {
+        Rc::new(ClientConn {
             worker: Rc::clone(worker),
             peer,
             peer_text: peer.ip().to_canonical().to_string().into_boxed_str(),
@@ -95,14 +85,14 @@ impl ClientConn {
             head_since: Cell::new(None),
             closing: Cell::new(false),
             http2: Cell::new(false),
-        }
+        })
     }
 
     /// Returns the connection between the ends that a balancer names, which this one continues.
     pub(crate) fn continues(&self, ends: Ends, place: Place) -> Rc<ClientConn> {
-        let conn = ClientConn::between(&self.worker, ends, (self.listener, self.port), place);
+        let conn = ClientConn::new(&self.worker, ends, (self.listener, self.port), place);
         conn.idle_since.set(self.idle_since.get());
-        Rc::new(conn)
+        conn
     }
 
     /// Returns the ends of the connection.
@@ -112,13 +102,13 @@ impl ClientConn {
 
     /// Returns the connections to nodes that a request of this client may use for `endpoint`.
     pub(crate) fn pools(&self, endpoint: &Endpoint) -> &Pools {
-        match endpoint.settings.proxy_protocol {
-            None => &self.worker.pools,
-            Some(_) => self.own_pools.get_or_init(Box::default),
+        match endpoint.is_per_client() {
+            false => &self.worker.pools,
+            true => self.own_pools.get_or_init(Box::default),
         }
     }
 
-    /// Returns the connections to nodes that name this client, if there are any.
+    /// Returns the connections to nodes that serve this client only, if there are any.
     pub(crate) fn own_pools(&self) -> Option<&Pools> {
         self.own_pools.get().map(|pools| &**pools)
     }

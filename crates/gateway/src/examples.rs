@@ -81,7 +81,7 @@ pub(crate) fn class() -> ClassSnapshot {
         served: 7,
         failed: 1,
         cancelled: 0,
-        shed: [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 3, 0],
+        shed: [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 3, 0, 0],
         retried: 1,
         unknown: 3,
         used: [1.5, 0.0, 0.25, 0.0],

@@ -244,8 +244,8 @@ impl Gateway {
         let count = site.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let count = count.clamp(1, MAX_THREADS);
         let listeners = site.listeners.iter().map(|one| match inherited(one.address) {
-            sockets if sockets.is_empty() => listener::open(one.address, count),
-            sockets => listener::adopt(one.address, sockets),
+            sockets if sockets.is_empty() => listener::open(one, count),
+            sockets => listener::adopt(one, sockets),
         });
         let opened = listeners.collect::<io::Result<Vec<_>>>()?;
         let tls = TlsFiles::default();
@@ -520,12 +520,18 @@ impl Gateway {
         let wanted: Vec<_> = site.listeners.iter().map(|l| l.address).collect();
         let known: Vec<_> = lock(&shared.listeners).iter().map(|opened| opened.named).collect();
         let count = shared.threads.count();
-        let opened = wanted
+        let opened = site
+            .listeners
             .iter()
-            .filter(|address| !known.contains(address))
-            .map(|address| listener::open(*address, count))
+            .filter(|listener| !known.contains(&listener.address))
+            .map(|listener| listener::open(listener, count))
             .collect::<io::Result<Vec<_>>>()
             .map_err(|error| ReloadError::Listen(error.to_string()))?;
+        for opened in &*lock(&shared.listeners) {
+            if let Some(listener) = site.listener(opened.named) {
+                listener::intercept(opened, listener).map_err(|error| ReloadError::Listen(error.to_string()))?;
+            }
+        }
         let tls = shared.tls.load(&site).map_err(ReloadError::Invalid)?;
         let limits = site.limits;
         let connections = max_connections(&site);

@@ -7,7 +7,9 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::TcpStream;
+use weirgate_config::{Interception, Listener};
 
 /// Maximum number of connections waiting in the kernel, larger than any burst that a core can accept in a
 /// second. The kernel limits it to `net.core.somaxconn`.
@@ -46,29 +48,72 @@ impl Opened {
     }
 }
 
-/// Opens `count` sockets on one address. For port 0 the kernel chooses one port for all of them.
+/// Opens `count` sockets of one listener. For port 0 the kernel chooses one port for all of them.
 ///
 /// # Errors
 /// The address is in use or cannot be bound.
-pub(crate) fn open(address: SocketAddr, count: usize) -> io::Result<Opened> {
+pub(crate) fn open(listener: &Listener, count: usize) -> io::Result<Opened> {
+    let address = listener.address;
     let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
     if in_use(address).map_err(failed)? {
         return Err(failed(io::ErrorKind::AddrInUse.into()));
     }
-    bind(address, count).map_err(failed)
+    let opened = bind(address, count).map_err(failed)?;
+    intercept(&opened, listener)?;
+    Ok(opened)
 }
 
-/// Adopts sockets that another process has opened for `named`.
+/// Adopts sockets that another process has opened for `listener`.
 ///
 /// # Errors
 /// Something else than a socket was passed.
-pub(crate) fn adopt(named: SocketAddr, sockets: Vec<TcpListener>) -> io::Result<Opened> {
-    let mut bound = named;
+pub(crate) fn adopt(listener: &Listener, sockets: Vec<TcpListener>) -> io::Result<Opened> {
+    let (named, mut bound) = (listener.address, listener.address);
     for socket in &sockets {
         socket.set_nonblocking(true)?;
         bound = socket.local_addr()?;
     }
-    Opened::new(named, bound, sockets)
+    let opened = Opened::new(named, bound, sockets)?;
+    intercept(&opened, listener)?;
+    Ok(opened)
+}
+
+/// Lets sockets receive connections for other addresses, if the listener is to have them by `TPROXY`.
+///
+/// # Errors
+/// The process lacks `CAP_NET_ADMIN`.
+pub(crate) fn intercept(opened: &Opened, listener: &Listener) -> io::Result<()> {
+    let transparent = listener.transparent == Some(Interception::Tproxy);
+    for socket in &opened.sockets {
+        let socket = SockRef::from(socket);
+        let set = match opened.named {
+            SocketAddr::V4(_) if socket.ip_transparent_v4()? != transparent => {
+                socket.set_ip_transparent_v4(transparent)
+            }
+            SocketAddr::V6(_) if socket.ip_transparent_v6()? != transparent => {
+                socket.set_ip_transparent_v6(transparent)
+            }
+            _ => Ok(()),
+        };
+        set.map_err(|error| {
+            io::Error::other(format!("`transparent: tproxy` of {} needs CAP_NET_ADMIN: {error}", opened.named))
+        })?;
+    }
+    Ok(())
+}
+
+/// Returns the address that the client of an intercepted connection wanted.
+pub(crate) fn wanted(stream: &TcpStream, how: Interception) -> io::Result<SocketAddr> {
+    let own = stream.local_addr()?;
+    match how {
+        Interception::Tproxy => Ok(own),
+        Interception::Redirect => {
+            let socket = SockRef::from(stream);
+            let translated = if own.is_ipv4() { socket.original_dst_v4() } else { socket.original_dst_v6() };
+            // The kernel knows no translation of a connection to the listener itself.
+            Ok(translated.ok().and_then(|address| address.as_socket()).unwrap_or(own))
+        }
+    }
 }
 
 fn bind(named: SocketAddr, count: usize) -> io::Result<Opened> {

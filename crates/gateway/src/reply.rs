@@ -169,13 +169,13 @@ impl<'a> Reply<'a> {
     pub(crate) fn shed(shed: Shed, prepared: Option<&'a Prepared>) -> Reply<'a> {
         let error = match shed.reason {
             ShedReason::NoNode | ShedReason::NodesSlow => "destination_unavailable",
-            ShedReason::SourceRate => "http_request_denied",
+            ShedReason::SourceRate | ShedReason::ClassRate => "http_request_denied",
             _ => "connection_limit_reached",
         };
         let error = (error, shed.reason.as_str());
         let reply = match prepared {
             // The client is at fault and not the load, so the class's reply for an overload does not fit.
-            _ if shed.reason == ShedReason::SourceRate => {
+            _ if matches!(shed.reason, ShedReason::SourceRate | ShedReason::ClassRate) => {
                 Reply::text(StatusCode::TOO_MANY_REQUESTS, shed.reason.as_str(), error)
             }
             Some(prepared) => Reply {

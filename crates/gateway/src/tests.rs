@@ -74,6 +74,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             locality_key: None,
             http2: false,
             proxy_protocol: None,
+            from_client: false,
             idle_connections: 8,
             stalled_responses: 8,
             idle_timeout: second,
@@ -115,6 +116,7 @@ fn a_panic_ends_its_own_request_only() {
         http2: true,
         redirect_to_https: None,
         proxy_protocol: Vec::new(),
+        transparent: None,
         tls: None,
     });
     let gateway = Gateway::start(site, "", ReloadSource::Nowhere, Vec::new()).expect("the gateway starts");

@@ -35,6 +35,8 @@ pub(crate) struct Accepted<S> {
     pub(crate) place: Place,
     /// The listener, as the policy names it.
     pub(crate) named: SocketAddr,
+    /// Port of the listener.
+    pub(crate) port: u16,
     /// Address that the client connected to.
     pub(crate) destination: SocketAddr,
 }
@@ -140,7 +142,7 @@ mod tests {
         let named = listener.local_addr().unwrap();
         let stream = Detached::Tcp(TcpStream::connect(named).unwrap());
         let place = crate::places::Places::default().enter(0, None).unwrap();
-        Accepted { stream, peer: named, place, named, destination: named }
+        Accepted { stream, peer: named, place, named, port: named.port(), destination: named }
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::pages::{Lookup, Routed, ServiceInterval};
 use crate::permit::Permit;
 use crate::places::Place;
 use crate::polling::Polls;
+use crate::proxy_protocol::Ends;
 use crate::request::Request;
 use crate::socket::{Detached, Socket};
 use crate::threads::{Accepted, Command};
@@ -327,19 +328,20 @@ impl Worker {
 
     /// Serves a connection that has been counted.
     pub(crate) fn serve(self: &Rc<Self>, accepted: Accepted<Socket>) {
-        let Accepted { stream, peer, place, named, destination } = accepted;
+        let Accepted { stream, peer, place, named, port, destination } = accepted;
         // Responses are sent at once, because head and body are written together.
         let _ = stream.set_nodelay();
-        let task = connection::drive(ClientConn::new(self, (peer, destination), named, place), stream);
+        let task =
+            connection::drive(ClientConn::new(self, Ends { client: peer, destination }, (named, port), place), stream);
         // A connection limits its turns itself, in bytes. The runtime's own limit counts calls.
         tokio::task::spawn_local(tokio::task::unconstrained(task));
     }
 
     /// Serves a connection that another thread has accepted and counted.
     pub(crate) fn serve_dealt(self: &Rc<Self>, accepted: Accepted<Detached>) {
-        let Accepted { stream, peer, place, named, destination } = accepted;
+        let Accepted { stream, peer, place, named, port, destination } = accepted;
         match stream.attach() {
-            Ok(stream) => self.serve(Accepted { stream, peer, place, named, destination }),
+            Ok(stream) => self.serve(Accepted { stream, peer, place, named, port, destination }),
             // The runtime cannot watch it, for lack of memory.
             Err(_) => drop(self.shared.counters.open.fetch_sub(1, Ordering::Relaxed)),
         }

@@ -12,7 +12,7 @@ use weirgate_spanned_yaml::text_schema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listen(pub(crate) SocketAddr);
 
-/// Address of a node: `host:port`, or `unix:/path`.
+/// Address of a node: `host:port`, `unix:/path`, or `original`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeAddress(pub(crate) String);
 
@@ -52,6 +52,9 @@ impl FromText for NodeAddress {
     const EXPECTED: &'static str = "an address such as `10.0.0.1:80`, `web1.internal:80` or `unix:/run/app.sock`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
+        if text == ORIGINAL {
+            return Ok(NodeAddress(text.to_owned()));
+        }
         if let Some(path) = text.strip_prefix(UNIX) {
             return checked_path(path).map(|_| NodeAddress(text.to_owned()));
         }
@@ -116,6 +119,9 @@ impl FromText for Net {
     }
 }
 
+/// The address of a node that stands for the address which the client of an intercepted connection wanted.
+pub const ORIGINAL: &str = "original";
+
 /// Begins the address of a Unix socket.
 const UNIX: &str = "unix:";
 
@@ -141,13 +147,17 @@ pub fn socket_path(address: &str) -> Option<&Path> {
     address.strip_prefix(UNIX).map(Path::new)
 }
 
-/// Returns the address of a node as the gateway writes it: `host:port` in lower case, or `unix:/path`.
+/// Returns the address of a discovered node as the gateway writes it: `host:port` in lower case, or `unix:/path`.
 ///
 /// # Errors
 /// What is wrong with `text`, and a hint.
 pub fn node_address(text: &str) -> Result<String, String> {
     let wrong = |complaint: Complaint| format!("{}; {}", complaint.what, complaint.hint);
-    NodeAddress::from_text(text).map(|address| address.0).map_err(wrong)
+    match NodeAddress::from_text(text) {
+        Ok(address) if address.0 == ORIGINAL => Err(format!("`{ORIGINAL}` is not the address of a node")),
+        Ok(address) => Ok(address.0),
+        Err(complaint) => Err(wrong(complaint)),
+    }
 }
 
 /// Whether `name` is a host name: letters, digits, `-`, `_` and `.`, without an empty label (RFC 1123 Sec.

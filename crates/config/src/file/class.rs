@@ -57,6 +57,10 @@ record! {
         /// /64, `/24` its IPv4 network of this size or IPv6 /56, and `/24 /48` gives both sizes. A map names a header
         /// or a cookie. A request without it, or with two, counts for the client's address.
         source: Defaulted<SourceForm> = "address",
+        /// Maximum rate of all its requests, as `500/s`, at least the guaranteed throughput. Requests beyond it, and a
+        /// burst of one second, are answered with 429 and `Retry-After`, however idle the nodes are. No limit by
+        /// default, because spare capacity costs nothing.
+        limit: Optional<Rate>,
         /// Maximum rate of requests of one source, as `50/s`. Requests beyond it, and a burst of one second, are
         /// answered with 429 and `Retry-After`. No limit by default.
         limit_per_source: Optional<Rate>,

@@ -10,6 +10,7 @@ use weirgate_tls::{ClientMode, MinVersion};
 
 use super::address::{Listen, Net};
 use super::conditions::Port;
+use crate::site::Interception;
 
 /// A listener, written as its address alone or as a map with further properties.
 pub(crate) type ListenerForm = TextOrMap<Listen, Listener>;
@@ -31,6 +32,10 @@ record! {
         /// for classes, limits, logs and nodes. A connection of theirs without a header is closed. A header of any
         /// other peer is refused. By default no peer sends one.
         proxy_protocol: Optional<OneOrMany<Net>>,
+        /// How the kernel brings connections for other addresses to this listener: `tproxy` or `redirect`, after the
+        /// targets of netfilter. The nodes of an upstream with the address `original` are then the addresses that the
+        /// clients wanted. By default the listener serves connections for its own address.
+        transparent: Optional<InterceptionWord>,
         /// TLS with these certificates. Without it, requests and responses are not encrypted.
         tls: Optional<ListenerTls>,
     }
@@ -73,6 +78,16 @@ record! {
         ca: Required<Text>,
         /// File with the revocation lists of all these authorities (PEM). Without it no certificate is revoked.
         crl: Optional<Text>,
+    }
+}
+
+words! {
+    /// How the kernel brings connections for other addresses to a listener.
+    pub(crate) struct InterceptionWord(Interception) {
+        /// The target `TPROXY`, which changes no packet. It needs a rule for routing, and `CAP_NET_ADMIN`.
+        "tproxy" => Interception::Tproxy,
+        /// The target `REDIRECT`, which translates the address.
+        "redirect" => Interception::Redirect,
     }
 }
 

@@ -27,7 +27,7 @@ use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
 pub(crate) use address::{Net, NodeAddress, is_authority};
-pub use address::{node_address, socket_path};
+pub use address::{ORIGINAL, node_address, socket_path};
 pub(crate) use body::Body;
 pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, SourceForm, Tunnels};
 pub use conditions::Token;

@@ -13,8 +13,8 @@ use crate::site::ProxyVersion;
 record! {
     /// A pool of servers that answer the same requests.
     pub(crate) struct Upstream {
-        /// Its nodes: `host:port` or `unix:/path`, or a map with further properties of the node. Required without
-        /// `discover`.
+        /// Its nodes: `host:port` or `unix:/path`, or a map with further properties of the node. Or `original`: the
+        /// address that the client of an intercepted connection wanted. Required without `discover`.
         nodes: Optional<OneOrMany<NodeForm>>,
         /// The place that names its nodes, instead of `nodes`.
         discover: Optional<Discover>,
@@ -25,6 +25,10 @@ record! {
         /// names the client. A connection then serves the requests of one client connection only. Health checks name
         /// nobody. By default no header is sent, because a node that does not expect it refuses it.
         proxy_protocol: Optional<ProxyVersionWord>,
+        /// Whether connections to the nodes come from the address of the client, so that the nodes see it. The nodes
+        /// must send their answers through this machine, and it needs `CAP_NET_ADMIN`. A connection then serves the
+        /// requests of one client connection only. `false` by default.
+        from_client: Defaulted<Answer> = false,
         /// TLS towards the nodes: a map, which may be empty, or `off`. Off by default, because most nodes are in a
         /// private network.
         tls: Defaulted<Switch<NodeTls>> = "off",
@@ -86,7 +90,7 @@ record! {
 record! {
     /// A server.
     pub(crate) struct Node {
-        /// Address: `host:port`, resolved when the gateway connects, or `unix:/path` for a Unix socket.
+        /// Address: `host:port`, resolved when the gateway connects, `unix:/path` for a Unix socket, or `original`.
         address: Required<NodeAddress>,
         /// Its name in metrics and logs, unique in its upstream. Its address by default.
         name: Optional<Name>,

@@ -322,10 +322,19 @@ fn queue(class: &Class, cx: &mut Context) -> engine::QueueBounds {
         let what = format!("one source may have {per_source} waiting, the whole queue {max_waiting}");
         cx.fail(queue.max_waiting_per_source.mark, Complaint::new(what, "make it at most `max_waiting`"));
     }
+    let max_rate = class.limit.get().map(|rate| rate.0);
+    let owed = class.guarantee.get().and_then(|guarantee| guarantee.throughput.get()).map(|rate| rate.0);
+    if let (Some(max), Some(owed)) = (max_rate, owed)
+        && max < owed
+    {
+        let what = "the class may send less than its guaranteed throughput";
+        cx.fail(class.limit.mark, Complaint::new(what, "make it at least `guarantee.throughput`, or remove it"));
+    }
     engine::QueueBounds {
         max_waiting,
         max_waiting_per_flow: per_source,
         max_wait: queue.max_wait.get().0,
+        max_rate,
         max_rate_per_flow: class.limit_per_source.get().map(|rate| rate.0),
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
                 http2: true,
                 redirect_to_https: None,
                 proxy_protocol: Vec::new(),
+                transparent: None,
                 tls: None,
             }],
             ..Listeners::default()
@@ -53,6 +54,7 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
         let http2 = map.is_none_or(|map| map.http2.get().0);
         let redirect = map.and_then(|map| map.redirect_to_https.get());
         let tls = map.and_then(|map| map.tls.get());
+        let transparent = map.and_then(|map| map.transparent.get()).map(|word| word.0);
         let proxy_protocol = map.map_or_else(Vec::new, |map| balancers(&map.proxy_protocol, cx));
         if redirect.is_some() && tls.is_some() {
             cx.fail(
@@ -85,7 +87,7 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
             }
         }
         let tls = tls.map(|(_, settings)| settings);
-        all.listeners.push(Listener { address, http2, redirect_to_https, proxy_protocol, tls });
+        all.listeners.push(Listener { address, http2, redirect_to_https, proxy_protocol, transparent, tls });
     }
     all
 }

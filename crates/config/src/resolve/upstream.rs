@@ -15,8 +15,8 @@ use weirgate_tls::{CertificateFiles, Client, ClientSettings, Part, is_server_nam
 use super::gateway::count;
 use super::{discover, dispatch};
 use crate::file::{
-    Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, NodeTls, PageTable, PolicyFile, Upstream,
-    nodes, socket_path,
+    Collector, CollectorPort, Ejection, HealthCheck, ListenerForm, NodeAddress, NodeForm, NodeTls, ORIGINAL, PageTable,
+    PolicyFile, Upstream, nodes, socket_path,
 };
 use crate::site::{self, HealthProbe, NodeSite, PoolSite};
 
@@ -45,6 +45,8 @@ pub(super) struct Pools {
     pub(super) discover: Vec<Option<site::Discover>>,
     /// Index of each upstream by name.
     pub(super) index: BTreeMap<String, usize>,
+    /// Whether a listener intercepts connections.
+    transparent: bool,
     /// Whether all names of upstreams could be read, so that an unknown name really is unknown.
     pub(super) complete: bool,
 }
@@ -61,7 +63,11 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
         PageTable::Learned => true,
         PageTable::Table(form) => form.learned.get().0,
     });
-    let mut all = Pools { complete: file.upstreams.get().is_some_and(|u| u.complete), ..Pools::default() };
+    let mut all = Pools {
+        transparent: intercepts(file),
+        complete: file.upstreams.get().is_some_and(|u| u.complete),
+        ..Pools::default()
+    };
     let resolvers = discover::resolvers(file.resolvers.get(), cx);
     let mut machines = Machines::new();
     let mut agents = Agents::new();
@@ -99,6 +105,7 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
             locality_key: dispatch::locality_key(upstream),
             http2: upstream.protocol.get().0,
             proxy_protocol: upstream.proxy_protocol.get().map(|version| version.0),
+            from_client: upstream.from_client.get().0,
             // Per node and thread. More would only waste file descriptors.
             idle_connections: count(&upstream.idle_connections, 65_536, cx) as usize,
             stalled_responses: count(&upstream.stalled_responses, 1_000_000, cx),
@@ -114,6 +121,12 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
     }
     weigh(file, &mut all);
     all
+}
+
+/// Whether a listener intercepts connections, or was meant to.
+fn intercepts(file: &PolicyFile) -> bool {
+    let is_meant = |form: &ListenerForm| matches!(form, ListenerForm::Map(map) if map.transparent.given);
+    file.listen.bad || file.listen.get().is_some_and(|all| all.0.iter().any(|form| is_meant(&form.value)))
 }
 
 /// Warns about an agent that would be used for several machines. Its counts include the requests to all of
@@ -169,8 +182,14 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
                 format!("`{}` is a node of this upstream already, in line {}", address.0, cx.position(first).line);
             cx.fail(address_mark, Complaint::new(what, "keep one; its `weight:` may be larger than 1"));
         }
-        if socket_path(&address.0).is_some() {
-            over_socket(upstream, address_mark, cx);
+        if address.0 == ORIGINAL {
+            at_original(upstream, address_mark, all.transparent, cx);
+        } else if socket_path(&address.0).is_some() {
+            without_host(upstream, address_mark, ("a Unix socket", "over a Unix socket"), cx);
+            if upstream.from_client.get().0 {
+                let what = "a Unix socket has no address of a client";
+                cx.fail(address_mark, Complaint::new(what, "remove `from_client`, or write `proxy_protocol: v2`"));
+            }
         }
         let given = full.and_then(|node| node.name.get().map(|name| (name.0.clone(), node.name.mark)));
         let (name, name_mark) = given.unwrap_or_else(|| (address.0.clone(), address_mark));
@@ -201,19 +220,36 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
     }
 }
 
-/// Checks the settings of an upstream that need the host or the port of a node, which a Unix socket does not have.
-fn over_socket(upstream: &Upstream, mark: Mark, cx: &mut Context) {
+/// Checks an upstream whose node is the address that the client wanted.
+fn at_original(upstream: &Upstream, mark: Mark, transparent: bool, cx: &mut Context) {
+    if !transparent {
+        let what = "no listener intercepts connections, so clients want no other address";
+        cx.fail(mark, Complaint::new(what, "give a listener `transparent: tproxy` or `transparent: redirect`"));
+    }
+    if nodes(upstream).len() > 1 {
+        let what = "a client wants one address, so there is no choice of nodes";
+        cx.fail(mark, Complaint::new(what, "give the other nodes an upstream of their own"));
+    }
+    if matches!(upstream.health_check.get(), Switch::On(_)) {
+        let what = "health checks have no client, and so no address";
+        cx.fail(upstream.health_check.mark, Complaint::new(what, "remove them"));
+    }
+    without_host(upstream, mark, ("an address that a client wants", "at such an address"), cx);
+}
+
+/// Checks the settings of an upstream that need the host or the port of a node, which `it` does not have.
+fn without_host(upstream: &Upstream, mark: Mark, (it, there): (&str, &str), cx: &mut Context) {
     if let Switch::On(tls) = upstream.tls.get()
         && tls.verify.get().0
         && !tls.server_name.given
     {
-        let what = "a Unix socket has no name that a certificate could cover";
+        let what = format!("{it} has no name that a certificate could cover");
         cx.fail(mark, Complaint::new(what, "write `server_name:` in `tls`"));
     }
     if let Switch::On(collector) = upstream.collector.get()
         && *collector.port.get() == CollectorPort::Node
     {
-        let what = "collectors do not ask over a Unix socket";
+        let what = format!("collectors do not ask {there}");
         cx.fail(mark, Complaint::new(what, "run `weirgate agent` on this machine and write its port as `port:`"));
     }
 }

@@ -11,6 +11,7 @@ const BOUNDS: Bounds = Bounds {
     queue: QueueBounds {
         max_waiting: 40,
         max_waiting_per_flow: 25,
+        max_rate: None,
         max_rate_per_flow: None,
         max_wait: Duration::from_secs(30),
     },

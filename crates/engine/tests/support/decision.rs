@@ -50,6 +50,7 @@ impl Steady {
             queue: QueueBounds {
                 max_waiting: u32::MAX,
                 max_waiting_per_flow: u32::MAX,
+                max_rate: None,
                 max_rate_per_flow: None,
                 max_wait: Duration::from_secs(200_000),
             },

@@ -55,6 +55,7 @@ pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)
         queue: QueueBounds {
             max_waiting: 1_000_000,
             max_waiting_per_flow: 1_000_000,
+            max_rate: None,
             max_rate_per_flow: None,
             max_wait: ms(600_000),
         },

@@ -79,8 +79,8 @@ pub fn policy(variant: u64) -> Policy {
         queue: QueueBounds {
             max_waiting: waiting,
             max_waiting_per_flow: 3,
-            max_rate_per_flow: None,
             max_wait: Duration::from_nanos(MAX_WAIT),
+            ..QueueBounds::default()
         },
         retry: RetryBudget::default(),
         utility: 1.0 + waiting as f64,

@@ -41,6 +41,7 @@ impl Site {
             queue: QueueBounds {
                 max_waiting: 1_000_000,
                 max_waiting_per_flow: 1_000_000,
+                max_rate: None,
                 max_rate_per_flow: None,
                 max_wait: self.max_wait,
             },

@@ -32,6 +32,7 @@ pub(super) fn refused(reason: ShedReason, class: &ClassSnapshot) -> String {
             format!("the nodes are too slow or too few for this class, which sends only {sends}")
         }
         ShedReason::SourceRate => "a single source sends more than its rate allows".to_owned(),
+        ShedReason::ClassRate => format!("the class sends {sends}, more than its limit"),
     }
 }
 

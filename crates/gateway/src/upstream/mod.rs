@@ -1,9 +1,11 @@
-//! Connections to the nodes: one pool per thread and node. Connections that name a client belong to its connection.
+//! Connections to the nodes: one pool per thread and node. Connections that serve one client belong to its
+//! connection.
 //!
 //! The task that uses a connection drives it. An idle connection is not driven, so no task is woken to hand
 //! over a request. Whether an idle connection has been closed is checked when it is taken from the pool, and
 //! once a second.
 
+mod dial;
 mod http2;
 mod inbox;
 mod link;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio_rustls::{TlsConnector, rustls};
 use weirgate_config::socket_path;
 use weirgate_engine::Time;
@@ -27,7 +29,7 @@ use weirgate_engine::Time;
 use crate::active_config::{ActiveConfig, Endpoint};
 use crate::client_conn::ClientConn;
 use crate::io::Io;
-use crate::proxy_protocol::{self, Ends};
+use crate::proxy_protocol;
 use crate::socket::Socket;
 use crate::tls_files::TlsFiles;
 
@@ -105,7 +107,7 @@ pub(crate) async fn connect(endpoint: &Arc<Endpoint>, conn: &ClientConn) -> io::
     shared.counters.connects.fetch_add(1, Ordering::Relaxed);
     let http2 = endpoint.settings.http2;
     let connected = async {
-        let io = open(endpoint, &shared.tls, http2, Some(conn.ends())).await?;
+        let io = open(endpoint, &shared.tls, http2, Some(conn)).await?;
         match http2 {
             false => Ok(Link::new(io)),
             true => Ok(Link::over_http2(conn.pools(endpoint).http2.begin(endpoint, io, conn.now()).await?, false)),
@@ -118,22 +120,26 @@ pub(crate) async fn connect(endpoint: &Arc<Endpoint>, conn: &ClientConn) -> io::
 
 /// Opens a transport to `endpoint`, with TLS if its upstream has it. With TLS, HTTP/2 is offered if `http2`, as
 /// servers demand it (RFC 9113 Sec. 3.2), and the node has to agree on it. If the upstream has the PROXY protocol, the
-/// connection names the client with these `ends`, or this gateway itself.
+/// connection names `client`, or this gateway itself.
 ///
 /// # Errors
 /// The address cannot be resolved or reached, or TLS failed. A node that does not agree on HTTP/2 is such a failure: it
 /// would read the frames as a broken request.
-pub(crate) async fn open(endpoint: &Endpoint, tls: &TlsFiles, http2: bool, ends: Option<Ends>) -> io::Result<Io> {
+pub(crate) async fn open(
+    endpoint: &Endpoint,
+    tls: &TlsFiles,
+    http2: bool,
+    client: Option<&ClientConn>,
+) -> io::Result<Io> {
     let mut stream = match socket_path(&endpoint.address) {
         Some(path) => Socket::Unix(UnixStream::connect(path).await?),
-        // An address is parsed at once. A name is resolved on another thread.
-        None => Socket::Tcp(TcpStream::connect(endpoint.address.as_str()).await?),
+        None => Socket::Tcp(dial::connect(endpoint, client).await?),
     };
     stream.set_nodelay()?;
     if let Some(version) = endpoint.settings.proxy_protocol {
         let mut header = Vec::new();
-        match ends {
-            Some(ends) => proxy_protocol::write(&mut header, version, ends),
+        match client {
+            Some(client) => proxy_protocol::write(&mut header, version, client.ends()),
             None => proxy_protocol::write_local(&mut header, version),
         }
         stream.write_all(&header).await?;

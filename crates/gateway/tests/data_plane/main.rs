@@ -26,6 +26,7 @@ mod stage;
 mod threats;
 mod timeouts;
 mod tls;
+mod transparent;
 mod tunnel_fuzz;
 mod unix_sockets;
 mod upgrades;
