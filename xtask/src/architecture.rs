@@ -57,10 +57,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("weirgate-coordinator", &["weirgate-clock", "weirgate-config", "weirgate-reserves", "weirgate-wire"]),
     ("weirgate-probe", &["weirgate-clock", "weirgate-http-client", "weirgate-pages", "weirgate-wire"]),
+    ("weirgate-acme", &["weirgate-clock", "weirgate-config", "weirgate-http-client", "weirgate-tls", "weirgate-wire"]),
     ("weirgate-discovery", &["weirgate-config", "weirgate-engine", "weirgate-http-client"]),
     (
         "weirgate-gateway",
         &[
+            "weirgate-acme",
             "weirgate-cgroup",
             "weirgate-clock",
             "weirgate-config",

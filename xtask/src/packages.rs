@@ -14,7 +14,7 @@ struct Package {
     service: Option<&'static str>,
 }
 
-const PACKAGES: [Package; 10] = [
+const PACKAGES: [Package; 11] = [
     Package { name: "apache2", why: "unmodified servers behind the gateway", service: Some("apache2") },
     Package { name: "php-fpm", why: "the CPU loop of the lab's services", service: None },
     Package { name: "libapache2-mod-php", why: "pages with a cost parameter on them", service: None },
@@ -24,6 +24,7 @@ const PACKAGES: [Package; 10] = [
     Package { name: "chromium-driver", why: "drives that browser", service: None },
     Package { name: "iproute2", why: "a wire of known bandwidth, and networks of their own for tests", service: None },
     Package { name: "iptables", why: "connections that the kernel intercepts for the gateway", service: None },
+    Package { name: "pebble", why: "an authority that issues certificates", service: None },
     Package { name: "wrk", why: "load of the benchmarks, and the generator that ours is held against", service: None },
 ];
 

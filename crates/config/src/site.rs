@@ -3,6 +3,8 @@
 //! A [`Site`] has every default filled in, every name bound to an index and every pattern compiled. It is
 //! made from the typed file (`crate::file`) in one place (`crate::resolve`) and never from YAML directly.
 
+mod acme;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -13,6 +15,7 @@ use weirgate_engine as engine;
 use weirgate_reserves::Cluster;
 use weirgate_tls::{ClientSettings, ServerSettings};
 
+pub use self::acme::{Acme, AcmeCertificate, Challenge};
 use crate::body::BodyCondition;
 use crate::file::socket_path;
 use crate::headers::HeaderRules;
@@ -23,6 +26,8 @@ use crate::headers::HeaderRules;
 pub struct Site {
     /// Addresses where clients connect.
     pub listeners: Vec<Listener>,
+    /// The authority that issues certificates, if listeners have names for it.
+    pub acme: Option<Acme>,
     /// Peers from which `Forwarded` and `X-Forwarded-*` are trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// Settings of the engine: pools, nodes, classes, templates, discipline.

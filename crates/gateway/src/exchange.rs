@@ -84,6 +84,8 @@ pub(crate) enum Stop {
     Refused(Refusal),
     /// Its listener redirects to `https` at this port.
     Redirected(u16),
+    /// It asks for the answer to a challenge of an authority, which is this one.
+    Challenge(String),
     /// The engine shed it at this time.
     Shed(Time, Shed),
     /// The nodes failed to serve it.
@@ -175,6 +177,11 @@ impl Exchange {
             return Err(Stop::Exhausted);
         }
         self.identify()?;
+        if self.conn.tls.get().is_none()
+            && let Some(answer) = self.conn.worker.shared.acme.challenges.page(self.request.path())
+        {
+            return Err(Stop::Challenge(answer));
+        }
         let listener = self.active_config.site.listener(self.conn.listener);
         if let Some(port) = listener.and_then(|listener| listener.redirect_to_https)
             && self.conn.tls.get().is_none()
@@ -345,6 +352,10 @@ impl Exchange {
                     Reply::refused(refusal)
                 }
             },
+            Stop::Challenge(answer) => {
+                self.ending = Ending::Challenge;
+                Reply::challenge(answer)
+            }
             Stop::Shed(at, shed) => {
                 self.ending = Ending::Shed(shed.reason);
                 self.decided = Some(at);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use tokio::sync::Notify;
+use weirgate_acme::Acme;
 use weirgate_config::Site;
 
 use crate::active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource};
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) waiting_conns: AtomicUsize,
     /// Certificates of listeners, and authorities for nodes.
     pub(crate) tls: TlsFiles,
+    /// Certificates that an authority issues.
+    pub(crate) acme: Acme,
     /// Open connections per peer.
     pub(crate) peers: Places,
     /// Responses without a slot that wait for slow clients, by the id of the node.
@@ -201,6 +204,7 @@ impl Shared {
         self.phase.fetch_max(Phase::Draining as u8, Ordering::AcqRel);
         self.threads.tell_all(command);
         self.discovery.changed.notify_one();
+        self.acme.wake();
         lock(&self.listeners).clear();
     }
 }
@@ -271,6 +275,7 @@ impl Gateway {
             connections: AtomicU64::new(connections),
             waiting_conns: AtomicUsize::new(0),
             tls,
+            acme: Acme::default(),
             peers: Places::default(),
             stalled: Places::default(),
             tunnels: Tunnels::default(),
@@ -290,7 +295,8 @@ impl Gateway {
             ended: Notify::new(),
         });
         let gateway = Gateway { shared };
-        if let Err(error) = gateway.start_threads(count).and_then(|()| gateway.follow_sources()) {
+        let started = gateway.start_threads(count).and_then(|()| gateway.follow_sources());
+        if let Err(error) = started.and_then(|()| gateway.follow_authority()) {
             gateway.cut();
             gateway.join();
             return Err(error);
@@ -443,6 +449,32 @@ impl Gateway {
         self.shared.events.since(after, self.shared.control.clock().now())
     }
 
+    /// Returns the state of the certificates that an authority issues.
+    #[must_use]
+    pub fn acme(&self) -> Vec<weirgate_wire::admin::AcmeCertificate> {
+        self.shared.acme.view()
+    }
+
+    /// Orders the certificates of the configuration in force. No reload may run meanwhile.
+    fn follow_authority(&self) -> io::Result<()> {
+        let shared = &self.shared;
+        if shared.acme.follow(shared.control.active_config().site.acme.as_ref()) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let gateway = self.clone();
+            let run = move || {
+                let ended = || !matches!(gateway.phase(), Phase::Starting | Phase::Ready);
+                // The second look finds the files as the first one did, and puts them in force.
+                let issued = || (0..2).for_each(|_| gateway.look_at_certificates());
+                runtime.block_on(gateway.shared.acme.run(ended, issued));
+                // A name server that does not answer must not keep the process from ending.
+                runtime.shutdown_background();
+            };
+            let thread = std::thread::Builder::new().name("weirgate-acme".to_owned()).spawn(run)?;
+            lock(&shared.handles).push(thread);
+        }
+        Ok(())
+    }
+
     /// Returns the page table with at most `max` of its routes and without the fraction of unknown ones, or
     /// `None` if there is no page table. Takes a few milliseconds.
     #[must_use]
@@ -543,6 +575,7 @@ impl Gateway {
         shared.memory.set(&limits);
         shared.connections.store(connections, Ordering::Relaxed);
         shared.tls.set(tls);
+        self.follow_authority().map_err(|error| ReloadError::Listen(error.to_string()))?;
         shared.hand_out(opened);
         for gone in known.into_iter().filter(|address| !wanted.contains(address)) {
             lock(&shared.listeners).retain(|opened| opened.named != gone);

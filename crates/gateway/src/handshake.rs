@@ -16,7 +16,7 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_rustls::StartHandshake;
 use tokio_rustls::rustls::server::{Accepted, Acceptor};
-use tokio_rustls::rustls::{Error, HandshakeKind, PeerIncompatible, ProtocolVersion};
+use tokio_rustls::rustls::{Error, HandshakeKind, PeerIncompatible, ProtocolVersion, ServerConfig};
 use tokio_rustls::server::TlsStream;
 use weirgate_http1::Limits;
 use weirgate_tls::{Identity, Server};
@@ -68,6 +68,8 @@ pub enum HandshakeFailure {
     Protocol,
     /// The client has no certificate, or one that is not valid.
     ClientCertificate,
+    /// The listener has no certificate, because an authority has not issued any yet.
+    NoCertificate,
     /// The client refused, for example because it does not trust the certificate.
     Alert,
     /// The client broke the protocol.
@@ -75,7 +77,7 @@ pub enum HandshakeFailure {
 }
 
 impl HandshakeFailure {
-    const ALL: [HandshakeFailure; 10] = [
+    const ALL: [HandshakeFailure; 11] = [
         HandshakeFailure::Timeout,
         HandshakeFailure::Closed,
         HandshakeFailure::PlainHttp,
@@ -84,6 +86,7 @@ impl HandshakeFailure {
         HandshakeFailure::Cipher,
         HandshakeFailure::Protocol,
         HandshakeFailure::ClientCertificate,
+        HandshakeFailure::NoCertificate,
         HandshakeFailure::Alert,
         HandshakeFailure::Malformed,
     ];
@@ -100,6 +103,7 @@ impl HandshakeFailure {
             HandshakeFailure::Cipher => "cipher",
             HandshakeFailure::Protocol => "protocol",
             HandshakeFailure::ClientCertificate => "client_certificate",
+            HandshakeFailure::NoCertificate => "no_certificate",
             HandshakeFailure::Alert => "alert",
             HandshakeFailure::Malformed => "malformed",
         }
@@ -166,11 +170,13 @@ impl Handshakes {
 /// A handshake that failed. With its socket, if the client is to be told.
 type Failed = (HandshakeFailure, Option<Socket>);
 
-/// Accepts TLS on a connection. Returns `None` if the handshake failed, which is counted and told to the client.
+/// Accepts TLS on a connection. Returns `None` if the handshake failed, which is counted and told to the client, or if
+/// it was the check of an authority (`tls-alpn-01`).
 pub(crate) async fn accept(conn: &Rc<StreamState>, io: Socket, server: Arc<Server>) -> Option<Io> {
     let count = &conn.worker.shared.counters.handshakes;
     match shake(conn, io, server).await {
-        Ok((stream, tls)) => {
+        Ok(None) => None,
+        Ok(Some((stream, tls))) => {
             let resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
             if resumed { &count.resumed } else { &count.full }.fetch_add(1, Ordering::Relaxed);
             let _ = conn.tls.set(Box::new(tls));
@@ -195,15 +201,22 @@ async fn shake(
     conn: &Rc<StreamState>,
     mut io: Socket,
     server: Arc<Server>,
-) -> Result<(TlsStream<Socket>, ClientTls), Failed> {
+) -> Result<Option<(TlsStream<Socket>, ClientTls)>, Failed> {
     let hello = match read_hello(conn, &mut io).await {
         Ok(hello) => hello,
         Err(Broken::Alert(failure)) => return Err((failure, Some(io))),
         Err(Broken::Silent(failure)) => return Err((failure, None)),
     };
-    let stream = finish(conn, io, hello, server).await?;
+    if let Some(check) = conn.worker.shared.acme.challenges.handshake(&hello.client_hello()) {
+        finish(conn, io, hello, check).await?;
+        return Ok(None);
+    }
+    let stream = finish(conn, io, hello, Arc::clone(&server.config)).await.map_err(|(failure, io)| {
+        let none = server.certificates.all().is_empty() && failure == HandshakeFailure::Malformed;
+        (if none { HandshakeFailure::NoCertificate } else { failure }, io)
+    })?;
     let tls = facts(&stream).map_err(|failure| (failure, None))?;
-    Ok((stream, tls))
+    Ok(Some((stream, tls)))
 }
 
 /// How a client's first message ends.
@@ -263,12 +276,11 @@ async fn finish(
     conn: &Rc<StreamState>,
     io: Socket,
     hello: Accepted,
-    server: Arc<Server>,
+    config: Arc<ServerConfig>,
 ) -> Result<TlsStream<Socket>, Failed> {
     let silent = |failure| (failure, None);
     let untimely = |why: Untimely| silent(why.into());
     let turn = conn.in_time(conn.worker.handshakes.acquire()).await.map_err(untimely)?;
-    let config = Arc::clone(&server.config);
     let limited = |session: &mut tokio_rustls::rustls::ServerConnection| session.set_buffer_limit(Some(UNSENT));
     let accept = StartHandshake::from_parts(hello, io).into_stream_with(config, limited);
     let mut accept = pin!(accept.into_fallible());

@@ -57,6 +57,8 @@ pub enum Ending {
     Tunnelled,
     /// It was redirected to `https`.
     Redirected,
+    /// It was the check of an authority that issues certificates (`http-01`), which the gateway answered.
+    Challenge,
     /// The engine shed it.
     Shed(ShedReason),
     /// It broke a rule of HTTP or exceeded a limit (4xx). The text says which.

@@ -165,6 +165,18 @@ impl<'a> Reply<'a> {
         Reply { location: Some(location), error: None, ..reply }
     }
 
+    /// The response to the check of an authority (RFC 8555 Sec. 8.3).
+    pub(crate) fn challenge(answer: String) -> Reply<'a> {
+        Reply {
+            status: StatusCode::OK,
+            content_type: "application/octet-stream",
+            body: Cow::Owned(answer.into_bytes()),
+            retry_after: None,
+            location: None,
+            error: None,
+        }
+    }
+
     /// The response to a shed request.
     pub(crate) fn shed(shed: Shed, prepared: Option<&'a Prepared>) -> Reply<'a> {
         let error = match shed.reason {

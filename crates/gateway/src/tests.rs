@@ -29,6 +29,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
     let second = Duration::from_secs(1);
     Site {
         listeners: Vec::new(),
+        acme: None,
         trusted_proxies: nets.iter().map(|n| n.parse().expect("a network")).collect(),
         policy: engine::Policy {
             discipline: engine::Discipline::none(),

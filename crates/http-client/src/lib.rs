@@ -1,9 +1,9 @@
 //! A small HTTP/1.1 client for requests that Weirgate itself makes: to agents, nodes and admin pages.
 //!
 //! hyper implements the protocol (RFC 9112). This crate adds sockets, limits and plain errors. [`exchange`] makes
-//! one request on its own connection, [`status`] reads no body, and a [`Connection`] is kept for further
-//! requests. [`blocking`] is for callers without a tokio runtime. Each request has a time limit and a limit of
-//! its answer's size ([`Limits`]). Callers name an [`Address`] and never see a socket.
+//! one request on its own connection, [`exchange_over`] on one that the caller opens, [`status`] reads no body, and a
+//! [`Connection`] is kept for further requests. [`blocking`] is for callers without a tokio runtime. Each request has a
+//! time limit and a limit of its answer's size ([`Limits`]).
 
 mod address;
 pub mod blocking;
@@ -11,7 +11,7 @@ mod connection;
 mod message;
 
 pub use address::Address;
-pub use connection::{Connection, exchange, status};
+pub use connection::{Connection, exchange, exchange_over, status};
 pub use message::{Answer, Error, Limits, MAX_HEAD, Request};
 
 #[cfg(test)]

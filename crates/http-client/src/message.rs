@@ -70,6 +70,12 @@ impl Request {
         Request::new(Method::GET, host, path, Bytes::new())
     }
 
+    /// Creates a HEAD request.
+    #[must_use]
+    pub fn head(host: &str, path: &str) -> Request {
+        Request::new(Method::HEAD, host, path, Bytes::new())
+    }
+
     /// Creates a POST request.
     #[must_use]
     pub fn post(host: &str, path: &str, body: impl Into<Bytes>) -> Request {

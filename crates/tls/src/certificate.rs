@@ -9,8 +9,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use x509_cert::der::Decode as _;
-use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName};
 
 use crate::file::{self, Fault, Part};
 use crate::provider;
@@ -24,6 +24,9 @@ pub struct CertificateFiles {
     pub key: PathBuf,
     /// A response of its authority's OCSP server (DER).
     pub ocsp: Option<PathBuf>,
+    /// Whether the gateway itself writes the files, when an authority has issued the certificate. Until they can be
+    /// used, a listener does without this certificate.
+    pub automatic: bool,
 }
 
 /// A DNS name in a certificate.
@@ -76,6 +79,12 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// Whether it covers `name`, which is in lower case.
+    #[must_use]
+    pub fn covers(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own.covers(name))
+    }
+
     /// Reads the files of the certificate with index `index`.
     ///
     /// # Errors
@@ -93,6 +102,21 @@ impl Certificate {
         certified.ocsp = ocsp;
         let Facts { names, not_before, not_after } = facts;
         Ok(Certificate { files: files.clone(), names, not_before, not_after, key: Arc::new(certified) })
+    }
+
+    /// Returns the parts of its renewal identifier: the key identifier of its authority, and its serial number as it
+    /// stands in the certificate (RFC 9773 Sec. 4.1). `None` if it names no authority.
+    #[must_use]
+    pub fn renewal_id(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let own = x509_cert::Certificate::from_der(self.key.cert.first()?).ok()?;
+        let own = own.tbs_certificate();
+        let (_, authority) = own.get_extension::<AuthorityKeyIdentifier>().ok()??;
+        let serial = own.serial_number().as_bytes();
+        let serial = &serial[serial.iter().take_while(|byte| **byte == 0).count()..];
+        // A first bit of 1 would make the number negative.
+        let zero = serial.first().is_none_or(|first| *first >= 0x80).then_some(0);
+        let serial = zero.into_iter().chain(serial.iter().copied()).collect();
+        Some((authority.key_identifier?.into_bytes().into(), serial))
     }
 
     /// Whether it is valid at `time`.

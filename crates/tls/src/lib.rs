@@ -47,7 +47,8 @@ pub trait Watched: Sized {
 }
 
 /// Returns the cryptography of the process.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+#[must_use]
+pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     Arc::clone(PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider())))
 }

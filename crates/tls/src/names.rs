@@ -1,8 +1,9 @@
 //! The choice of a certificate by the name that a client asks for.
 //!
 //! Source: RFC 6066 Sec. 3. An exact name precedes a wildcard, and a wildcard stands for one label. A client that sends
-//! no name, or one that no certificate covers, gets the first certificate. Among certificates for the same name the
-//! first one counts whose key the client can check, so that RSA and ECDSA can stand side by side.
+//! no name, or one that no certificate covers, gets the first certificate. If there is none at all, because an
+//! authority has not issued any yet, the handshake fails. Among certificates for the same name the first one counts
+//! whose key the client can check, so that RSA and ECDSA can stand side by side.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -94,7 +95,7 @@ mod tests {
         let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
         let key = crate::provider().key_provider.load_private_key(key).expect("a key");
         Certificate {
-            files: CertificateFiles { certificate: "c".into(), key: "k".into(), ocsp: None },
+            files: CertificateFiles { certificate: "c".into(), key: "k".into(), ocsp: None, automatic: false },
             names: names.collect(),
             not_before: UNIX_EPOCH,
             not_after: UNIX_EPOCH,

@@ -108,8 +108,8 @@ struct Trust {
 }
 
 impl Server {
-    /// Reads all files of `settings`. The keys of tickets are those of `before`, the same listener with its previous
-    /// files, unless other clients are trusted now.
+    /// Reads all files of `settings`. Certificates that the gateway writes itself may be missing. The keys of tickets
+    /// are those of `before`, the same listener with its previous files, unless other clients are trusted now.
     ///
     /// # Errors
     /// All faults of all files.
@@ -120,6 +120,7 @@ impl Server {
         for (index, files) in settings.certificates.iter().enumerate() {
             match Certificate::load(files, index) {
                 Ok(certificate) => certificates.push(certificate),
+                Err(_) if files.automatic => {}
                 Err(found) => faults.extend(found),
             }
         }

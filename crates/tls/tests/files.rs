@@ -53,6 +53,7 @@ impl Site {
             certificate: self.path(&format!("{name}.pem")),
             key: self.path(&format!("{name}.key")),
             ocsp: None,
+            automatic: false,
         };
         fs::write(&files.certificate, certificate.pem()).unwrap();
         fs::write(&files.key, key.serialize_pem()).unwrap();
@@ -138,8 +139,8 @@ fn every_fault_names_its_file() {
     let site = Site::new();
     let (a, b) = (site.files("a", &["a.test"]), site.files("b", &["b.test"]));
     let crossed = CertificateFiles { key: b.key.clone(), ..a.clone() };
-    let swapped = CertificateFiles { certificate: a.key.clone(), key: a.certificate.clone(), ocsp: None };
-    let missing = CertificateFiles { certificate: site.path("no.pem"), key: b.key.clone(), ocsp: Some(b.key.clone()) };
+    let swapped = CertificateFiles { certificate: a.key.clone(), key: a.certificate.clone(), ..a.clone() };
+    let missing = CertificateFiles { certificate: site.path("no.pem"), ocsp: Some(b.key.clone()), ..b.clone() };
     let found = faults(&settings(vec![b, crossed, swapped, missing]));
     let parts: Vec<Part> = found.iter().map(|(part, _)| *part).collect();
     assert_eq!(parts, [Part::Key(1), Part::Certificate(2), Part::Key(2), Part::Certificate(3), Part::Ocsp(3)]);

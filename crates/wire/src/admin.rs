@@ -89,6 +89,27 @@ pub struct Discovery {
     pub error: Option<String>,
 }
 
+/// A certificate that an authority issues (ACME).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AcmeCertificate {
+    /// Its names.
+    pub names: Vec<String>,
+    /// Its file.
+    pub file: String,
+    /// End of its validity, in seconds since 1970. Absent while there is none for all names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_after_seconds: Option<f64>,
+    /// Time until the next order in seconds: the renewal, or the next attempt after a failure.
+    pub next_order_in_seconds: f64,
+    /// Number of certificates that the authority has issued to this process.
+    pub issued: u64,
+    /// Number of failed attempts.
+    pub failures: u64,
+    /// Reason of the last failure. Absent after a success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A priority of waiting requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Priority {

@@ -8,6 +8,7 @@ use weirgate_spanned_yaml::unit::{Answer, Text};
 use weirgate_spanned_yaml::{record, text_schema, words};
 use weirgate_tls::{ClientMode, MinVersion};
 
+use super::acme::CertificateName;
 use super::address::{Listen, Net};
 use super::conditions::Port;
 use crate::site::Interception;
@@ -56,13 +57,15 @@ record! {
 }
 
 record! {
-    /// A certificate with its key. Paths count from the folder of the policy. The files are read again when they
-    /// change.
+    /// A certificate: either its files, `certificate` and `key`, or the `names` that an authority shall issue one for.
+    /// Paths count from the folder of the policy. The files are read again when they change.
     pub(crate) struct CertificateForm {
         /// File with the certificate, followed by those of its authorities (PEM). It is often called `fullchain.pem`.
-        certificate: Required<Text>,
+        certificate: Optional<Text>,
         /// File with its private key (PEM), without a passphrase.
-        key: Required<Text>,
+        key: Optional<Text>,
+        /// DNS names for which the authority of `acme:` issues the certificate. Without the files.
+        names: Optional<OneOrMany<CertificateName>>,
         /// File with a response of the authority's OCSP server (DER), which clients get with the certificate.
         ocsp: Optional<Text>,
     }

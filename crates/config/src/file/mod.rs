@@ -4,6 +4,7 @@
 //! and defaults) and the operator's error messages are derived from them. `crate::resolve` turns the result
 //! into a `Site`. Every default is documented here with its reason.
 
+mod acme;
 mod address;
 mod body;
 mod class;
@@ -26,6 +27,7 @@ use weirgate_spanned_yaml::decode::{Defaulted, Named, OneOrMany, Optional, Switc
 use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
+pub(crate) use acme::AcmeForm;
 pub(crate) use address::{Net, NodeAddress, is_authority};
 pub use address::{ORIGINAL, node_address, socket_path};
 pub(crate) use body::Body;
@@ -51,6 +53,8 @@ record! {
     pub(crate) struct PolicyFile {
         /// Addresses where clients connect: `IP:PORT`, a map with further properties, or a list of them.
         listen: Optional<OneOrMany<ListenerForm>>,
+        /// The authority that issues certificates for the `names` of listeners (ACME, RFC 8555), such as Let's Encrypt.
+        acme: Optional<AcmeForm>,
         /// Pools of servers, by name.
         upstreams: Optional<Named<Name, Upstream>>,
         /// The name servers for the discovery of nodes.
@@ -157,7 +161,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "write `request_headers: { set: … }` or `response_headers: { set: … }`",
     ),
     ("path_pattern", &["form", "json", "contains"], "it belongs in `body:`"),
-    ("certificates", &["certificate", "key", "ocsp"], "it belongs in `certificates:`"),
+    ("certificates", &["certificate", "key", "ocsp", "names"], "it belongs in `certificates:`"),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];
 

@@ -1,17 +1,19 @@
 //! Listeners with their TLS. The files of certificates are read here, so that their faults are reported with their
 //! places in the policy.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use ipnet::IpNet;
 use weirgate_spanned_yaml::decode::{Context, Mark, OneOrMany, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_tls::{CertificateFiles, ClientAuth, Part, Server, ServerSettings};
+use weirgate_tls::{ClientAuth, Part, Server, ServerSettings};
 
+use super::acme;
 use crate::embed::Defaults;
-use crate::file::{CertificateForm, ListenerForm, ListenerTls, Net, PolicyFile, listener_address};
-use crate::site::{HostPattern, Listener, Match, Rule};
+use crate::file::{ListenerForm, ListenerTls, Net, PolicyFile, listener_address};
+use crate::site::{Acme, HostPattern, Listener, Match, Rule};
 
 /// Longest remaining time of a certificate that is warned about. Programs renew certificates of 90 days when 30 are
 /// left, so renewal has failed for two weeks then.
@@ -24,6 +26,8 @@ const SOON_SHARE: u32 = 5;
 #[derive(Default)]
 pub(super) struct Listeners {
     pub(super) listeners: Vec<Listener>,
+    /// The authority that issues certificates.
+    pub(super) acme: Option<Acme>,
     servers: Vec<Server>,
     /// Whether the contents of all certificates are known.
     complete: bool,
@@ -44,7 +48,8 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
             ..Listeners::default()
         };
     }
-    let mut all = Listeners { complete: !file.listen.bad, ..Listeners::default() };
+    let acme = acme::acme(file, folder, defaults.is_none(), cx);
+    let mut all = Listeners { complete: !file.listen.bad, acme, ..Listeners::default() };
     for form in file.listen.get().map_or(&[][..], |l| &l.0) {
         let Some(address) = listener_address(&form.value) else { continue };
         let map = match &form.value {
@@ -70,12 +75,12 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
         if address.port() != 0 && all.listeners.iter().any(|other| other.address == address) {
             cx.fail(form.mark, Complaint::new(format!("`{address}` is listed twice"), "keep one of them"));
         }
-        let tls = tls.and_then(|tls| settings(tls, http2, folder).map(|settings| (tls, settings)));
+        let tls = tls.and_then(|tls| Some((tls, settings(tls, http2, (file, folder), &mut all.acme, cx)?)));
         // A policy inside another file describes a gateway elsewhere, or one without real clients.
         if let Some((form, settings)) = tls.as_ref().filter(|_| defaults.is_none()) {
             match Server::load(settings, None) {
                 Ok(server) => {
-                    dates(form, &server, cx);
+                    dates(form, settings, &server, cx);
                     all.servers.push(server);
                 }
                 Err(faults) => {
@@ -89,6 +94,7 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
         let tls = tls.map(|(_, settings)| settings);
         all.listeners.push(Listener { address, http2, redirect_to_https, proxy_protocol, transparent, tls });
     }
+    acme::unused(file, all.acme.as_ref(), cx);
     all
 }
 
@@ -102,17 +108,17 @@ fn balancers(field: &Optional<OneOrMany<Net>>, cx: &mut Context) -> Vec<IpNet> {
     nets.iter().map(|net| net.value.0).collect()
 }
 
-/// Returns the settings, unless a part is missing, which was reported.
-fn settings(form: &ListenerTls, http2: bool, folder: &Path) -> Option<ServerSettings> {
-    let certificate = |form: &CertificateForm| {
-        Some(CertificateFiles {
-            certificate: folder.join(&form.certificate.get()?.0),
-            key: folder.join(&form.key.get()?.0),
-            ocsp: form.ocsp.get().map(|path| folder.join(&path.0)),
-        })
-    };
-    let OneOrMany(certificates) = form.certificates.get()?;
-    let certificates = certificates.iter().map(|form| certificate(&form.value)).collect::<Option<Vec<_>>>()?;
+/// Returns the settings, unless a part is missing, which was reported. Adds the certificates that `acme` shall issue.
+fn settings(
+    form: &ListenerTls,
+    http2: bool,
+    (file, folder): (&PolicyFile, &Path),
+    acme: &mut Option<Acme>,
+    cx: &mut Context,
+) -> Option<ServerSettings> {
+    let OneOrMany(forms) = form.certificates.get()?;
+    let found: Vec<_> = forms.iter().map(|form| acme::files(form, (file, folder), acme, cx)).collect();
+    let certificates = found.into_iter().collect::<Option<Vec<_>>>()?;
     let clients = match form.client_certificates.get() {
         None => None,
         Some(clients) => Some(ClientAuth {
@@ -129,7 +135,9 @@ fn mark(form: &ListenerTls, part: Part) -> Mark {
     let certificate = |index: usize| form.certificates.get().and_then(|all| all.0.get(index)).map(|at| &at.value);
     let clients = form.client_certificates.get();
     let mark = match part {
-        Part::Certificate(index) => certificate(index).map(|form| form.certificate.mark),
+        Part::Certificate(index) => {
+            certificate(index).map(|form| if form.names.given { form.names.mark } else { form.certificate.mark })
+        }
         Part::Key(index) => certificate(index).map(|form| form.key.mark),
         Part::Ocsp(index) => certificate(index).map(|form| form.ocsp.mark),
         Part::Ca => clients.map(|clients| clients.ca.mark),
@@ -139,10 +147,12 @@ fn mark(form: &ListenerTls, part: Part) -> Mark {
 }
 
 /// Warns about certificates that clients refuse, or soon will.
-fn dates(form: &ListenerTls, server: &Server, cx: &mut Context) {
+fn dates(form: &ListenerTls, settings: &ServerSettings, server: &Server, cx: &mut Context) {
     let now = weirgate_clock::calendar();
-    for (index, certificate) in server.certificates.all().iter().enumerate() {
+    for certificate in server.certificates.all() {
         let shown = quoted(&certificate.files.certificate.display().to_string());
+        // Certificates of `acme` that are not there yet are in the settings only.
+        let index = settings.certificates.iter().position(|files| *files == certificate.files).unwrap_or(0);
         let mark = mark(form, Part::Certificate(index));
         let left = certificate.not_after.duration_since(now).unwrap_or_default();
         let lifetime = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
@@ -187,7 +197,9 @@ impl Listeners {
             let mut names = Vec::new();
             collect(&rule.matches, &mut names);
             let mark = class.value.r#match.mark;
-            for name in names {
+            let ordered = self.acme.iter().flat_map(|acme| &acme.certificates).flat_map(|one| &one.names);
+            let ordered: BTreeSet<&str> = ordered.map(String::as_str).collect();
+            for name in names.into_iter().filter(|name| !ordered.contains(name)) {
                 if !self.servers.iter().any(|server| server.certificates.covers(name)) {
                     let what = format!("no certificate covers {}, which this class matches", quoted(name));
                     cx.warn(mark, Complaint::new(what, "add a certificate for it, or ignore this if it needs no TLS"));

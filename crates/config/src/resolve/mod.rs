@@ -4,6 +4,7 @@
 //! part that the decoder found invalid is skipped, because its error is already reported. Errors found here
 //! are reported at the field that you have to change. The result is used only if nothing was reported at all.
 
+mod acme;
 mod class;
 mod discipline;
 mod discover;
@@ -113,6 +114,7 @@ pub(crate) fn resolve(
     }
     let site = Site {
         listeners: all_listeners.listeners,
+        acme: all_listeners.acme,
         trusted_proxies,
         policy,
         rules: classes.rules,

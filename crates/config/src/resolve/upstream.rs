@@ -282,7 +282,8 @@ fn tls(form: &NodeTls, folder: Option<&Path>, cx: &mut Context) -> Option<Client
     let own = match form.client_certificate.get() {
         None => None,
         Some(own) => {
-            Some(CertificateFiles { certificate: path(own.certificate.get()?), key: path(own.key.get()?), ocsp: None })
+            let (certificate, key) = (path(own.certificate.get()?), path(own.key.get()?));
+            Some(CertificateFiles { certificate, key, ocsp: None, automatic: false })
         }
     };
     let server_name = form.server_name.get().map(|name| name.0.to_ascii_lowercase());

@@ -20,6 +20,7 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
         Ending::Served => ("served", None),
         Ending::Tunnelled => ("tunnelled", None),
         Ending::Redirected => ("redirected", None),
+        Ending::Challenge => ("challenge", None),
         Ending::Shed(reason) => ("shed", Some(reason.as_str())),
         Ending::Refused(word) => ("refused", Some(word)),
         Ending::Failed(word) => ("failed", Some(word)),

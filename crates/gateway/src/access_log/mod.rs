@@ -202,7 +202,7 @@ impl Shared {
         match ending {
             _ if sample < 0.0 => false,
             Ending::Shed(_) | Ending::Refused(_) | Ending::Failed(_) => true,
-            Ending::Served | Ending::Tunnelled | Ending::Redirected | Ending::Left => {
+            Ending::Served | Ending::Tunnelled | Ending::Redirected | Ending::Challenge | Ending::Left => {
                 let before = self.seen.fetch_add(1, Ordering::Relaxed) as f64;
                 sample >= 1.0 || ((before + 1.0) * sample).floor() > (before * sample).floor()
             }

@@ -147,9 +147,10 @@ async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryReje
     let next = classes.get(limit).map(|class| class.class.0);
     classes.truncate(limit);
     let page_table = scrape::page_table(operations.gateway(), MAX_ROUTES).await;
-    let said = (&operations.gateway().collectors(), page_table, operations.gateway().discovery());
-    let mut page = view::snapshot(&active_config, &whole, &classes, next, said);
-    page.tunnels = operations.gateway().tunnels_by_class();
+    let gateway = operations.gateway();
+    let said = (page_table, gateway.discovery(), gateway.acme());
+    let mut page = view::snapshot(&active_config, &whole, &classes, next, said, &gateway.collectors());
+    page.tunnels = gateway.tunnels_by_class();
     json(StatusCode::OK, &page)
 }
 

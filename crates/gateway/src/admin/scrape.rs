@@ -54,6 +54,7 @@ pub(super) async fn collect(operations: &Operations, all: bool) -> Scrape {
         header_failures: gateway.counters().header_failures.all().collect(),
         tls: gateway.tls_metrics(),
         discovery: gateway.discovery(),
+        acme: gateway.acme(),
         policy: (active_config.version, active_config.checksum.clone()),
     }
 }

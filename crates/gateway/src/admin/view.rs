@@ -70,6 +70,9 @@ pub(super) struct SnapshotPage {
     /// Number of tunnels, by class. Absent if there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) tunnels: BTreeMap<String, u32>,
+    /// Absent without an authority that issues certificates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    acme: Vec<shape::AcmeCertificate>,
     classes: Vec<shape::Class>,
     /// `from` of the next page, or `null` on the last page.
     next: Option<u32>,
@@ -80,7 +83,8 @@ pub(super) fn snapshot(
     whole: &Snapshot,
     classes: &[ClassSnapshot],
     next: Option<u32>,
-    (collectors, page_table, discovery): (&Collectors, Option<shape::PageTable>, Vec<shape::Discovery>),
+    (page_table, discovery, acme): (Option<shape::PageTable>, Vec<shape::Discovery>, Vec<shape::AcmeCertificate>),
+    collectors: &Collectors,
 ) -> SnapshotPage {
     let named = &active_config.site.policy.classes;
     let name = |class: ClassId| {
@@ -96,6 +100,7 @@ pub(super) fn snapshot(
         page_table,
         discovery,
         tunnels: BTreeMap::new(),
+        acme,
         classes: classes.iter().map(snapshot::class).collect(),
         next,
     }
@@ -124,7 +129,7 @@ pub(super) fn look(
     events: shape::Events,
 ) -> Look {
     Look {
-        page: snapshot(active_config, whole, classes, None, (collectors, None, discovery)),
+        page: snapshot(active_config, whole, classes, None, (None, discovery, Vec::new()), collectors),
         phase,
         classes_left_out: left_out,
         last_event: events.events.last().map_or(0, |event| event.number),

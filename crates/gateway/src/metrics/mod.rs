@@ -8,6 +8,7 @@
 //! Memory is bounded: one tally per class and template of the policy. [`Metrics::retain`] removes the others. So is the
 //! page: see `shown`.
 
+mod acme;
 mod classes;
 mod discovery;
 mod page;
@@ -161,7 +162,12 @@ impl Observer for Arc<Metrics> {
         match record.ending {
             Ending::Refused(word) => self.refused.add(word),
             Ending::Failed(word) => self.failed.add(word),
-            Ending::Served | Ending::Tunnelled | Ending::Redirected | Ending::Shed(_) | Ending::Left => {}
+            Ending::Served
+            | Ending::Tunnelled
+            | Ending::Redirected
+            | Ending::Challenge
+            | Ending::Shed(_)
+            | Ending::Left => {}
         }
     }
 }

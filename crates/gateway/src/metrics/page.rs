@@ -45,6 +45,8 @@ pub(crate) struct Scrape {
     pub(crate) tls: Tls,
     /// Sources that name nodes.
     pub(crate) discovery: Vec<weirgate_wire::admin::Discovery>,
+    /// Certificates that an authority issues.
+    pub(crate) acme: Vec<weirgate_wire::admin::AcmeCertificate>,
     /// Version and checksum of the policy in force.
     pub(crate) policy: (u64, String),
 }
@@ -154,6 +156,7 @@ impl Collector for Scrape {
         self.engine(&mut page)?;
         self.nodes(&mut page)?;
         super::discovery::write(&mut page, &self.discovery)?;
+        super::acme::write(&mut page, &self.acme)?;
         self.page_table(&mut page)?;
         self.collectors(&mut page)?;
         page.counters(

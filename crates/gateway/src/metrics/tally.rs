@@ -64,7 +64,7 @@ impl Tally {
             }
             Ending::Tunnelled | Ending::Failed(_) => self.queue_wait.add(record.queue_wait),
             Ending::Left => add(&self.left, 1),
-            Ending::Refused(_) | Ending::Redirected => {}
+            Ending::Refused(_) | Ending::Redirected | Ending::Challenge => {}
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tests of the data plane over real sockets, against nodes that follow the instructions of a test exactly.
 
+mod acme;
 mod as_sent;
 mod bodies;
 mod clients;

@@ -61,6 +61,17 @@ impl Pki {
         format!("{{ certificate: {}, key: {} }}", own.display(), secret.display())
     }
 
+    /// A certificate with its key (PEM) that ends in an hour.
+    pub(crate) fn ending(&self, name: &str) -> String {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
+        let now = weirgate_clock::calendar();
+        let hours = |hours: u64| std::time::Duration::from_secs(3600 * hours);
+        (params.not_before, params.not_after) = ((now - hours(24)).into(), (now + hours(1)).into());
+        let own = params.signed_by(&key, &self.authority).expect("a certificate");
+        format!("{}{}", own.pem(), key.serialize_pem())
+    }
+
     /// A client that trusts the authority.
     pub(crate) fn client(&self) -> ClientConfig {
         self.client_with(None, &[&TLS13, &TLS12])

@@ -1,0 +1,31 @@
+//! The part of the page about certificates that an authority issues.
+
+use std::fmt;
+
+use prometheus_client::registry::Unit;
+use weirgate_wire::admin::AcmeCertificate;
+
+use super::page::Page;
+
+/// Writes the metrics of all certificates, by their first name.
+pub(super) fn write(page: &mut Page<'_>, certificates: &[AcmeCertificate]) -> fmt::Result {
+    if certificates.is_empty() {
+        return Ok(());
+    }
+    fn all<T>(
+        certificates: &[AcmeCertificate],
+        of: fn(&AcmeCertificate) -> T,
+    ) -> impl Iterator<Item = (super::page::Labels<'_>, T)> {
+        certificates
+            .iter()
+            .map(move |one| (vec![("certificate", one.names.first().map_or("", String::as_str))], of(one)))
+    }
+    let issued = all(certificates, |one| one.issued);
+    page.counters("acme_issued", "Certificates that the authority has issued to this process", None, issued)?;
+    let failures = all(certificates, |one| one.failures);
+    page.counters("acme_failures", "Attempts to get a certificate that failed", None, failures)?;
+    let failing = all(certificates, |one| u64::from(one.error.is_some()));
+    page.gauges("acme_failing", "Whether the last attempt failed", None, failing)?;
+    let next = all(certificates, |one| one.next_order_in_seconds);
+    page.gauges("acme_next_order", "Time until the next order", Some(Unit::Seconds), next)
+}
