@@ -301,6 +301,11 @@ async fn finish(
 fn facts(stream: &TlsStream<Socket>) -> Result<ClientTls, HandshakeFailure> {
     let (_, session) = stream.get_ref();
     let own = session.peer_certificates().and_then(<[_]>::first);
+    // rustls does not look at the dates again when it resumes a session, and each one has new tickets.
+    let resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+    if resumed && own.is_some_and(|own| weirgate_tls::has_ended(own, weirgate_clock::calendar())) {
+        return Err(HandshakeFailure::ClientCertificate);
+    }
     let identity = own.map(|own| Identity::of(own).ok_or(HandshakeFailure::ClientCertificate)).transpose()?;
     Ok(ClientTls {
         version: if session.protocol_version() == Some(ProtocolVersion::TLSv1_3) { "1.3" } else { "1.2" },

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::CertificateDer;
 use x509_cert::der::Decode as _;
@@ -50,6 +51,15 @@ impl Identity {
             names: names.iter().filter_map(text).take(MAX_NAMES).collect(),
         })
     }
+}
+
+/// Whether the validity of a certificate has ended at `time`, or it cannot be read.
+#[must_use]
+pub fn has_ended(certificate: &CertificateDer<'_>, time: SystemTime) -> bool {
+    let end = x509_cert::Certificate::from_der(certificate)
+        .ok()
+        .and_then(|parsed| UNIX_EPOCH.checked_add(parsed.tbs_certificate().validity().not_after.to_unix_duration()));
+    end.is_none_or(|end| end < time)
 }
 
 /// Returns a name as text. Kinds that no rule asks for have none.

@@ -26,7 +26,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 pub use certificate::{Certificate, CertificateFiles, Named};
 pub use client::{Client, ClientSettings, is_server_name};
 pub use file::{Fault, Part};
-pub use identity::Identity;
+pub use identity::{Identity, has_ended};
 pub use names::Certificates;
 pub use server::{ALPN, ClientAuth, ClientMode, MinVersion, Server, ServerSettings};
 pub use stamp::Stamps;

@@ -157,7 +157,7 @@ fn certificates_are_ordered_once_kept_and_renewed() {
         drop(stage);
 
         // One that is nearly over is served, and renewed. No connection fails meanwhile.
-        fs::write(pebble.file(file), pki.ending(name)).expect("a file");
+        fs::write(pebble.file(file), pki.nearly_over(name)).expect("a file");
         let old = in_file(&pebble.file(file));
         let stage = Stage::open(&text);
         let mut both = Vec::new();

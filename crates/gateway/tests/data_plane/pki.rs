@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
@@ -61,15 +62,25 @@ impl Pki {
         format!("{{ certificate: {}, key: {} }}", own.display(), secret.display())
     }
 
-    /// A certificate with its key (PEM) that ends in an hour.
-    pub(crate) fn ending(&self, name: &str) -> String {
+    /// A certificate that began a day ago and is over after `left`.
+    fn ending(&self, name: &str, left: Duration) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
         let now = weirgate_clock::calendar();
-        let hours = |hours: u64| std::time::Duration::from_secs(3600 * hours);
-        (params.not_before, params.not_after) = ((now - hours(24)).into(), (now + hours(1)).into());
-        let own = params.signed_by(&key, &self.authority).expect("a certificate");
+        params.not_before = (now - Duration::from_secs(86_400)).into();
+        params.not_after = (now + left).into();
+        (params.signed_by(&key, &self.authority).expect("a certificate"), key)
+    }
+
+    /// A certificate with its key (PEM) that is over in an hour.
+    pub(crate) fn nearly_over(&self, name: &str) -> String {
+        let (own, key) = self.ending(name, Duration::from_secs(3600));
         format!("{}{}", own.pem(), key.serialize_pem())
+    }
+
+    /// A client that trusts the authority, with a certificate that is over after `left`.
+    pub(crate) fn ending_client(&self, left: Duration) -> ClientConfig {
+        self.client_with(Some(self.ending("client.test", left)), &[&TLS13, &TLS12])
     }
 
     /// A client that trusts the authority.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
+use std::time::Duration;
 
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ClientConfig, HandshakeKind};
@@ -252,6 +253,27 @@ fn sessions_are_resumed_on_every_thread() {
     let handshakes = &stage.gateway.counters().handshakes;
     let count = |of: &std::sync::atomic::AtomicU64| of.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!((count(&handshakes.full), count(&handshakes.resumed)), (1, 7));
+}
+
+#[test]
+fn a_session_ends_with_the_certificate_of_its_client() {
+    let (pki, node) = (Pki::new(), Node::answering(ok("x")));
+    let own = pki.certificate("a", &["a.test"]);
+    let ca = pki.path("ca.pem");
+    let clients = format!("certificates: {own}, client_certificates: {{ ca: {} }}", ca.display());
+    let stage = Stage::open(&policy(&node, &clients, PLAIN));
+    let config = pki.ending_client(Duration::from_secs(3));
+    let mut kinds = Vec::new();
+    // Each resumed session has new tickets.
+    wait_until("the end of its certificate", || {
+        let mut client = connect(config.clone(), stage.address(), "a.test");
+        let answered = exchange(&mut client, b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").is_ok();
+        kinds.extend(client.conn.handshake_kind().filter(|_| answered));
+        !answered
+    });
+    assert_eq!(kinds.first(), Some(&HandshakeKind::Full));
+    assert!(kinds.len() > 1 && kinds[1..].iter().all(|kind| *kind == HandshakeKind::Resumed), "{kinds:?}");
+    failed(&stage, &[(HandshakeFailure::ClientCertificate, 1)]);
 }
 
 /// Serial number of the certificate that a new client gets.
