@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use slab::Slab;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::{JoinHandle, LocalSet};
+use tokio::task::JoinHandle;
 use weirgate_config::Key;
 use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
 
@@ -363,7 +364,8 @@ pub(crate) fn run(
     waker: &Notify,
     ready: &std::sync::mpsc::SyncSender<io::Result<()>>,
 ) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    // All tasks of a thread stay on it.
+    let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
             // The receiver waits for exactly one message from each thread.
@@ -371,14 +373,13 @@ pub(crate) fn run(
             return;
         }
     };
-    let local = LocalSet::new();
-    local.block_on(&runtime, async {
+    runtime.block_on(async {
         let worker = Worker::new(index, shared);
         let listeners = Listeners::default();
         serve(&worker, waker, listeners, ready).await;
     });
     // Dropping the tasks gives back every remaining permit and wait slot.
-    drop(local);
+    drop(runtime);
 }
 
 async fn serve(
