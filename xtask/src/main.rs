@@ -7,6 +7,7 @@ mod cargo;
 mod comments;
 mod edge;
 mod endurance;
+mod exchange;
 mod instructions;
 mod packages;
 mod prose;
