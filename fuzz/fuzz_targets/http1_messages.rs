@@ -67,5 +67,19 @@ fuzz_target!(|data: &[u8]| {
         for (theirs, ours) in oracle.headers.iter().zip(requests.head().fields()) {
             assert_eq!((theirs.name.as_bytes(), theirs.value), (ours.spelling(input), ours.value(input)));
         }
+        let head = requests.take_head();
+        if requests.receive(b"") == Ok(Event::End(0)) {
+            // The rest of the input, and a request that repeats the fields, read as without the request before.
+            requests.keep_head(head.clone());
+            let fields = input.iter().position(|&b| b == b'\n').map_or(bytes, |feed| feed + 1);
+            let other = [b"POST /other HTTP/1.0\r\n", &input[fields..]].concat();
+            let next = if piece % 2 == 0 { &input[bytes..] } else { &other };
+            let mut fresh = Requests::new(LIMITS);
+            let event = fresh.receive(next);
+            assert_eq!(requests.receive_after(&input[..bytes], next), event);
+            if let Ok(Event::Head(_)) = event {
+                assert_eq!(requests.head(), fresh.head());
+            }
+        }
     }
 });

@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use weirgate_engine::Time;
-use weirgate_http1::{Event, Fault, Head, Limits, Requests};
+use weirgate_http1::{Event, Fault, Limits, Requests};
 
 use crate::connection::End;
 use crate::io::Io;
@@ -43,8 +43,8 @@ pub(crate) struct ClientStream {
     requests: Requests,
     /// Bytes received and not yet examined.
     input: BytesMut,
-    /// Memory for the next request.
-    memory: (BytesMut, Head),
+    /// Head of the request before, whose memory the next one gets. Its index is in `requests`.
+    before: BytesMut,
     body: ReceivedBody,
     /// Bytes of the response that the client has not taken.
     unsent: BytesMut,
@@ -76,7 +76,7 @@ impl ClientStream {
             conn: Rc::clone(conn),
             requests: Requests::new(limits),
             input: BytesMut::new(),
-            memory: (BytesMut::new(), Head::default()),
+            before: BytesMut::new(),
             body: ReceivedBody::none(),
             unsent: BytesMut::new(),
             refused: None,
@@ -87,7 +87,7 @@ impl ClientStream {
     /// Waits for the next request.
     pub(crate) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         loop {
-            match self.requests.receive(&self.input) {
+            match self.requests.receive_after(&self.before, &self.input) {
                 Ok(Event::Head(bytes)) => return Poll::Ready(Next::Head(bytes)),
                 Ok(Event::Skip(bytes)) => {
                     self.input.advance(bytes);
@@ -143,14 +143,15 @@ impl ClientStream {
 
     /// Begins a request: takes its head of `bytes` from the front of the input.
     pub(crate) fn begin(&mut self, bytes: usize) -> Request {
-        let (mut memory, spare) = std::mem::take(&mut self.memory);
+        let mut memory = std::mem::take(&mut self.before);
+        memory.clear();
         if bytes == self.input.len() {
             std::mem::swap(&mut memory, &mut self.input);
         } else {
             memory.extend_from_slice(self.input.get(..bytes).unwrap_or_default());
             self.input.advance(bytes);
         }
-        let head = self.requests.take_head(spare);
+        let head = self.requests.take_head();
         self.conn.begin();
         Request::new(memory, head)
     }
@@ -224,10 +225,10 @@ impl ClientStream {
     fn recycle(&mut self, request: Request) {
         self.requests.resume();
         self.body.clear();
-        let (mut bytes, head) = request.into_memory();
-        bytes.clear();
+        let (bytes, head) = request.into_memory();
         if bytes.capacity() <= KEPT {
-            self.memory = (bytes, head);
+            self.before = bytes;
+            self.requests.keep_head(head);
         }
         if self.input.is_empty() && self.input.capacity() > KEPT {
             self.input = BytesMut::new();

@@ -407,10 +407,10 @@ impl Exchange {
     /// Returns what the head of a response says about the client's connection: whether it can stay open after the
     /// current request, as far as is known now.
     pub(crate) fn connection(&self, stream: &impl RequestStream) -> Connection {
-        let (head, bytes) = self.request.head();
+        let (head, _) = self.request.head();
         let protocol = self.protocol();
         let ends = self.conn.closing.get() || self.conn.worker.drains();
-        let kept = stream.has_sent_all() && head.is_persistent(bytes) && !ends;
+        let kept = stream.has_sent_all() && head.is_persistent() && !ends;
         Connection { kept, protocol }
     }
 

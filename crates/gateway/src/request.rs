@@ -88,7 +88,7 @@ impl Request {
             Ok(_) => return Err((400, "the head is not complete".to_owned())),
             Err(fault) => return Err((fault.status(), fault.text().to_owned())),
         }
-        let mut request = Request::new(BytesMut::from(head), requests.take_head(Head::default()));
+        let mut request = Request::new(BytesMut::from(head), requests.take_head());
         let sound = request.normalise().and_then(|()| request.check_expectation());
         sound.map_err(|refusal| (refusal.status.as_u16(), refusal.what.to_owned()))?;
         Ok(request)

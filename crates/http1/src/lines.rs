@@ -106,6 +106,17 @@ impl Lines {
         }
     }
 
+    /// Parses a request whose fields are those of the request before, of which `head` is the index and `before` has the
+    /// bytes. Returns the size of its head, or `None` if it is to be parsed line by line, from its beginning on.
+    pub(crate) fn repeat(input: &[u8], before: &[u8], limits: Limits, head: &mut Head) -> Option<usize> {
+        let feed = bytes::find(input, b'\n')?;
+        let bytes = head.repeat(input, feed + 1, before)?;
+        match request_line(input, head) {
+            Ok(Line::Until(end)) if end == feed + 1 && bytes <= limits.head_bytes.min(MAX_HEAD) => Some(bytes),
+            _ => None,
+        }
+    }
+
     fn too_large(&self) -> Fault {
         if self.started { Fault::HeadTooLarge } else { Fault::LineTooLong }
     }
@@ -296,6 +307,7 @@ fn meaning(kind: Kind, name: Name, at: usize, value: &[u8], head: &mut Head) -> 
                 return Err(Fault::TwoContentLengths);
             }
         }
+        Name::Connection => head.options.add(value),
         Name::TransferEncoding => {
             if head.names.contains(Name::TransferEncoding) {
                 return Err(Fault::TwoTransferEncodings);

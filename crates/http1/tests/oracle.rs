@@ -82,6 +82,39 @@ proptest! {
         prop_assert_eq!(theirs(oracle.headers), fields(head, &input));
     }
 
+    /// A request that repeats the fields of the one before has the index that it would have alone.
+    #[test]
+    fn a_repeated_head_has_the_same_index(one in request(), other in request(), split: u8) {
+        let mut alone = Requests::new(LIMITS);
+        if alone.receive(&one) != Ok(Event::Head(one.len())) {
+            return Ok(());
+        }
+        let fields = one.iter().position(|&b| b == b'\n').map_or(one.len(), |feed| feed + 1);
+        let first = other.iter().position(|&b| b == b'\n').map_or(other.len(), |feed| feed + 1);
+        let repeated = [&other[..first], &one[fields..]].concat();
+        for next in [&one, &other, &repeated, &[&one[..], &one[..]].concat(), &[&repeated[..], b"x"].concat()] {
+            let mut after = Requests::new(LIMITS);
+            let mut fresh = Requests::new(LIMITS);
+            prop_assert_eq!(after.receive(&one), Ok(Event::Head(one.len())));
+            let head = after.take_head();
+            // A body is not of interest here.
+            if after.receive(b"") != Ok(Event::End(0)) {
+                return Ok(());
+            }
+            after.keep_head(head);
+            let part = &next[..next.len() * usize::from(split) / 255];
+            for input in [part, next] {
+                let event = fresh.receive(input);
+                prop_assert_eq!(after.receive_after(&one, input), event);
+                match event {
+                    Ok(Event::More) => {}
+                    Ok(Event::Head(_)) => prop_assert_eq!(after.head(), fresh.head()),
+                    _ => break,
+                }
+            }
+        }
+    }
+
     /// Differences: `httparse` has no rule about lengths, folds nothing by default, and stops at control characters
     /// only in values.
     #[test]

@@ -1,7 +1,7 @@
 //! Requests that break a rule. Each input is split into pieces of several sizes.
 
 use proptest::prelude::*;
-use weirgate_http1::{Event, Fault, Head, Limits, Name, Names, Requests, write};
+use weirgate_http1::{Event, Fault, Limits, Name, Names, Requests, write};
 
 const LIMITS: Limits = Limits { head_bytes: 4096, fields: 20 };
 
@@ -308,7 +308,7 @@ fn fields_that_connection_names_are_found_under_no_name() {
         Via: x\r\nconnection: Via\r\n\r\n";
     let mut requests = Requests::new(Limits { head_bytes: 4096, fields: 20 });
     assert_eq!(requests.receive(input), Ok(Event::Head(input.len())));
-    let mut head = requests.take_head(Head::default());
+    let mut head = requests.take_head();
     head.drop_named(input, Names::of(&[Name::Host, Name::Via, Name::Connection]));
     assert_eq!(head.named(input, b"X-Secret").count(), 0);
     assert_eq!((head.get(input, Name::Cookie), head.get(input, Name::Via)), (None, Some(&b"x"[..])));

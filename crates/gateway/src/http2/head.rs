@@ -10,7 +10,7 @@ use h2::ext::Protocol;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
-use weirgate_http1::{Event, Head, Requests};
+use weirgate_http1::{Event, Requests};
 
 use crate::refusal::Refusal;
 use crate::request::Request;
@@ -31,7 +31,7 @@ pub(super) fn request(requests: &mut Requests, parts: &Parts, ended: bool) -> Re
     let mut lines = BytesMut::with_capacity(size(&parts.headers) + SPARE);
     write_request(&mut lines, parts, ended)?;
     match requests.receive(&lines)? {
-        Event::Head(bytes) if bytes == lines.len() => Ok(Request::new(lines, requests.take_head(Head::default()))),
+        Event::Head(bytes) if bytes == lines.len() => Ok(Request::new(lines, requests.take_head())),
         _ => Err(Refusal::bad("the head is not valid")),
     }
 }

@@ -285,7 +285,7 @@ impl NodeStream {
                 }
                 Event::Head(bytes) => {
                     let lines = self.input.split_to(bytes);
-                    let fields = self.requests.take_head(Head::default());
+                    let fields = self.requests.take_head();
                     self.to_head = fields.method(&lines) == b"HEAD";
                     let tunnels = self.send.is_extended_connect_protocol_enabled();
                     let (request, tunnel) = request(&fields, &lines, self.open.0.scheme, tunnels)?;

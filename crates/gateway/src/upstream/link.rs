@@ -283,7 +283,7 @@ impl Link {
                 Ok(event @ Event::Head(_)) => {
                     self.responses.drop_named(inbox.rest(), PROTECTED);
                     let last = !matches!(self.head().status(), 100..=199);
-                    self.closing |= last && !self.head().is_persistent(inbox.rest());
+                    self.closing |= last && !self.head().is_persistent();
                     return Poll::Ready(Ok(event));
                 }
                 Ok(event @ Event::End(_)) => {
