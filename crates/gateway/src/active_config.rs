@@ -8,12 +8,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::StatusCode;
 use weirgate_config::{ClassSite, Key, LocalityKeyOf, NetworkSize, ORIGINAL, PoolSite, ShedReply, Site, socket_path};
 use weirgate_engine::NodeId;
 
 use crate::classify::Classifier;
 use crate::record::ClassIndex;
+use crate::reply::first_lines;
 
 /// A configuration in force. It never changes. A reload creates the next one.
 #[derive(Debug)]
@@ -209,8 +211,9 @@ impl Deref for ConfigHandle {
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     pub(crate) status: StatusCode,
-    pub(crate) content_type: String,
-    pub(crate) body: String,
+    /// First lines of the head.
+    pub(crate) first: Bytes,
+    pub(crate) body: Bytes,
 }
 
 impl Prepared {
@@ -226,11 +229,9 @@ impl Prepared {
     }
 
     fn new(shed: &ShedReply) -> Prepared {
-        Prepared {
-            status: StatusCode::from_u16(shed.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
-            content_type: shed.content_type.clone(),
-            body: shed.body.clone(),
-        }
+        let status = StatusCode::from_u16(shed.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let first = first_lines(status, &shed.content_type, shed.body.len());
+        Prepared { status, first: first.into(), body: shed.body.clone().into() }
     }
 }
 

@@ -258,7 +258,7 @@ pub(crate) fn to_client(
         name => NOT_TO_CLIENT.contains(name),
     });
     if let Some(length) = head.content_length().filter(|_| !written) {
-        write::content_length(out, length);
+        write::number(out, b"content-length", length);
     }
     // The response to a HEAD may say how the body would be framed.
     let coded = head.names().contains(Name::TransferEncoding) && connection.protocol == Protocol::Http11 && !no_content;

@@ -6,7 +6,7 @@
 //! shed reason that metrics, logs and snapshots use.
 
 use std::borrow::Cow;
-use std::io::{self, Write as _};
+use std::io;
 
 use http::StatusCode;
 use tokio_rustls::rustls::{CertificateError, Error};
@@ -122,7 +122,8 @@ fn certificate_fault(error: &CertificateError) -> &'static str {
 #[derive(Debug)]
 pub(crate) struct Reply<'a> {
     pub(crate) status: StatusCode,
-    content_type: &'a str,
+    /// First lines of the head, as [`first_lines`] writes them.
+    first: Cow<'a, [u8]>,
     body: Cow<'a, [u8]>,
     /// Seconds.
     retry_after: Option<u64>,
@@ -169,7 +170,7 @@ impl<'a> Reply<'a> {
     pub(crate) fn challenge(answer: String) -> Reply<'a> {
         Reply {
             status: StatusCode::OK,
-            content_type: "application/octet-stream",
+            first: Cow::Owned(first_lines(StatusCode::OK, "application/octet-stream", answer.len())),
             body: Cow::Owned(answer.into_bytes()),
             retry_after: None,
             location: None,
@@ -192,8 +193,8 @@ impl<'a> Reply<'a> {
             }
             Some(prepared) => Reply {
                 status: prepared.status,
-                content_type: &prepared.content_type,
-                body: Cow::Borrowed(prepared.body.as_bytes()),
+                first: Cow::Borrowed(&prepared.first),
+                body: Cow::Borrowed(&prepared.body),
                 retry_after: None,
                 location: None,
                 error: Some(error),
@@ -211,8 +212,7 @@ impl<'a> Reply<'a> {
         let start = out.len();
         write::status_line(out, 200, b"OK");
         write::field(out, b"content-type", b"application/grpc");
-        // Writing to a vector does not fail.
-        let _ = write!(out, "grpc-status: {}\r\n", Status::of(self.status) as u8);
+        write::number(out, b"grpc-status", Status::of(self.status) as u64);
         let message = match self.error {
             None => "redirected to https",
             Some((word, "")) => word,
@@ -221,7 +221,7 @@ impl<'a> Reply<'a> {
         // All of these words are ASCII, and none has a percent sign.
         write::field(out, b"grpc-message", message.as_bytes());
         if let Some(seconds) = self.retry_after {
-            let _ = write!(out, "grpc-retry-pushback-ms: {}\r\n", seconds.saturating_mul(1000));
+            write::number(out, b"grpc-retry-pushback-ms", seconds.saturating_mul(1000));
         }
         self.proxy_status(out);
         write::field(out, b"date", date);
@@ -246,7 +246,7 @@ impl<'a> Reply<'a> {
         let body = format!("{} {}: {what}\n", status.as_u16(), reason(status)).into_bytes();
         Reply {
             status,
-            content_type: TEXT,
+            first: Cow::Owned(first_lines(status, TEXT, body.len())),
             body: Cow::Owned(body),
             retry_after: None,
             location: None,
@@ -264,11 +264,9 @@ impl<'a> Reply<'a> {
         edits: &Edits<'_>,
     ) -> usize {
         let start = out.len();
-        write::status_line(out, self.status.as_u16(), reason(self.status).as_bytes());
-        write::field(out, b"content-type", self.content_type.as_bytes());
+        out.extend_from_slice(&self.first);
         if let Some(seconds) = self.retry_after {
-            // Writing to a vector does not fail.
-            let _ = write!(out, "retry-after: {seconds}\r\n");
+            write::number(out, b"retry-after", seconds);
         }
         if let Some(location) = &self.location {
             write::field(out, b"location", location);
@@ -277,7 +275,6 @@ impl<'a> Reply<'a> {
             out.extend_from_slice(ALLOW);
         }
         self.proxy_status(out);
-        write::content_length(out, self.body.len() as u64);
         connection.write(out);
         write::field(out, b"date", date);
         edits.apply(out, start);
@@ -288,6 +285,15 @@ impl<'a> Reply<'a> {
         out.extend_from_slice(&self.body);
         self.body.len()
     }
+}
+
+/// Returns the lines of a response that depend on its kind alone. Those of sheds are written once, with the policy.
+pub(crate) fn first_lines(status: StatusCode, content_type: &str, length: usize) -> Vec<u8> {
+    let mut lines = Vec::new();
+    write::status_line(&mut lines, status.as_u16(), reason(status).as_bytes());
+    write::field(&mut lines, b"content-type", content_type.as_bytes());
+    write::number(&mut lines, b"content-length", length as u64);
+    lines
 }
 
 fn reason(status: StatusCode) -> &'static str {
@@ -318,8 +324,8 @@ mod tests {
         let shed = Shed { reason: ShedReason::QueueFull, retry_after: Duration::from_millis(1500), fallback: None };
         let body = "503 Service Unavailable: overloaded\n";
         let expected = format!(
-            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\nretry-after: 2\r\n\
-             proxy-status: weirgate; error=connection_limit_reached; details=\"queue_full\"\r\ncontent-length: {}\r\n\
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\
+             retry-after: 2\r\nproxy-status: weirgate; error=connection_limit_reached; details=\"queue_full\"\r\n\
              date: now\r\n\r\n{body}",
             body.len()
         );
@@ -328,8 +334,8 @@ mod tests {
         let connection = Connection { kept: false, protocol: Protocol::Http11 };
         assert_eq!(Reply::failed(NodeError::Refused).write(&mut out, false, connection, b"now", &NO_EDITS), 0);
         let head = String::from_utf8(out).expect("ASCII");
-        assert!(head.ends_with("content-length: 36\r\nconnection: close\r\ndate: now\r\n\r\n"), "{head}");
-        assert!(head.contains("\r\nproxy-status: weirgate; error=connection_refused\r\n"), "{head}");
+        assert!(head.ends_with("error=connection_refused\r\nconnection: close\r\ndate: now\r\n\r\n"), "{head}");
+        assert!(head.contains("\r\ncontent-length: 36\r\n"), "{head}");
     }
 
     #[test]

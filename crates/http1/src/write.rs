@@ -49,10 +49,11 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes `Content-Length`.
-pub fn content_length(out: &mut Vec<u8>, length: u64) {
-    out.extend_from_slice(b"content-length: ");
-    decimal(out, length);
+/// Writes one field with a number.
+pub fn number(out: &mut Vec<u8>, name: &[u8], number: u64) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    decimal(out, number);
     out.extend_from_slice(b"\r\n");
 }
 
