@@ -131,6 +131,7 @@ impl Facts for Exchange {
         let text: &str = match variable {
             Variable::Client => return Some(own(self.origin.client)),
             Variable::Port => return Some(own(self.conn.port)),
+            Variable::RequestId => return Some(own(self.trace.as_ref()?.id)),
             Variable::Target => return Some(Cow::Borrowed(self.request.target())),
             Variable::Scheme => {
                 let scheme = self.conn.scheme().as_bytes();
@@ -140,7 +141,6 @@ impl Facts for Exchange {
             Variable::Host => self.request.host(),
             Variable::Method => self.request.method()?.as_str(),
             Variable::Protocol => self.protocol().as_str(),
-            Variable::RequestId => self.trace.as_ref()?.id.as_str(),
             Variable::Class => self.class_name()?,
             Variable::Upstream => &self.endpoint.as_ref()?.pool,
             Variable::Node => &self.endpoint.as_ref()?.name,

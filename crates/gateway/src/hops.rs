@@ -162,7 +162,7 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
         way.trace.write(out);
     }
     if new_id {
-        write::field(out, b"x-request-id", way.trace.id.as_str().as_bytes());
+        write::field(out, b"x-request-id", &way.trace.id.digits());
     }
     way.edits.apply(out, start);
     write::end(out);

@@ -8,7 +8,6 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::record::{AccessRecord, Ending};
-use crate::trace::TraceId;
 
 /// Maximum length of a field's value, in bytes before escaping. A longer value is truncated and ends with
 /// `…`.
@@ -57,7 +56,11 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
     milliseconds(line, "total_ms", record.total);
     number(line, "bytes_in", record.bytes_in);
     number(line, "bytes_out", record.bytes_out);
-    text(line, "trace_id", record.trace_id.map_or("", TraceId::as_str));
+    let _ = write!(line, ",\"trace_id\":\"");
+    if let Some(id) = record.trace_id {
+        let _ = write!(line, "{id}");
+    }
+    line.push(b'"');
     number(line, "policy_version", record.version);
     line.extend_from_slice(b"}\n");
 }
