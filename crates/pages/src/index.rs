@@ -62,6 +62,9 @@ impl Index {
     /// Returns the index of the most specific pattern that matches a canonical path and a raw query.
     #[must_use]
     pub fn find(&self, path: &str, query: Option<&str>) -> Option<usize> {
+        if self.patterns.is_empty() {
+            return None;
+        }
         self.root.find(path.strip_prefix('/'), query)
     }
 
