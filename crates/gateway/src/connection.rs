@@ -69,7 +69,7 @@ pub(crate) async fn drive(mut client: Rc<ClientConn>, mut io: Socket) {
     let mut stream = ClientStream::new(io, &conn, heads);
     let end = {
         let mut serving = pin!(serve(&conn, &mut stream));
-        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(cx))) {
+        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| conn.turn(serving.as_mut(), cx))) {
             Ok(Poll::Ready(end)) => Poll::Ready(end),
             Ok(Poll::Pending) => {
                 conn.arm(cx.waker());

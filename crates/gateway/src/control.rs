@@ -83,6 +83,16 @@ impl Held {
     }
 }
 
+/// Effect of an event on waiting requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// None: the event changed no queue and no slot, as the arrival of a request that is shed. Actions that are due by
+    /// time are the timer's.
+    None,
+    /// The engine may have decisions.
+    Decisions,
+}
+
 /// The engine's decision about a waiting request.
 #[derive(Debug)]
 pub(crate) struct Delivery {
@@ -212,16 +222,18 @@ impl Control {
             ClassRef::Network(_, key) => key.to_string(),
             ClassRef::Class(_) | ClassRef::Template(..) => String::new(),
         };
-        self.with(Some(thread), own, |state, now| {
+        self.locked(Some(thread), own, |state, now| {
             if state.active_config.version != version {
-                return (now, None);
+                return ((now, None), Effect::None);
             }
             let class = match class {
                 ClassRef::Class(class) => class,
                 ClassRef::Template(template, key) => state.engine.class(now, template, key),
                 ClassRef::Network(template, _) => state.engine.class(now, template, network.as_bytes()),
             };
-            (now, Some(state.engine.arrive(now, Arrival { class, flow, demand, locality_key, token })))
+            let decision = state.engine.arrive(now, Arrival { class, flow, demand, locality_key, token });
+            let effect = if let Decision::Shed(_) = decision { Effect::None } else { Effect::Decisions };
+            ((now, Some(decision)), effect)
         })
     }
 
@@ -296,14 +308,26 @@ impl Control {
     /// Runs `work` on the engine, carries out the engine's actions, and wakes the threads with new decisions.
     /// Decisions for `thread` are added to `own`.
     fn with<T>(&self, thread: Option<usize>, own: &mut Vec<Delivery>, work: impl FnOnce(&mut State, Time) -> T) -> T {
+        self.locked(thread, own, |state, now| (work(state, now), Effect::Decisions))
+    }
+
+    /// Does the same, and asks for the engine's actions only if `work` may have led to some.
+    fn locked<T>(
+        &self,
+        thread: Option<usize>,
+        own: &mut Vec<Delivery>,
+        work: impl FnOnce(&mut State, Time) -> (T, Effect),
+    ) -> T {
         let mut concerned = 0u128;
         let mut earlier = false;
         let answer = {
             let mut guard = self.lock();
             let state = &mut *guard;
             let now = self.clock.now();
-            let answer = work(state, now);
-            state.settle(now, thread, own, &mut concerned);
+            let (answer, effect) = work(state, now);
+            if effect == Effect::Decisions {
+                state.settle(now, thread, own, &mut concerned);
+            }
             if let Some(next) = state.engine.next_timeout()
                 && next + FINEST < state.armed
             {

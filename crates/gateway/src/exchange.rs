@@ -485,7 +485,7 @@ impl Exchange {
         }
         self.conn.end();
         let worker = &self.conn.worker;
-        let now = worker.shared.control.clock().now();
+        let now = worker.timers.this_turn(worker.shared.control.clock());
         let node_ended = self.node_ended.unwrap_or(now);
         let decided = self.decided.unwrap_or(self.arrived);
         let (version, class_name) = match &self.classified {

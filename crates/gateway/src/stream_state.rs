@@ -6,9 +6,9 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::ops::Deref;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use weirgate_engine::Time;
@@ -92,6 +92,12 @@ impl StreamState {
     /// Whether the phase or the whole request has exceeded its limit.
     pub(crate) fn is_late(&self) -> bool {
         self.now() >= self.phase.get().min(self.total.get())
+    }
+
+    /// Runs one turn of the stream's task.
+    pub(crate) fn turn<T>(&self, task: Pin<&mut impl Future<Output = T>>, cx: &mut Context<'_>) -> Poll<T> {
+        self.worker.timers.begin_turn();
+        task.poll(cx)
     }
 
     /// Wakes the stream's task at its next deadline.

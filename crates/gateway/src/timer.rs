@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use weirgate_engine::Time;
 
+use crate::clock::Clock;
+
 /// Interval between two turns of the wheel. Limits are at least hundreds of milliseconds, and fifty wake-ups
 /// a second have a negligible cost.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
@@ -23,6 +25,8 @@ const SLOTS: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Timers {
     now: Cell<Time>,
+    /// Whether `now` was read in the present turn of a task.
+    exact: Cell<bool>,
     turned: Cell<u64>,
     slots: RefCell<Vec<Vec<WheelEntry>>>,
 }
@@ -61,6 +65,7 @@ impl Timers {
     pub(crate) fn new(now: Time) -> Timers {
         Timers {
             now: Cell::new(now),
+            exact: Cell::new(false),
             turned: Cell::new(tick_of(now)),
             slots: RefCell::new((0..SLOTS).map(|_| Vec::new()).collect()),
         }
@@ -73,9 +78,24 @@ impl Timers {
 
     /// Updates the time with a more recent one that was obtained anyway.
     pub(crate) fn saw(&self, now: Time) {
+        self.exact.set(true);
         if now > self.now.get() {
             self.now.set(now);
         }
+    }
+
+    /// Begins a turn of a task.
+    pub(crate) fn begin_turn(&self) {
+        self.exact.set(false);
+    }
+
+    /// Returns the time in this turn of a task. Reads the clock unless the turn has read it, because a turn takes
+    /// microseconds.
+    pub(crate) fn this_turn(&self, clock: Clock) -> Time {
+        if !self.exact.get() {
+            self.saw(clock.now());
+        }
+        self.now.get()
     }
 
     /// Sets `waker` to be woken at `due`. Replaces the previous setting.
@@ -167,6 +187,19 @@ mod tests {
         assert_eq!(timers.turn(at(130)), 1);
         assert_eq!(timers.turn(at(60_000)), 0);
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_turn_reads_the_clock_once() {
+        let (timers, clock) = (Timers::new(at(0)), Clock::start());
+        let first = timers.this_turn(clock);
+        assert!(weirgate_clock::becomes_true(TICK, || clock.now() > first));
+        assert_eq!(timers.this_turn(clock), first);
+        timers.begin_turn();
+        assert!(timers.this_turn(clock) > first);
+        timers.begin_turn();
+        timers.saw(at(1000));
+        assert_eq!(timers.this_turn(clock), at(1000));
     }
 
     #[test]

@@ -275,7 +275,7 @@ async fn drive(conn: Rc<ClientConn>, state: Rc<StreamState>, mut stream: Http2St
                 Err(refusal) => exchange::refuse(&state, &mut stream, refusal).await,
             }
         });
-        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(cx))) {
+        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| state.turn(serving.as_mut(), cx))) {
             Ok(Poll::Ready(end)) => Poll::Ready(end),
             Ok(Poll::Pending) => {
                 state.arm(cx.waker());
