@@ -9,6 +9,7 @@ mod edge;
 mod endurance;
 mod exchange;
 mod instructions;
+mod memory;
 mod packages;
 mod prose;
 mod proxy_cpu;
@@ -45,6 +46,8 @@ const INSTRUCTIONS: Step = Step::new(
     instructions::run,
 );
 
+const MEMORY: Step = Step::new("bench memory", "memory of a connection, and what is given back", memory::run);
+
 const DOOR: Step = Step::new("bench door", "a guaranteed class beside hostile clients, ten minutes", endurance::door);
 const SOAK: Step = Step::new("bench soak", "half load with reloads and crashes, half an hour", endurance::soak);
 
@@ -58,7 +61,7 @@ const QUICK: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, UNITS];
 /// The part of it that runs nothing.
 const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
 /// Long measurements, for comparison.
-const BENCH: [Step; 6] = [CRITERION, INSTRUCTIONS, PROXY_CPU, DOOR, SOAK, EDGE];
+const BENCH: [Step; 7] = [CRITERION, INSTRUCTIONS, MEMORY, PROXY_CPU, DOOR, SOAK, EDGE];
 /// Steps that belong to no group but `quick`.
 const ALONE: [Step; 3] = [UNITS, PROSE, REFERENCE];
 
