@@ -1,4 +1,4 @@
-//! The experiment `proxy-cpu`: CPU time of a request in Weirgate, HAProxy and nginx.
+//! The experiment `proxy-cpu`: CPU time of a request in Weirgate, HAProxy and nginx, in several cases.
 //!
 //! `experiments/proxy-cpu/README.md` describes the measurement.
 
@@ -14,18 +14,40 @@ pub(crate) use process::program;
 use report::Run;
 
 /// Number of rounds. They are many and short, so that other work on the machine affects every proxy alike. A few
-/// bad rounds do not move the median of 15.
-const ROUNDS: usize = 15;
+/// bad rounds do not move the median of nine.
+const ROUNDS: usize = 9;
 /// Seconds before each measured run: connections are open and caches warm.
 const WARM_UP: u32 = 1;
 /// Seconds of a measured run: CPU time is counted in steps of 10 ms, which is then 0.3 %.
 const MEASURED: u32 = 3;
-/// The core of the proxies.
+/// The core of the proxies with one thread.
 const PROXY_CORE: &str = "0";
 /// The core of the node and the load.
 const LOAD_CORE: &str = "1";
+/// The cores of the proxies with two threads, which share the second one with the load.
+const BOTH_CORES: &str = "0,1";
 
-/// A proxy: its name, its port and how it is started.
+/// A kind of load.
+struct Case {
+    name: &'static str,
+    /// Script of `wrk`, in `experiments/proxy-cpu`.
+    script: &'static str,
+    connections: u32,
+    threads: u32,
+    /// Part of HAProxy's rate in the first case at which requests are sent. `None` sends as many as are answered.
+    rate: Option<f64>,
+}
+
+const CASES: [Case; 6] = [
+    Case { name: "1 KB", script: "load.lua", connections: 64, threads: 1, rate: None },
+    Case { name: "10 MB", script: "large.lua", connections: 4, threads: 1, rate: None },
+    Case { name: "connection per request", script: "close.lua", connections: 64, threads: 1, rate: None },
+    Case { name: "1 KB, 30 % load", script: "paced.lua", connections: 64, threads: 1, rate: Some(0.3) },
+    Case { name: "1 KB, 90 % load", script: "paced.lua", connections: 64, threads: 1, rate: Some(0.9) },
+    Case { name: "1 KB, two threads", script: "load.lua", connections: 64, threads: 2, rate: None },
+];
+
+/// A proxy: its name, its port and its process.
 struct Proxy {
     name: &'static str,
     port: u16,
@@ -49,54 +71,82 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 fn measure(experiment: &Path, directory: &Path) -> Result<Vec<Run>, String> {
-    // The node's only page. Its content does not matter.
-    let page = directory.join("page");
-    std::fs::write(&page, [b'w'; 1024]).map_err(|e| format!("{}: {e}", page.display()))?;
-    let nginx = |file: &str| -> Result<Vec<PathBuf>, String> {
-        Ok(vec![
-            program("nginx")?,
-            "-p".into(),
-            directory.into(),
-            "-e".into(),
-            "stderr".into(),
-            "-c".into(),
-            experiment.join(file),
-        ])
-    };
-    let weirgate = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
-    let _node = Process::start(LOAD_CORE, &nginx("node.conf")?, 18100)?;
-    let commands = [
-        ("weirgate", 18101, vec![weirgate.join("production/weirgate"), "run".into(), experiment.join("weirgate.yaml")]),
-        ("haproxy", 18102, vec![program("haproxy")?, "-db".into(), "-f".into(), experiment.join("haproxy.cfg")]),
-        ("nginx", 18103, nginx("nginx.conf")?),
-    ];
-    let mut proxies = Vec::new();
-    for (name, port, command) in commands {
-        proxies.push(Proxy { name, port, process: Process::start(PROXY_CORE, &command, port)? });
+    // The node's two pages. Their content does not matter.
+    for (name, bytes) in [("page", 1024), ("large", 10 << 20)] {
+        let page = directory.join(name);
+        std::fs::write(&page, vec![b'w'; bytes]).map_err(|e| format!("{}: {e}", page.display()))?;
     }
-    let mut runs = Vec::new();
-    for round in 0..ROUNDS {
-        for turn in 0..proxies.len() {
-            let proxy = &proxies[(round + turn) % proxies.len()];
-            load(experiment, proxy.port, WARM_UP)?;
-            let before = proxy.process.cpu_seconds()?;
-            let result = load(experiment, proxy.port, MEASURED)?;
-            let cpu = proxy.process.cpu_seconds()? - before;
-            let run = Run::new(round + 1, proxy.name, cpu, &result)?;
-            println!("   round {} of {ROUNDS}: {run}", round + 1);
-            runs.push(run);
+    let node = nginx(directory, &experiment.join("node.conf"))?;
+    let _node = Process::start(LOAD_CORE, &node, 18100)?;
+    let mut runs: Vec<Run> = Vec::new();
+    let mut proxies = (0, Vec::new());
+    for case in &CASES {
+        if proxies.0 != case.threads {
+            // The ports are those of the proxies before.
+            proxies.1.clear();
+            proxies = (case.threads, start(experiment, directory, case.threads)?);
+        }
+        let full = report::rate_of("haproxy", CASES[0].name, &runs);
+        let pause = case.rate.map_or(0.0, |part| 1e3 * f64::from(case.connections) / (part * full));
+        for round in 0..ROUNDS {
+            for turn in 0..proxies.1.len() {
+                let proxy: &Proxy = &proxies.1[(round + turn) % proxies.1.len()];
+                load(experiment, case, proxy.port, WARM_UP, pause)?;
+                let before = proxy.process.cpu_seconds()?;
+                let result = load(experiment, case, proxy.port, MEASURED, pause)?;
+                let cpu = proxy.process.cpu_seconds()? - before;
+                let run = Run::new(case.name, round + 1, proxy.name, cpu, &result)?;
+                println!("   {}, round {} of {ROUNDS}: {run}", case.name, round + 1);
+                runs.push(run);
+            }
         }
     }
     Ok(runs)
 }
 
-/// Loads `port` for `seconds` and returns the output of `wrk`.
-fn load(experiment: &Path, port: u16, seconds: u32) -> Result<String, String> {
+/// Starts all proxies with this number of threads.
+fn start(experiment: &Path, directory: &Path, threads: u32) -> Result<Vec<Proxy>, String> {
+    let configured = |file: &str, setting: &str| -> Result<PathBuf, String> {
+        let text = std::fs::read_to_string(experiment.join(file)).map_err(|e| format!("{file}: {e}"))?;
+        let place = directory.join(file);
+        let text = text.replace(&format!("{setting} 1"), &format!("{setting} {threads}"));
+        std::fs::write(&place, text).map_err(|e| format!("{}: {e}", place.display()))?;
+        Ok(place)
+    };
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let weirgate = target.join("production/weirgate");
+    let commands = [
+        ("weirgate", 18101, vec![weirgate, "run".into(), configured("weirgate.yaml", "threads:")?]),
+        (
+            "haproxy",
+            18102,
+            vec![program("haproxy")?, "-db".into(), "-f".into(), configured("haproxy.cfg", "nbthread")?],
+        ),
+        ("nginx", 18103, nginx(directory, &configured("nginx.conf", "worker_processes")?)?),
+    ];
+    let core = if threads == 1 { PROXY_CORE } else { BOTH_CORES };
+    let start = |(name, port, command): (_, _, Vec<PathBuf>)| {
+        Ok(Proxy { name, port, process: Process::start(core, &command, port)? })
+    };
+    commands.into_iter().map(start).collect()
+}
+
+fn nginx(directory: &Path, file: &Path) -> Result<Vec<PathBuf>, String> {
+    let options = ["-p".into(), directory.into(), "-e".into(), "stderr".into(), "-c".into(), file.into()];
+    Ok([program("nginx")?].into_iter().chain(options).collect())
+}
+
+/// Loads `port` for `seconds` and returns the output of `wrk`. `pause` is the mean time between two requests of a
+/// connection in milliseconds.
+fn load(experiment: &Path, case: &Case, port: u16, seconds: u32, pause: f64) -> Result<String, String> {
     read(
         Command::new("taskset")
-            .args(["-c", LOAD_CORE, "wrk", "--latency", "-t1", "-c64", &format!("-d{seconds}s"), "-s"])
-            .arg(experiment.join("load.lua"))
-            .arg(format!("http://127.0.0.1:{port}/")),
+            .args(["-c", LOAD_CORE, "wrk", "--latency", "-t1", &format!("-c{}", case.connections)])
+            .args([&format!("-d{seconds}s"), "-s"])
+            .arg(experiment.join(case.script))
+            .env("LUA_PATH", format!("{}/?.lua;;", experiment.display()))
+            .arg(format!("http://127.0.0.1:{port}/"))
+            .arg(pause.to_string()),
     )
     .map_err(|why| format!("{why}; `cargo xtask packages` installs wrk"))
 }

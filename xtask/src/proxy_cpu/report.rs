@@ -8,17 +8,25 @@ use crate::steps::read;
 
 /// One measured run.
 pub(crate) struct Run {
+    case: &'static str,
     round: usize,
     proxy: &'static str,
     requests: u64,
     seconds: f64,
     cpu_seconds: f64,
+    p50_ms: f64,
     p99_ms: f64,
 }
 
 impl Run {
     /// Reads `wrk`'s report. Failed requests make a run worthless: they cost less.
-    pub(crate) fn new(round: usize, proxy: &'static str, cpu_seconds: f64, report: &str) -> Result<Run, String> {
+    pub(crate) fn new(
+        case: &'static str,
+        round: usize,
+        proxy: &'static str,
+        cpu_seconds: f64,
+        report: &str,
+    ) -> Result<Run, String> {
         let broken = |what: &str| format!("{proxy}: {what} in wrk's report:\n{report}");
         if report.contains("Non-2xx") || report.contains("Socket errors") {
             return Err(broken("failed requests"));
@@ -27,26 +35,34 @@ impl Run {
         let line = report.lines().find(|l| l.contains(" requests in ")).ok_or_else(|| broken("no count"))?;
         let words: Vec<&str> = line.split_whitespace().collect();
         let [requests, "requests", "in", time, ..] = words.as_slice() else { return Err(broken("no count")) };
-        let p99 = report.lines().find_map(|l| l.trim().strip_prefix("99%")).ok_or_else(|| broken("no 99 %"))?;
+        let quantile = |percent: &str| {
+            let time = report.lines().find_map(|line| line.trim().strip_prefix(percent)).map(str::trim);
+            time.and_then(milliseconds).ok_or_else(|| broken(percent))
+        };
         Ok(Run {
+            case,
             round,
             proxy,
             requests: requests.parse().map_err(|_| broken("no count"))?,
             seconds: milliseconds(time.trim_end_matches(',')).ok_or_else(|| broken("no time"))? / 1e3,
             cpu_seconds,
-            p99_ms: milliseconds(p99.trim()).ok_or_else(|| broken("no 99 %"))?,
+            p50_ms: quantile("50%")?,
+            p99_ms: quantile("99%")?,
         })
     }
 
     fn micros_per_request(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.requests as f64
     }
+
+    fn rate(&self) -> f64 {
+        self.requests as f64 / self.seconds
+    }
 }
 
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rate = self.requests as f64 / self.seconds;
-        write!(f, "{:<8} {:6.2} µs a request at {rate:.0}/s", self.proxy, self.micros_per_request())
+        write!(f, "{:<8} {:6.2} µs a request at {:.0}/s", self.proxy, self.micros_per_request(), self.rate())
     }
 }
 
@@ -58,11 +74,14 @@ fn milliseconds(text: &str) -> Option<f64> {
 
 /// Writes the three files and prints the summary.
 pub(crate) fn write(place: &Path, setup: &str, runs: &[Run]) -> Result<(), String> {
-    let mut csv = String::from("round,proxy,requests,seconds,cpu_seconds,cpu_us_per_request,p99_ms\n");
+    let mut csv = String::from("case,round,proxy,requests,seconds,cpu_seconds,cpu_us_per_request,p50_ms,p99_ms\n");
     for run in runs {
         let micros = run.micros_per_request();
-        let Run { round, proxy, requests, seconds, cpu_seconds, p99_ms } = run;
-        let _ = writeln!(csv, "{round},{proxy},{requests},{seconds:.2},{cpu_seconds:.2},{micros:.3},{p99_ms:.3}");
+        let Run { case, round, proxy, requests, seconds, cpu_seconds, p50_ms, p99_ms } = run;
+        let _ = writeln!(
+            csv,
+            "{case},{round},{proxy},{requests},{seconds:.2},{cpu_seconds:.2},{micros:.3},{p50_ms:.3},{p99_ms:.3}"
+        );
     }
     let summary = summary(runs);
     print!("{summary}");
@@ -75,30 +94,38 @@ pub(crate) fn write(place: &Path, setup: &str, runs: &[Run]) -> Result<(), Strin
     Ok(())
 }
 
+/// Median rate of a proxy in a case, in requests per second.
+pub(crate) fn rate_of(proxy: &str, case: &str, runs: &[Run]) -> f64 {
+    Spread::of(runs.iter().filter(|run| run.proxy == proxy && run.case == case).map(Run::rate)).median
+}
+
 fn summary(runs: &[Run]) -> String {
-    let of = |proxy: &str| runs.iter().filter(|run| run.proxy == proxy).collect::<Vec<_>>();
     let mut text = String::from(
-        "# CPU time of a request\n\n| proxy | µs of CPU a request, median | lowest to highest | requests/s, median | p99 ms, median |\n\
-         |---|---|---|---|---|\n",
+        "# CPU time of a request\n\nMedians over the rounds, with the lowest and the highest in brackets. A ratio is within a \
+         round.\n\n| case | proxy | µs of CPU a request | to HAProxy | requests/s | p50 ms | p99 ms |\n|---|---|---|---|---|---|---|\n",
     );
-    for proxy in ["weirgate", "haproxy", "nginx"] {
-        let runs = of(proxy);
-        let micros = Spread::of(runs.iter().map(|run| run.micros_per_request()));
-        let rate = Spread::of(runs.iter().map(|run| run.requests as f64 / run.seconds));
-        let p99 = Spread::of(runs.iter().map(|run| run.p99_ms));
-        let Spread { median, low, high } = micros;
-        let _ = writeln!(
-            text,
-            "| {proxy} | {median:.2} | {low:.2} to {high:.2} | {:.0} | {:.2} |",
-            rate.median, p99.median
-        );
-    }
-    text.push_str("\n| ratio within a round | median | lowest to highest |\n|---|---|---|\n");
-    for peer in ["haproxy", "nginx"] {
-        let pairs = of("weirgate").into_iter().zip(of(peer));
-        let Spread { median, low, high } =
-            Spread::of(pairs.map(|(a, b)| a.micros_per_request() / b.micros_per_request()));
-        let _ = writeln!(text, "| weirgate / {peer} | {median:.2} | {low:.2} to {high:.2} |");
+    let mut cases: Vec<&str> = runs.iter().map(|run| run.case).collect();
+    cases.dedup();
+    for case in cases {
+        let of = |proxy: &str| {
+            let mut runs: Vec<&Run> = runs.iter().filter(|run| run.case == case && run.proxy == proxy).collect();
+            runs.sort_by_key(|run| run.round);
+            runs
+        };
+        for proxy in ["weirgate", "haproxy", "nginx"] {
+            let (runs, peers) = (of(proxy), of("haproxy"));
+            let spread = |value: fn(&Run) -> f64| Spread::of(runs.iter().map(|run| value(run)));
+            let pairs = runs.iter().zip(peers);
+            let ratio = Spread::of(pairs.map(|(run, peer)| run.micros_per_request() / peer.micros_per_request()));
+            let _ = writeln!(
+                text,
+                "| {case} | {proxy} | {} | {ratio} | {:.0} | {:.2} | {:.2} |",
+                spread(Run::micros_per_request),
+                spread(Run::rate).median,
+                spread(|run| run.p50_ms).median,
+                spread(|run| run.p99_ms).median,
+            );
+        }
     }
     text
 }
@@ -107,6 +134,12 @@ struct Spread {
     median: f64,
     low: f64,
     high: f64,
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} ({:.2}–{:.2})", self.median, self.low, self.high)
+    }
 }
 
 impl Spread {
@@ -134,13 +167,13 @@ pub(crate) fn setup() -> Result<String, String> {
         "# Setup\n\n`cargo xtask bench proxy-cpu`, see `experiments/proxy-cpu/README.md` for the method and the configurations.\n\n\
          - {date}, commit {commit}\n- {cores} cores,{model}; Linux {kernel}; load average before the first run {idle}\n- {rust}, profile `production`\n- {nginx}, {haproxy}, {wrk} (Debian)\n\
          - {rounds} rounds; in each, every proxy in turn: {warm} s of warm-up, {measured} s measured\n\
-         - proxies with one thread on core {proxy_core}; node and `wrk -t1 -c64` on core {load_core}\n",
+         - proxies with one thread on core {proxy_core}, with two on both; node and `wrk -t1` on core {load_core}\n",
         date = line("date", &["+%Y-%m-%d %H:%M %Z"])?,
         model = model.trim_start_matches(['\t', ' ', ':']).replacen("", " ", 1),
         idle = load.split(' ').next().unwrap_or_default(),
         kernel = line("uname", &["-r"])?,
         rust = line("rustc", &["--version"])?,
-        nginx = package("nginx-light")?,
+        nginx = package("nginx-light").or_else(|_| package("nginx"))?,
         haproxy = package("haproxy")?,
         wrk = package("wrk")?,
         rounds = super::ROUNDS,
@@ -160,15 +193,15 @@ mod tests {
 
     #[test]
     fn wrk_is_understood() {
-        let run = Run::new(1, "haproxy", 2.35092, REPORT).expect("a sound report");
-        assert_eq!((run.requests, run.seconds, run.p99_ms), (117_546, 4.02, 0.87));
+        let run = Run::new("1 KB", 1, "haproxy", 2.35092, REPORT).expect("a sound report");
+        assert_eq!((run.requests, run.seconds, run.p50_ms, run.p99_ms), (117_546, 4.02, 1.39, 0.87));
         assert!((run.micros_per_request() - 20.0).abs() < 1e-9);
     }
 
     #[test]
     fn failed_requests_are_refused() {
         let report = format!("{REPORT}  Non-2xx or 3xx responses: 3\n");
-        assert!(Run::new(1, "haproxy", 1.0, &report).is_err_and(|why| why.contains("failed requests")));
+        assert!(Run::new("1 KB", 1, "haproxy", 1.0, &report).is_err_and(|why| why.contains("failed requests")));
     }
 
     #[test]

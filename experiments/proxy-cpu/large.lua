@@ -1,0 +1,4 @@
+-- Responses of 10 MB.
+request = function()
+  return wrk.format("GET", "/large", { Host = "gold.test" })
+end
