@@ -160,6 +160,16 @@ impl ActiveConfig {
         class.and_then(|class| self.class_site(class)).map_or(ADDRESS, |site| &site.source)
     }
 
+    /// Whether the class has a guaranteed throughput.
+    pub(crate) fn is_guaranteed(&self, class: ClassIndex) -> bool {
+        let policy = &self.site.policy;
+        let class = match class {
+            ClassIndex::Class(index) => policy.classes.get(index as usize),
+            ClassIndex::Template(template) => policy.templates.get(template.0 as usize).map(|t| &t.class),
+        };
+        class.is_some_and(|class| class.guarantee.throughput.is_some())
+    }
+
     /// Returns the part of a request that the class's pool uses as its locality key, if it uses one.
     pub(crate) fn locality_key_of(&self, class: ClassIndex) -> Option<LocalityKeyOf> {
         let policy = &self.site.policy;

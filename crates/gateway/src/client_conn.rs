@@ -4,7 +4,6 @@
 //! busy or to be closed. It does not depend on the transport. The state of one request is in `stream_state`.
 
 use std::cell::{Cell, OnceCell};
-use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use crate::client;
 use crate::handshake::ClientTls;
 use crate::places::Place;
 use crate::proxy_protocol::Ends;
+use crate::roster::Spare;
 use crate::timer::Alarm;
 use crate::upstream::Pools;
 use crate::worker::Worker;
@@ -54,8 +54,12 @@ pub(crate) struct ClientConn {
     pub(crate) idle_since: Cell<Time>,
     /// Time of the first byte of the head that is being received.
     pub(crate) head_since: Cell<Option<Time>>,
+    /// Its key in the thread's list of connections. There is none with the first one.
+    pub(crate) key: Cell<usize>,
     /// Whether no further request is accepted.
     pub(crate) closing: Cell<bool>,
+    /// Whether its request gives up waiting, to make room for another connection.
+    pub(crate) gives_way: Cell<bool>,
     /// Whether the client speaks HTTP/2.
     pub(crate) http2: Cell<bool>,
 }
@@ -83,7 +87,9 @@ impl ClientConn {
             busy: Cell::new(0),
             idle_since: Cell::new(worker.timers.now()),
             head_since: Cell::new(None),
+            key: Cell::new(usize::MAX),
             closing: Cell::new(false),
+            gives_way: Cell::new(false),
             http2: Cell::new(false),
         })
     }
@@ -128,12 +134,50 @@ impl ClientConn {
         self.requests.set(self.requests.get() + 1);
         self.busy.set(self.busy.get() + 1);
         self.head_since.set(None);
+        self.stand();
     }
 
     /// Counts a request that has ended.
     pub(crate) fn leave(&self) {
         self.busy.set(self.busy.get().saturating_sub(1));
         self.idle_since.set(self.now());
+        self.stand();
+    }
+
+    /// Notes the first byte of a head. Returns the time of it.
+    pub(crate) fn head_begins(&self) -> Time {
+        if let Some(since) = self.head_since.get() {
+            return since;
+        }
+        let now = self.now();
+        self.head_since.set(Some(now));
+        self.stand();
+        now
+    }
+
+    /// Notes the end of a head that is not yet a request, or of other bytes.
+    pub(crate) fn head_ends(&self) {
+        if self.head_since.take().is_some() {
+            self.stand();
+        }
+    }
+
+    /// Enters the list that the connection belongs to.
+    pub(crate) fn stand(&self) {
+        let spare = match (self.busy.get(), self.requests.get()) {
+            _ if self.closing.get() || self.head_since.get().is_some() => None,
+            (0, 0) => Some(Spare::Silent),
+            (0, _) => Some(Spare::Idle),
+            _ => None,
+        };
+        self.worker.set_spare(self, spare);
+    }
+
+    /// Enters the list of connections whose request may give way. Not if it has several requests.
+    pub(crate) fn may_give_way(&self) {
+        if !self.http2.get() && !self.closing.get() {
+            self.worker.set_spare(self, Some(Spare::Waiting));
+        }
     }
 
     /// Returns the time since which the connection has been idle, if it may be closed to make room for another one. A
@@ -145,21 +189,24 @@ impl ClientConn {
         (idle && !begins).then_some(since)
     }
 
-    /// Returns the place of the connection in the order in which connections are closed to make room, if it may be
-    /// closed. First come those that never sent a request, then those of the peer with most connections, and of these
-    /// the one that has been idle for longest. A listed proxy counts like a peer with no other connection, because it
-    /// serves many clients.
-    pub(crate) fn spare(&self) -> Option<(bool, Reverse<u32>, Time)> {
-        let since = self.spare_since()?;
+    /// Returns the number of connections that its peer has. A listed proxy counts like a peer with no other connection,
+    /// because it serves many clients.
+    pub(crate) fn of_its_peer(&self) -> u32 {
         let peer = self.peer.ip();
         let listed = self.worker.active_config().site.trusts(peer.to_canonical());
-        let conns = if listed { 1 } else { self.worker.shared.peers.of(&client::peer_key(peer)) };
-        Some((self.requests.get() > 0, Reverse(conns), since))
+        if listed { 1 } else { self.worker.shared.peers.of(&client::peer_key(peer)) }
+    }
+
+    /// Makes room for another connection: closes this one, or refuses its request that waits.
+    pub(crate) fn give_way(&self) {
+        self.gives_way.set(true);
+        self.close();
     }
 
     /// Stops accepting requests on this connection.
     pub(crate) fn close(&self) {
         self.closing.set(true);
+        self.stand();
         self.alarm.wake();
     }
 }

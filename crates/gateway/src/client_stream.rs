@@ -103,7 +103,7 @@ impl ClientStream {
                 return Poll::Ready(Next::Gone);
             }
             let now = self.conn.now();
-            let (due, next) = self.due(now);
+            let (due, next) = self.due();
             if now >= due {
                 return Poll::Ready(next);
             }
@@ -124,11 +124,10 @@ impl ClientStream {
     }
 
     /// Returns the time until which the client may wait with its next bytes, and the consequence if it waits longer.
-    fn due(&self, now: Time) -> (Time, Next) {
+    fn due(&self) -> (Time, Next) {
         let timeouts = &self.conn.worker.active_config().site.timeouts;
         if !self.input.is_empty() {
-            let since = self.conn.head_since.get().unwrap_or(now);
-            self.conn.head_since.set(Some(since));
+            let since = self.conn.head_begins();
             let slow = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request head came too slowly");
             return (since + timeouts.header, Next::Refused(slow));
         }

@@ -44,10 +44,10 @@ pub(crate) enum End {
 
 /// Serves one connection to its end.
 pub(crate) async fn drive(mut client: Rc<ClientConn>, mut io: Socket) {
-    let guard = client.worker.guard(&client);
+    let mut guard = client.worker.guard(&client);
     if client.worker.active_config().site.expects_header(client.listener, client.peer.ip()) {
         // Boxed like a handshake.
-        match Box::pin(identify(&guard, &client, &mut io)).await {
+        match Box::pin(identify(&mut guard, &client, &mut io)).await {
             Some(named) => client = named,
             None => return,
         }
@@ -88,7 +88,7 @@ pub(crate) async fn drive(mut client: Rc<ClientConn>, mut io: Socket) {
 
 /// Receives the header of the PROXY protocol. Returns the connection of the client that it names. Returns `None` if the
 /// connection is to be closed, which is counted.
-async fn identify(guard: &ConnectionGuard, client: &Rc<ClientConn>, io: &mut Socket) -> Option<Rc<ClientConn>> {
+async fn identify(guard: &mut ConnectionGuard, client: &Rc<ClientConn>, io: &mut Socket) -> Option<Rc<ClientConn>> {
     let worker = &client.worker;
     let counters = &worker.shared.counters;
     let state = StreamState::new(client, Rc::clone(&client.alarm));

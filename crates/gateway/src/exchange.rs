@@ -296,14 +296,14 @@ impl Exchange {
             let from = (flow, self.class.and_then(|class| self.locality_key(class)));
             let (at, admission) = worker.arrive(&self.active_config, class, from, routed);
             self.arrived = at;
-            let mut admission = undisturbed(&self.conn, stream, admission).await?;
+            let mut admission = self.undisturbed(stream, admission).await?;
             if let Admission::Shed(_, refusal) = admission
                 && let Some(fallback) = refusal.fallback
             {
                 let class = self.class.replace(ClassIndex::Class(fallback.0));
                 let from = (flow, self.locality_key(ClassIndex::Class(fallback.0)));
                 let (_, second) = worker.arrive(&self.active_config, ClassRef::Class(fallback), from, routed);
-                admission = match undisturbed(&self.conn, stream, second).await? {
+                admission = match self.undisturbed(stream, second).await? {
                     // If the fallback sheds the request as well, the first refusal is sent.
                     Admission::Shed(at, _) => {
                         self.class = class;
@@ -325,6 +325,39 @@ impl Exchange {
             }
         }
         Err(Stop::Failed(NodeError::Unavailable))
+    }
+
+    /// Waits for `decision`, unless the client leaves, breaks a rule or gives up meanwhile, or the request has to give
+    /// way to another connection.
+    async fn undisturbed<T>(
+        &self,
+        stream: &mut impl RequestStream,
+        decision: impl Future<Output = T>,
+    ) -> Result<T, Stop> {
+        let conn = &self.conn;
+        let mut decision = pin!(decision);
+        let mut waits = false;
+        poll_fn(|cx| match decision.as_mut().poll(cx) {
+            Poll::Ready(decided) => {
+                if waits {
+                    conn.stand();
+                }
+                Poll::Ready(Ok(decided))
+            }
+            Poll::Pending if conn.is_late() => Poll::Ready(Err(Stop::Late)),
+            Poll::Pending if conn.gives_way.get() => Poll::Ready(Err(Stop::Exhausted)),
+            Poll::Pending => {
+                let guaranteed = self.class.is_some_and(|class| self.active_config.is_guaranteed(class));
+                if !std::mem::replace(&mut waits, true) && !guaranteed {
+                    conn.may_give_way();
+                }
+                match stream.watch(cx) {
+                    Ok(()) => Poll::Pending,
+                    Err(lost) => Poll::Ready(Err(lost.into())),
+                }
+            }
+        })
+        .await
     }
 
     fn locality_key(&self, class: ClassIndex) -> Option<u64> {
@@ -547,22 +580,4 @@ fn payload<'b>(exchange: &Exchange, stream: &'b mut impl RequestStream) -> Paylo
     }
     let body = stream.body();
     Payload::of(&exchange.request, body.unsent(), body.is_complete(), config.site.limits.body_prefix)
-}
-
-/// Waits for `decision`, unless the client leaves, breaks a rule or gives up meanwhile.
-async fn undisturbed<T>(
-    conn: &StreamState,
-    stream: &mut impl RequestStream,
-    decision: impl Future<Output = T>,
-) -> Result<T, Stop> {
-    let mut decision = pin!(decision);
-    poll_fn(|cx| match decision.as_mut().poll(cx) {
-        Poll::Ready(decided) => Poll::Ready(Ok(decided)),
-        Poll::Pending if conn.is_late() => Poll::Ready(Err(Stop::Late)),
-        Poll::Pending => match stream.watch(cx) {
-            Ok(()) => Poll::Pending,
-            Err(lost) => Poll::Ready(Err(lost.into())),
-        },
-    })
-    .await
 }

@@ -67,6 +67,7 @@ mod refusal;
 mod reply;
 mod request;
 mod request_stream;
+mod roster;
 mod signals;
 mod socket;
 mod stream_state;

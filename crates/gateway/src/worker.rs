@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use slab::Slab;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, Semaphore};
@@ -29,6 +28,7 @@ use crate::places::Place;
 use crate::polling::Polls;
 use crate::proxy_protocol::Ends;
 use crate::request::Request;
+use crate::roster::{Roster, Spare};
 use crate::socket::{Detached, Socket};
 use crate::threads::{Accepted, Command};
 use crate::timer::{TICK, Timers};
@@ -71,7 +71,7 @@ pub(crate) struct Worker {
     lookup: RefCell<Lookup>,
     hasher: RandomState,
     spare: RefCell<Vec<Delivery>>,
-    conns: RefCell<Slab<Rc<ClientConn>>>,
+    conns: RefCell<Roster>,
     /// The turn of a TLS handshake.
     pub(crate) handshakes: Semaphore,
     /// Signals that a connection has ended.
@@ -108,25 +108,23 @@ pub(crate) enum Admission {
 }
 
 /// Keeps a connection in the thread's list for the lifetime of this guard.
-pub(crate) struct ConnectionGuard {
-    worker: Rc<Worker>,
-    key: usize,
-}
+pub(crate) struct ConnectionGuard(Rc<ClientConn>);
 
 impl ConnectionGuard {
     /// Keeps `conn` in the list instead.
-    pub(crate) fn replace(&self, conn: &Rc<ClientConn>) {
-        if let Some(kept) = self.worker.conns.borrow_mut().get_mut(self.key) {
-            *kept = Rc::clone(conn);
-        }
+    pub(crate) fn replace(&mut self, conn: &Rc<ClientConn>) {
+        let before = std::mem::replace(&mut self.0, Rc::clone(conn));
+        conn.key.set(before.key.replace(usize::MAX));
+        conn.worker.conns.borrow_mut().replace(conn.key.get(), Rc::clone(conn));
     }
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.worker.conns.borrow_mut().remove(self.key);
-        self.worker.shared.counters.open.fetch_sub(1, Ordering::Relaxed);
-        self.worker.left.notify_one();
+        let worker = &self.0.worker;
+        worker.conns.borrow_mut().remove(self.0.key.replace(usize::MAX));
+        worker.shared.counters.open.fetch_sub(1, Ordering::Relaxed);
+        worker.left.notify_one();
     }
 }
 
@@ -148,7 +146,7 @@ impl Worker {
             lookup: RefCell::new(Lookup::new(&shared.pages)),
             hasher: shared.hasher.clone(),
             spare: RefCell::new(Vec::new()),
-            conns: RefCell::new(Slab::new()),
+            conns: RefCell::default(),
             handshakes: Semaphore::new(1),
             left: Notify::new(),
             drain: Cell::new(None),
@@ -186,8 +184,19 @@ impl Worker {
     }
 
     /// Adds a connection to the list.
-    pub(crate) fn guard(self: &Rc<Self>, conn: &Rc<ClientConn>) -> ConnectionGuard {
-        ConnectionGuard { worker: Rc::clone(self), key: self.conns.borrow_mut().insert(Rc::clone(conn)) }
+    pub(crate) fn guard(&self, conn: &Rc<ClientConn>) -> ConnectionGuard {
+        conn.key.set(self.conns.borrow_mut().insert(Rc::clone(conn)));
+        ConnectionGuard(Rc::clone(conn))
+    }
+
+    /// Tells the reason why a connection can be spared, if there is one.
+    pub(crate) fn set_spare(&self, conn: &ClientConn, spare: Option<Spare>) {
+        self.conns.borrow_mut().set(conn.key.get(), spare);
+    }
+
+    /// Returns the connections for which `condition` holds.
+    fn conns_that(&self, condition: impl Fn(&ClientConn) -> bool) -> Vec<Rc<ClientConn>> {
+        self.conns.borrow().all().filter(|conn| condition(conn)).cloned().collect()
     }
 
     /// Stages *admit*, *queue* and *release*: reports the arrival of a request of `routed`, classified under
@@ -266,7 +275,7 @@ impl Worker {
     /// Closes idle connections because the process has no file descriptors left.
     pub(crate) fn make_room(&self) {
         self.pools.clear();
-        self.conns.borrow().iter().filter_map(|(_, conn)| conn.own_pools()).for_each(Pools::clear);
+        self.conns.borrow().all().filter_map(|conn| conn.own_pools()).for_each(Pools::clear);
         self.close_idle(AT_ONCE);
     }
 
@@ -274,22 +283,15 @@ impl Worker {
     fn sweep(&self, now: Time) {
         let active_config = self.active_config();
         self.pools.sweep(&active_config, now);
-        for own in self.conns.borrow().iter().filter_map(|(_, conn)| conn.own_pools()) {
+        for own in self.conns.borrow().all().filter_map(|conn| conn.own_pools()) {
             own.sweep(&active_config, now);
         }
     }
 
-    /// Closes the client connections that can be spared best, to free capacity for others.
+    /// Closes the client connections that can be spared best, to free capacity for others: see [`Roster::to_spare`].
     pub(crate) fn close_idle(&self, max: usize) {
-        let conns = self.conns.borrow();
-        let spare = |(_, conn): (usize, &Rc<ClientConn>)| Some((conn.spare()?, Rc::clone(conn)));
-        let mut spare: Vec<_> = conns.iter().filter_map(spare).collect();
-        if spare.len() > max {
-            spare.select_nth_unstable_by_key(max, |(order, _)| *order);
-        }
-        for (_, conn) in spare.iter().take(max) {
-            conn.close();
-        }
+        let spared = self.conns.borrow().to_spare(max);
+        spared.iter().for_each(|conn| conn.give_way());
     }
 
     /// Begins to drain, or drains with less patience than before.
@@ -301,8 +303,8 @@ impl Worker {
         };
         self.drain.set(Some(drain));
         // A client that speaks HTTP/2 is told at once, and loses no request.
-        let told = self.conns.borrow().iter().map(|(_, conn)| Rc::clone(conn)).collect::<Vec<_>>();
-        told.iter().filter(|conn| drain.idle.is_zero() || conn.http2.get()).for_each(|conn| conn.close());
+        let told = self.conns_that(|conn| drain.idle.is_zero() || conn.http2.get());
+        told.iter().for_each(|conn| conn.close());
         self.close_drained(now);
     }
 
@@ -315,11 +317,9 @@ impl Worker {
     /// During a drain, closes the connections that have been idle for long enough.
     fn close_drained(&self, now: Time) {
         let Some(drain) = self.drain.get() else { return };
-        for (_, conn) in self.conns.borrow().iter() {
-            if conn.spare_since().is_some_and(|since| now.since(since.max(drain.since)) >= drain.idle) {
-                conn.close();
-            }
-        }
+        let idle = |since: Time| now.since(since.max(drain.since)) >= drain.idle;
+        let drained = self.conns_that(|conn| conn.spare_since().is_some_and(idle));
+        drained.iter().for_each(|conn| conn.close());
     }
 
     /// Whether a connection may still need this thread. One that is being dealt out is counted already.
@@ -503,9 +503,7 @@ impl Listeners {
                         }
                         *open != address
                     });
-                    for (_, conn) in worker.conns.borrow().iter().filter(|(_, conn)| conn.listener == address) {
-                        conn.close();
-                    }
+                    worker.conns_that(|conn| conn.listener == address).iter().for_each(|conn| conn.close());
                 }
                 Command::Drain(idle) => {
                     self.close_all();

@@ -69,9 +69,8 @@ impl Passing {
             self.flooded.set(true);
         }
         match frames.in_block() {
-            true if self.conn.head_since.get().is_none() => self.conn.head_since.set(Some(self.conn.now())),
-            true => {}
-            false => self.conn.head_since.set(None),
+            true => drop(self.conn.head_begins()),
+            false => self.conn.head_ends(),
         }
     }
 

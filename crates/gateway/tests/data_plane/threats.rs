@@ -163,6 +163,43 @@ fn idle_connections_of_a_greedy_peer_make_room() {
     assert_eq!(ask(&mut polite), 200);
 }
 
+/// At the limit with no idle connection, a request that waits gives way: not one of a class with a guarantee.
+#[test]
+fn waiting_requests_make_room_for_a_class_within_its_guarantee() {
+    let node = Node::scripted();
+    let rest = "discipline: { custom: { admit: none, load_control: { fixed: 1 }, precedence: tokens } }\n\
+        classes:\n  - { name: gold, match: { path_prefix: /gold }, guarantee: { throughput: 10/s } }\n  - { name: all }\n\
+        limits: { connections: 4 }\n";
+    let stage = Stage::open(&policy(&[&node], rest).replace("threads: 2", "threads: 1"));
+    let mut first = stage.client();
+    first.get("/");
+    let call = node.call();
+    let mut gold = stage.client();
+    gold.get("/gold/1");
+    wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
+    let mut waiting: Vec<_> = (0..2).map(|_| stage.client()).collect();
+    waiting.iter_mut().for_each(|client| client.get("/"));
+    wait_until("all wait", || stage.gateway.control().snapshot().waiting == 3);
+    // The connection that came last gives way to this one.
+    let mut another = stage.client();
+    another.get("/gold/2");
+    let refused = waiting.pop().expect("two").answer();
+    assert_eq!((refused.status, refused.header("connection").as_deref()), (503, Some("close")));
+    wait_until("the other one waits in its place", || stage.gateway.control().snapshot().waiting == 3);
+    call.ok("");
+    let (mut paths, mut clients) = (Vec::new(), vec![first, gold, another]);
+    for _ in 0..3 {
+        let call = node.call();
+        paths.push(call.line().to_owned());
+        call.ok("");
+    }
+    assert_eq!(paths.iter().filter(|path| path.starts_with("GET /gold/")).count(), 2);
+    clients.append(&mut waiting);
+    for client in &mut clients {
+        assert_eq!(client.answer().status, 200);
+    }
+}
+
 #[test]
 fn p2_a_gateway_short_of_memory_turns_requests_away_and_recovers() {
     let node = Node::answering(ok("x"));
