@@ -10,22 +10,31 @@ use crate::steps::{read, show};
 
 /// 50 mixes of hostile clients beside a class within its guarantee.
 pub(crate) fn door() -> Result<(), String> {
-    run("door")
+    run("door", &[])
+}
+
+/// Floods of requests that are refused, beside a class within its guarantee: for the rate of a source, and for a full
+/// queue.
+pub(crate) fn flood() -> Result<(), String> {
+    for mix in ["16 refused flood", "16 full queue"] {
+        run("door", &["--seconds", "30", "--mix", mix])?;
+    }
+    Ok(())
 }
 
 /// Half load with reloads and crashes.
 pub(crate) fn soak() -> Result<(), String> {
-    run("soak")
+    run("soak", &[])
 }
 
-fn run(name: &str) -> Result<(), String> {
+fn run(name: &str, words: &[&str]) -> Result<(), String> {
     let packages = ["--package", "weirgate", "--package", "weirgate-endurance"];
     show(Command::new(env!("CARGO")).args(["build", "--locked", "--release"]).args(packages))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
     let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
     let output = crate::root().join(format!("bench/runs/{}-endurance", date.trim()));
     let mut command = Command::new(target.join("release/weirgate-endurance"));
-    command.arg(name).arg("--gateway").arg(target.join("release/weirgate"));
+    command.arg(name).args(words).arg("--gateway").arg(target.join("release/weirgate"));
     command.arg("--experiments").arg(crate::root().join("experiments/endurance")).arg("--output").arg(output);
     // `xtask bench NAME WORDS`: the program, the group and the name come first.
     show(command.args(std::env::args().skip(3)))

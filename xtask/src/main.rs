@@ -49,6 +49,8 @@ const INSTRUCTIONS: Step = Step::new(
 const MEMORY: Step = Step::new("bench memory", "memory of a connection, and what is given back", memory::run);
 
 const DOOR: Step = Step::new("bench door", "a guaranteed class beside hostile clients, ten minutes", endurance::door);
+const FLOOD: Step =
+    Step::new("bench flood", "refusals a second, and their cost for a guaranteed class", endurance::flood);
 const SOAK: Step = Step::new("bench soak", "half load with reloads and crashes, half an hour", endurance::soak);
 
 const EDGE: Step =
@@ -61,7 +63,7 @@ const QUICK: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, UNITS];
 /// The part of it that runs nothing.
 const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
 /// Long measurements, for comparison.
-const BENCH: [Step; 7] = [CRITERION, INSTRUCTIONS, MEMORY, PROXY_CPU, DOOR, SOAK, EDGE];
+const BENCH: [Step; 8] = [CRITERION, INSTRUCTIONS, MEMORY, PROXY_CPU, DOOR, FLOOD, SOAK, EDGE];
 /// Steps that belong to no group but `quick`.
 const ALONE: [Step; 3] = [UNITS, PROSE, REFERENCE];
 

@@ -156,7 +156,11 @@ pub(crate) fn run(
         if shed.is_empty() { "none" } else { &shed },
         sent.traffic[GOLD].connections
     ));
-    report.write(output, if only.is_some() { "mix.md" } else { "door.md" })?;
+    let page = only.map_or_else(
+        || "door.md".to_owned(),
+        |mix| format!("mix-{}.md", mix.to_string().replace(", ", "-").replace(' ', "-")),
+    );
+    report.write(output, &page)?;
     Ok(lost(&total))
 }
 
