@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weirgate-reserves", &[]),
     ("weirgate-spanned-yaml", &[]),
     ("weirgate-tls", &[]),
+    ("weirgate-pki", &["weirgate-clock", "weirgate-tls"]),
     ("weirgate-wire", &[]),
     (
         "weirgate-config",
@@ -129,6 +130,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-lab",
             "weirgate-coordinator",
             "weirgate-pages",
+            "weirgate-pki",
             "weirgate-probe",
             "weirgate-reserves",
             "weirgate-sim",

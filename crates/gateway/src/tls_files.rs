@@ -1,24 +1,19 @@
 //! TLS in force: the certificates of the listeners, and the authorities and certificates for connections to nodes.
 //!
 //! They are apart from the configuration, because files are renewed more often than policies change. Files are looked
-//! at every [`EVERY`]. Changed ones are read when they were the same at two looks, so that a certificate is not read
-//! before its key has been written. New files that cannot be used change nothing and are reported once.
+//! at every [`LOOK_EVERY`] (see [`Look`]). New files that cannot be used change nothing and are reported once.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 
 use weirgate_config::Site;
-use weirgate_tls::{Client, ClientSettings, Server, Stamps, Watched};
+use weirgate_tls::trust::LOOK_EVERY;
+use weirgate_tls::{Client, ClientSettings, Look, Server, Watched};
 
 use crate::gateway::{Shared, lock};
-
-/// Interval between two looks at the files. Renewed certificates are in force within twice this time, and authorities
-/// let them overlap for weeks.
-const EVERY: Duration = Duration::from_secs(10);
 
 /// All TLS in force.
 #[derive(Debug, Default)]
@@ -43,21 +38,12 @@ pub(crate) struct Loaded {
 #[derive(Debug)]
 pub(crate) struct Table<K, V> {
     in_force: RwLock<BTreeMap<K, Arc<V>>>,
-    /// Files that differed from those in force at the last look.
-    changed: Mutex<BTreeMap<K, Changed>>,
-}
-
-/// Changed files.
-#[derive(Debug)]
-struct Changed {
-    stamps: Stamps,
-    /// Whether they were read, and could not be used.
-    refused: bool,
+    looks: Mutex<BTreeMap<K, Look>>,
 }
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Table<K, V> {
-        Table { in_force: RwLock::default(), changed: Mutex::default() }
+        Table { in_force: RwLock::default(), looks: Mutex::default() }
     }
 }
 
@@ -80,33 +66,24 @@ impl<K: Ord + Clone, V: Watched> Table<K, V> {
     /// the faults that keep them from being used.
     fn look(&self, mut tell: impl FnMut(&K, Result<(), String>)) {
         let mut all = self.all();
-        let mut changed = lock(&self.changed);
-        changed.retain(|key, _| all.contains_key(key));
+        let mut looks = lock(&self.looks);
+        looks.retain(|key, _| all.contains_key(key));
         let mut renewed = false;
         for (key, value) in &mut all {
-            let stamps = value.present_stamps();
-            if stamps == *value.stamps() {
-                changed.remove(key);
-                continue;
-            }
-            match changed.get_mut(key).filter(|known| known.stamps == stamps) {
-                None => drop(changed.insert(key.clone(), Changed { stamps, refused: false })),
-                Some(Changed { refused: true, .. }) => {}
-                Some(known) => match value.again() {
-                    Ok(new) => {
-                        *value = Arc::new(new);
-                        renewed = true;
-                        tell(key, Ok(()));
-                    }
-                    Err(faults) => {
-                        known.refused = true;
-                        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-                        tell(key, Err(lines.join("\nweirgate: ")));
-                    }
-                },
+            match looks.entry(key.clone()).or_default().at(&**value) {
+                None => {}
+                Some(Ok(new)) => {
+                    *value = Arc::new(new);
+                    renewed = true;
+                    tell(key, Ok(()));
+                }
+                Some(Err(faults)) => {
+                    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                    tell(key, Err(lines.join("\nweirgate: ")));
+                }
             }
         }
-        drop(changed);
+        drop(looks);
         if renewed {
             self.set(all);
         }
@@ -168,7 +145,7 @@ impl TlsFiles {
 /// Looks at the files for ever.
 pub(crate) async fn watch(shared: Arc<Shared>) {
     loop {
-        weirgate_clock::sleep(EVERY).await;
+        weirgate_clock::sleep(LOOK_EVERY).await;
         let shared = Arc::clone(&shared);
         // Not on this thread: a slow disk, or a slow reader of standard error, would delay requests.
         let _ = tokio::task::spawn_blocking(move || look(&shared)).await;

@@ -69,10 +69,19 @@ impl Client {
     /// no name that a certificate can have.
     #[must_use]
     pub fn server_name(&self, address: &str) -> Option<ServerName<'static>> {
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        ServerName::try_from(self.settings.server_name.as_deref().unwrap_or(host)).ok().map(|name| name.to_owned())
+        match &self.settings.server_name {
+            Some(name) => ServerName::try_from(name.clone()).ok(),
+            None => server_name(address),
+        }
     }
+}
+
+/// Returns the host of `host:port` as a name that a certificate can have. `None` if it is none.
+#[must_use]
+pub fn server_name(address: &str) -> Option<ServerName<'static>> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    ServerName::try_from(host).ok().map(|name| name.to_owned())
 }
 
 /// Whether a certificate can be for `name`.

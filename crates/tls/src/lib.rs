@@ -8,28 +8,33 @@
 //! # Modules
 //! `file` reads PEM files, `certificate` joins a certificate with its key, `names` chooses one for a client, `server`
 //! makes the settings of a listener, `client` those of connections to nodes, `pinned` verifies nodes, `stamp` notices
-//! changed files, `identity` reads the certificate of a client.
+//! changed files, `identity` reads the certificate of a client, `party` names Weirgate's own processes, and `trust`
+//! makes the settings of what they say to one another.
 
 mod certificate;
 mod client;
 mod file;
 mod identity;
 mod names;
+mod party;
 mod pinned;
 mod server;
 mod stamp;
+pub mod trust;
 
 use std::sync::{Arc, OnceLock};
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 pub use certificate::{Certificate, CertificateFiles, Named};
-pub use client::{Client, ClientSettings, is_server_name};
+pub use client::{Client, ClientSettings, is_server_name, server_name};
 pub use file::{Fault, Part};
 pub use identity::{Identity, has_ended};
 pub use names::Certificates;
+pub use party::{Party, Role, Wanted, is_party_name, is_site};
 pub use server::{ALPN, ClientAuth, ClientMode, MinVersion, Server, ServerSettings};
-pub use stamp::Stamps;
+pub use stamp::{Look, Stamps};
+pub use trust::{LiveTrust, Trust};
 
 /// Contents of files that may be replaced by newer ones.
 pub trait Watched: Sized {

@@ -95,13 +95,13 @@ pub struct Server {
     /// For rustls.
     pub config: Arc<ServerConfig>,
     /// What decides about clients' certificates: a ticket must not outlive it.
-    trust: Trust,
+    trust: ClientTrust,
     tickets: Arc<dyn ProducesTickets>,
 }
 
 /// The contents of the files that decide about clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Trust {
+pub(crate) struct ClientTrust {
     required: bool,
     ca: Vec<u8>,
     crl: Vec<u8>,
@@ -129,7 +129,8 @@ impl Server {
         if !faults.is_empty() {
             return Err(faults);
         }
-        let (verifier, trust) = clients.unwrap_or_else(|| (WebPkiClientVerifier::no_client_auth(), Trust::default()));
+        let (verifier, trust) =
+            clients.unwrap_or_else(|| (WebPkiClientVerifier::no_client_auth(), ClientTrust::default()));
         let kept = before.filter(|before| before.trust == trust).map(|before| Arc::clone(&before.tickets));
         let tickets = match kept {
             Some(tickets) => tickets,
@@ -167,10 +168,10 @@ impl Watched for Server {
 }
 
 /// Returns the check of clients' certificates, and the contents of its files.
-fn verifier(clients: &ClientAuth) -> Result<(Arc<dyn ClientCertVerifier>, Trust), Fault> {
+pub(crate) fn verifier(clients: &ClientAuth) -> Result<(Arc<dyn ClientCertVerifier>, ClientTrust), Fault> {
     let roots = Arc::new(roots(&clients.ca)?);
     let mut builder = WebPkiClientVerifier::builder_with_provider(roots, provider());
-    let mut trust = Trust {
+    let mut trust = ClientTrust {
         required: clients.mode == ClientMode::Required,
         ca: file::read(&clients.ca, Part::Ca)?,
         crl: Vec::new(),
@@ -189,7 +190,11 @@ fn verifier(clients: &ClientAuth) -> Result<(Arc<dyn ClientCertVerifier>, Trust)
     }
     let verifier = builder.build().map_err(|error| {
         let part = if clients.crl.is_some() { Part::Crl } else { Part::Ca };
-        Fault::new(part, format!("clients cannot be verified: {error}"), "check the files of `client_certificates`")
+        Fault::new(
+            part,
+            format!("clients cannot be verified: {error}"),
+            "check the authorities and their revocation lists",
+        )
     })?;
     Ok((verifier, trust))
 }

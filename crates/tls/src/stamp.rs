@@ -6,6 +6,9 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use crate::Watched;
+use crate::file::Fault;
+
 /// State of some files. Equal states have equal contents, unless somebody sets back the clock of the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamps(Vec<Option<Stamp>>);
@@ -21,5 +24,36 @@ impl Stamps {
             Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
         };
         Stamps(paths.map(stamp).collect())
+    }
+}
+
+/// Looks at the files of one value, again and again. Changed files are read when they were the same at two looks, so that
+/// a certificate is not read before its key has been written. Files that cannot be used are reported once.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// Files that differed from those in force at the last look.
+    changed: Option<Stamps>,
+    /// Whether they were read, and could not be used.
+    refused: bool,
+}
+
+impl Look {
+    /// Looks at the files of `value`. Returns their new contents, or their faults, if they have changed.
+    pub fn at<V: Watched>(&mut self, value: &V) -> Option<Result<V, Vec<Fault>>> {
+        let stamps = value.present_stamps();
+        if stamps == *value.stamps() {
+            *self = Look::default();
+            return None;
+        }
+        if self.changed.as_ref() != Some(&stamps) {
+            *self = Look { changed: Some(stamps), refused: false };
+            return None;
+        }
+        if self.refused {
+            return None;
+        }
+        let read = value.again();
+        self.refused = read.is_err();
+        Some(read)
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, bands, coordinator, demo, lab, plan, probe, reserves, sim, top};
+use crate::{agent, bands, coordinator, demo, lab, pki, plan, probe, reserves, sim, top};
 
 /// End of the help text.
 const EXIT_CODES: &str = "\
@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Probe(probe::Args),
     Agent(Box<agent::Args>),
     Coordinator(coordinator::Args),
+    Pki(pki::Args),
     Reserves(reserves::Args),
 }
 

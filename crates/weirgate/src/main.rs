@@ -1,5 +1,5 @@
 //! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `sim`, `plan`, `bands`, `lab`,
-//! `probe`, `agent`, `coordinator`, `reserves`.
+//! `probe`, `agent`, `coordinator`, `reserves`, `pki`.
 //!
 //! Only this crate uses gateway, simulator, lab, agent, coordinator and probe together. Messages go to standard error
 //! and results to standard output. For exit codes see [`exit`].
@@ -15,6 +15,7 @@ mod exit;
 mod explain;
 mod keys;
 mod lab;
+mod pki;
 mod plan;
 mod probe;
 mod reserves;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::Coordinator(args) => coordinator::run(&args),
+        Command::Pki(args) => pki::run(&args),
         Command::Reserves(args) => reserves::run(&args),
     }
 }

@@ -4,6 +4,7 @@
 mod check;
 mod coordinator;
 mod explain;
+mod pki;
 mod plan;
 mod run;
 mod sim;
