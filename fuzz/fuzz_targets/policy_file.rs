@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let _ = weirgate_config::load("fuzz.yaml", text, false);
+    let _ = weirgate_config::load("fuzz.yaml", text);
 });

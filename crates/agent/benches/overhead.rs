@@ -1,11 +1,10 @@
 //! CPU time that an agent takes from its node, in percent of a core, with 100 classes and one real cgroup for
 //! each. It uses cgroup v1 if that may be changed, and otherwise a tree of plain files, which costs more to
-//! write. The agent reports four windows a second over a sealed connection. In the second line of output the
+//! write. The agent reports four windows a second, without TLS. In the second line of output the
 //! coordinator changes all shares in every window, the maximum that it ever does. Run
 //! `cargo bench -p weirgate-agent`.
 
 use std::fs;
-use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +13,12 @@ use std::time::Duration;
 
 use weirgate_agent::{Node, Settings};
 use weirgate_clock::Clock;
-use weirgate_wire::{CoordinatorLink, FromCoordinator, Lines, Token};
+
+#[allow(dead_code)]
+#[path = "../../weirgate/tests/reserves_agent/scripted.rs"]
+mod scripted;
+
+use scripted::Coordinator;
 
 const CLASSES: usize = 100;
 
@@ -80,61 +84,30 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
-/// Receives the reports and answers each with shares, if they are to change. Returns the number of reports.
-fn manage(listener: &TcpListener, token: &Token, change: bool, stop: &AtomicBool) -> std::io::Result<usize> {
-    let (mut stream, _) = listener.accept()?;
-    let mut lines = Lines::default();
-    let mut line = |stream: &mut std::net::TcpStream| -> std::io::Result<Vec<u8>> {
-        loop {
-            if let Some(line) = lines.next_line().map_err(std::io::Error::other)? {
-                return Ok(line.to_vec());
-            }
-            let mut bytes = [0; 16 << 10];
-            let read = match stream.read(&mut bytes) {
-                // The agent has ended, with unread shares.
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
-                read => read?,
-            };
-            if read == 0 {
-                return Ok(Vec::new());
-            }
-            lines.push(&bytes[..read]);
-        }
-    };
-    let greeting = CoordinatorLink::greeting(&line(&mut stream)?).map_err(std::io::Error::other)?;
-    let (challenged, challenge) = CoordinatorLink::coordinator(Some(token), &greeting, [7; 16]);
-    stream.write_all(challenge.as_bytes())?;
-    let mut link = challenged.proven(&line(&mut stream)?).map_err(std::io::Error::other)?;
+/// Receives the reports until none comes any more, and answers each with shares, if they are to change. Returns the
+/// number of reports.
+fn manage(mut coordinator: Coordinator, change: bool, stop: &AtomicBool) -> usize {
+    coordinator.session();
     let mut reports = 0;
     while !stop.load(Ordering::Relaxed) {
-        let line = line(&mut stream)?;
-        if line.is_empty() {
-            break;
-        }
-        link.open(&line).map_err(std::io::Error::other)?;
+        coordinator.report();
         reports += 1;
         if change {
             let share = |class: usize| if (class + reports).is_multiple_of(2) { 1.25 } else { 0.75 };
-            let shares = FromCoordinator::Shares { run: reports as u64, shares: (0..CLASSES).map(share).collect() };
-            if stream.write_all(link.seal(&shares).as_bytes()).is_err() {
-                break;
-            }
+            coordinator.shares(reports as u64, &(0..CLASSES).map(share).collect::<Vec<_>>());
         }
     }
-    Ok(reports)
+    reports
 }
 
 fn play(name: &str, change: bool) -> Result<(), Box<dyn std::error::Error>> {
     let groups = Groups::make()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let file = groups.state.join("token");
-    fs::write(&file, "9f86d081884c7d659a2feaa0c55ad015")?;
-    let token = || Token::find("bench", Some(&file), None);
     let classes: Vec<String> =
         (0..CLASSES).map(|class| format!("{{name: c{class}, share: 1%, cgroup: c{class}}}")).collect();
     let listen = listener.local_addr()?;
     let text = format!("reserves: {{listen: '{listen}', nodes: [n1], classes: [{}]}}", classes.join(", "));
-    let site = weirgate_config::load("bench.yaml", &text, false).map_err(|errors| errors.to_string())?.site;
+    let site = weirgate_config::load("bench.yaml", &text).map_err(|errors| errors.to_string())?.site;
     let settings = Settings {
         cluster: site.reserves.ok_or("it has them")?.cluster,
         node: 0,
@@ -142,14 +115,14 @@ fn play(name: &str, change: bool) -> Result<(), Box<dyn std::error::Error>> {
         root: Some(groups.root.clone()),
         state: groups.state.clone(),
         source: None,
-        token: token()?,
+        trust: None,
     };
     let stop = Arc::new(AtomicBool::new(false));
     let coordinator = {
-        let (stop, token) = (Arc::clone(&stop), token()?.ok_or("a token")?);
-        std::thread::spawn(move || manage(&listener, &token, change, &stop).map_err(|error| error.to_string()))
+        let (stop, coordinator) = (Arc::clone(&stop), Coordinator::on(listener));
+        std::thread::spawn(move || manage(coordinator, change, &stop))
     };
-    let (sender, receiver) = mpsc::channel();
+    let ((sender, receiver), stopping) = (mpsc::channel(), Arc::clone(&stop));
     let agent = std::thread::spawn(move || -> Result<(), String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         tokio::task::LocalSet::new().block_on(&runtime, async {
@@ -158,17 +131,18 @@ fn play(name: &str, change: bool) -> Result<(), Box<dyn std::error::Error>> {
             let end = async {
                 weirgate_clock::sleep(Duration::from_secs(SECONDS)).await;
                 let _ = sender.send((cpu_time() - began, clock.now()));
+                // The coordinator ends with the next report.
+                stopping.store(true, Ordering::Relaxed);
+                weirgate_clock::sleep(Duration::from_secs(1)).await;
             };
             node.run(end, false).await
         })
     });
     let (cpu, wall) = receiver.recv()?;
     agent.join().map_err(|_| "the agent panicked")??;
-    stop.store(true, Ordering::Relaxed);
-    // The agent has closed the connection, which ends the coordinator if nothing else did.
     let reports = coordinator.join().map_err(|_| "the coordinator panicked")?;
     let percent = 100.0 * cpu.as_secs_f64() / wall.as_secs_f64();
-    let rate = reports? as f64 / wall.as_secs_f64();
+    let rate = reports as f64 / wall.as_secs_f64();
     println!("{name:<32} {percent:.3} % of a core for {CLASSES} classes, {rate:.1} reports/s");
     Ok(())
 }

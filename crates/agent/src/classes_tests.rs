@@ -22,7 +22,7 @@ fn policy(classes: &[(&str, &str)]) -> Cluster {
         nodes: None,
     };
     let text = "reserves: {nodes: [n1, n2], classes: [{name: x, share: 1%, cgroup: x}]}";
-    let site = weirgate_config::load("policy.yaml", text, false).expect("sound").site;
+    let site = weirgate_config::load("policy.yaml", text).expect("sound").site;
     Cluster { classes: classes.iter().map(class).collect(), ..site.reserves.expect("it has them").cluster }
 }
 

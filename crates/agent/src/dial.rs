@@ -1,19 +1,20 @@
-//! Connection to the coordinator, re-established for the lifetime of the agent.
+//! The agent's session with the coordinator, opened again for the lifetime of the agent.
 //!
-//! Source: Cluster Reserves, Sec. 4: a persistent TCP connection between tracker and coordinator. If it fails,
-//! the shares stay as they are. Lines are sealed as described in `weirgate_wire::Link`. While the coordinator
-//! is not reachable, the agent dials again after a pause of at first 50 ms and at most 400 ms. Each pause is
-//! shortened by a random part, so that a thousand agents do not reach a new coordinator at once.
+//! Source: Cluster Reserves, Sec. 4: a persistent TCP connection between tracker and coordinator. Here there are two
+//! connections of HTTP: reports go over one, and over the other the agent always waits for the next shares. If one of
+//! them fails, the session ends and the shares stay as they are. While the coordinator is not reachable, the agent
+//! tries again after a pause of at first 50 ms and at most 400 ms. Each pause is shortened by a random part, so that a
+//! thousand agents do not reach a new coordinator at once.
 
-use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use weirgate_clock::{self as clock, Clock};
-use weirgate_wire::{AgentLink, FromAgent, FromCoordinator, Lines, NodeReport, Token};
+use weirgate_http_client::{Address, Answer, Connection, Limits, Request};
+use weirgate_tls::{LiveTrust, Role, Wanted};
+use weirgate_wire::{Hello, NodeReport, NodeShares, Refused, SESSIONS_PATH, Session, WIRE_VERSION};
 
 /// First and longest pause before the coordinator is dialled again. A new coordinator starts its first run after all
 /// nodes have connected and reported a window of 250 ms. With a pause of 400 ms before that, shares are
@@ -21,29 +22,29 @@ use weirgate_wire::{AgentLink, FromAgent, FromCoordinator, Lines, NodeReport, To
 /// second, a negligible load for a loopback or a network card.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(400));
 
-/// Timeout for connecting, for each line of the handshake, and for the network to accept a report.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum size of an answer, in bytes. The shares of 100 classes are 2 KiB.
+const MAX_ANSWER: u64 = 64 << 10;
+
+/// Limits of a request that is answered at once. A coordinator whose machine has failed does not close connections.
+const AT_ONCE: Limits = Limits::new(Duration::from_secs(2), MAX_ANSWER);
+
+/// Limits of a request for the next shares. The coordinator answers within 10 s, also if there are none.
+const WAITING: Limits = Limits::new(Duration::from_secs(30), MAX_ANSWER);
 
 /// Maximum number of reports that wait for the network: two windows of them. If there are more, the
-/// connection is given up, because the coordinator counts a node as down after 1 s without a report.
+/// session is given up, because the coordinator counts a node as down after 1 s without a report.
 const MAX_WAITING: usize = 2;
 
-/// Maximum number of bytes read at once. The shares of 100 classes are 2 KiB.
-const READ: usize = 4096;
+/// Maximum number of characters of the coordinator's reason in the log.
+const MAX_QUOTED: usize = 200;
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A connection is established. The agent sends its reports here, and the connection ends when the sender
-    /// is dropped.
+    /// A session is open. The agent sends its reports here, and the session ends when the sender is dropped.
     Up(mpsc::Sender<NodeReport>),
-    /// The coordinator has sent shares to set.
-    Shares {
-        /// Number of the coordinator's run.
-        run: u64,
-        /// Shares in percent of the node. A correct coordinator sends one for each class.
-        shares: Vec<f64>,
-    },
-    /// The connection has ended or failed, with the reason. Not sent if the agent itself gave it up.
+    /// The coordinator has sent shares to set. A correct coordinator sends one for each class.
+    Shares(NodeShares),
+    /// The session has ended or could not be opened, with the reason. Not sent if the agent itself gave it up.
     Down(String),
 }
 
@@ -52,11 +53,11 @@ pub(crate) enum Event {
 pub(crate) struct Dial {
     pub(crate) coordinator: String,
     pub(crate) node: String,
-    pub(crate) token: Option<Token>,
+    pub(crate) trust: Option<Arc<LiveTrust>>,
     pub(crate) events: mpsc::Sender<Event>,
 }
 
-/// How a connection ended without an error.
+/// How a session ended without an error.
 enum End {
     /// The receiver of the events is gone.
     Unheard,
@@ -64,14 +65,8 @@ enum End {
     Dropped,
 }
 
-/// Whether messages to `address` stay on this machine, judged by the address alone.
-pub(crate) fn is_local(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
-}
-
 impl Dial {
-    /// Keeps a connection until the receiver of the events is gone.
+    /// Keeps a session until the receiver of the events is gone.
     pub(crate) async fn keep(self) {
         let mut pause = PAUSE.0;
         loop {
@@ -85,7 +80,7 @@ impl Dial {
                     }
                 }
             }
-            // The pause is not reset after a short connection. So a coordinator that closes connections at once
+            // The pause is not reset after a short session. So a coordinator that ends sessions at once
             // is not dialled too often.
             if began.now() >= PAUSE.1 {
                 pause = PAUSE.0;
@@ -95,97 +90,96 @@ impl Dial {
         }
     }
 
-    /// Opens one connection and uses it until it ends.
+    /// Opens one session and uses it until it ends.
     ///
     /// # Errors
-    /// The reason why there is no connection, or why it ended.
+    /// The reason why there is no session, or why it ended.
     async fn talk(&self) -> Result<End, String> {
-        let slow = |what: &str| format!("{what} within {} s", PATIENCE.as_secs());
-        let connect = clock::within(PATIENCE, TcpStream::connect(self.coordinator.as_str())).await;
-        let mut stream = connect.ok_or_else(|| slow("no connection"))?.map_err(|error| error.to_string())?;
-        // A report is one small write that must be sent at once. A coordinator's machine that fails does not
-        // close the connection.
-        let set = stream.set_nodelay(true).and_then(|()| SockRef::from(&stream).set_tcp_user_timeout(Some(PATIENCE)));
-        set.map_err(|error| error.to_string())?;
-
-        let mut lines = Lines::default();
-        let nonce = clock::random_bytes().map_err(|error| format!("/dev/urandom: {error}"))?;
-        let (greeted, hello) = AgentLink::agent(self.token.as_ref(), &self.node, nonce);
-        let exchange = async {
-            send(&mut stream, &hello).await?;
-            loop {
-                if let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
-                    return Ok::<_, String>(line.to_vec());
-                }
-                receive(&mut stream, &mut lines).await?;
+        let address = match &self.trust {
+            None => Address::Tcp(self.coordinator.clone()),
+            Some(trust) => {
+                let wanted = Wanted { role: Role::Coordinator, name: None };
+                Address::Trusted(self.coordinator.clone(), Arc::clone(trust), wanted)
             }
         };
-        let challenge = clock::within(PATIENCE, exchange).await.ok_or_else(|| slow("no answer"))??;
-        let (mut link, proof) = greeted.challenged(&challenge).map_err(|error| error.to_string())?;
-        send(&mut stream, &proof).await?;
+        let mut connection = Connection::new(address.clone());
+        let hello = Hello { version: WIRE_VERSION, node: self.node.clone() };
+        let hello = json(Request::post(&self.coordinator, SESSIONS_PATH, body(&hello)));
+        let Session { session } = read(ask(&mut connection, &hello, &AT_ONCE).await?)?;
+        let path = format!("{SESSIONS_PATH}/{session}");
 
-        let (sender, mut reports) = mpsc::channel(MAX_WAITING);
+        let (sender, reports) = mpsc::channel(MAX_WAITING);
         if self.events.send(Event::Up(sender)).await.is_err() {
             return Ok(End::Unheard);
         }
+        tokio::select! {
+            ended = self.send(connection, &path, reports) => ended,
+            ended = self.receive(Connection::new(address), &path) => ended,
+        }
+    }
+
+    async fn send(
+        &self,
+        mut connection: Connection,
+        path: &str,
+        mut reports: mpsc::Receiver<NodeReport>,
+    ) -> Result<End, String> {
+        let mut number = 0u64;
+        while let Some(report) = reports.recv().await {
+            number += 1;
+            let report = Request::put(&self.coordinator, &format!("{path}/reports/{number}"), body(&report));
+            ask(&mut connection, &json(report), &AT_ONCE).await?;
+        }
+        Ok(End::Dropped)
+    }
+
+    async fn receive(&self, mut connection: Connection, path: &str) -> Result<End, String> {
+        let mut after = 0;
         loop {
-            while let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
-                let event = match link.open(line).map_err(|error| error.to_string())? {
-                    FromCoordinator::Shares { run, shares } => Event::Shares { run, shares },
-                    FromCoordinator::Refused { why } => {
-                        return Err(format!("the coordinator refuses: {}", why.escape_debug()));
-                    }
-                    FromCoordinator::Challenge { .. } => return Err("a second challenge came".to_owned()),
-                };
-                if self.events.send(event).await.is_err() {
-                    return Ok(End::Unheard);
-                }
+            let next = Request::get(&self.coordinator, &format!("{path}/shares?after={after}"));
+            let answer = ask(&mut connection, &next, &WAITING).await?;
+            if answer.status == 204 {
+                continue;
             }
-            tokio::select! {
-                report = reports.recv() => {
-                    let Some(report) = report else { return Ok(End::Dropped) };
-                    let line = link.seal(&FromAgent::Report(report));
-                    clock::within(PATIENCE, send(&mut stream, &line)).await.ok_or_else(|| slow("the coordinator does \
-                        not take a report"))??;
-                }
-                read = receive(&mut stream, &mut lines) => read?,
+            let shares: NodeShares = read(answer)?;
+            after = shares.run;
+            if self.events.send(Event::Shares(shares)).await.is_err() {
+                return Ok(End::Unheard);
             }
         }
     }
 }
 
-async fn send(stream: &mut TcpStream, line: &str) -> Result<(), String> {
-    stream.write_all(line.as_bytes()).await.map_err(|error| error.to_string())
+/// Returns a message as JSON.
+fn body(message: &impl serde::Serialize) -> Vec<u8> {
+    // The messages consist of structs, numbers and texts, which JSON can represent.
+    serde_json::to_vec(message).unwrap_or_default()
 }
 
-/// Reads available bytes. Nothing is lost if the future is cancelled.
-async fn receive(stream: &mut TcpStream, lines: &mut Lines) -> Result<(), String> {
-    let mut bytes = [0; READ];
-    match stream.read(&mut bytes).await {
-        Ok(0) => Err("the coordinator closed the connection".to_owned()),
-        Ok(read) => {
-            lines.push(bytes.get(..read).unwrap_or_default());
-            Ok(())
-        }
-        Err(error) => Err(error.to_string()),
-    }
+fn json(request: Request) -> Request {
+    request.field("content-type", "application/json")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_of_this_machine() {
-        for (address, local) in [
-            ("127.0.0.1:9903", true),
-            ("[::1]:9903", true),
-            ("localhost:9903", true),
-            ("[::ffff:127.0.0.1]:1", true),
-            ("10.0.0.9:9903", false),
-            ("coordinator.internal:9903", false),
-        ] {
-            assert_eq!(is_local(address), local, "{address}");
-        }
+/// Sends a request, and returns the answer if it is a success.
+async fn ask(connection: &mut Connection, request: &Request, limits: &Limits) -> Result<Answer, String> {
+    let answer = connection.send(request, limits).await.map_err(|error| error.to_string())?;
+    if (200..300).contains(&answer.status) {
+        return Ok(answer);
     }
+    let reason = serde_json::from_slice(&answer.body).map(|Refused { error }| quoted(&error));
+    Err(reason.map_or_else(
+        |_| format!("the coordinator answers with status {}", answer.status),
+        |why| format!("the coordinator refuses: {why}"),
+    ))
+}
+
+fn read<T: DeserializeOwned>(answer: Answer) -> Result<T, String> {
+    let read = serde_json::from_slice(&answer.body);
+    read.map_err(|error| format!("this is no answer of a coordinator: {}", quoted(&error.to_string())))
+}
+
+/// Cuts a text and removes characters that could control a terminal.
+fn quoted(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().collect() } else { vec![c] };
+    text.chars().take(MAX_QUOTED).flat_map(shown).collect()
 }

@@ -11,16 +11,19 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{self, error::TrySendError};
 use weirgate_cgroup::{self as cgroup, Counter};
 use weirgate_clock::{self as clock, Clock};
 use weirgate_reserves::{self as reserves, Cluster, Tracker};
-use weirgate_wire::{Active, NodeReport, Token, Trigger};
+use weirgate_tls::LiveTrust;
+use weirgate_tls::trust::is_local;
+use weirgate_wire::{Active, NodeReport, NodeShares, Trigger};
 
 use crate::classes::Classes;
-use crate::dial::{Dial, Event, is_local};
+use crate::dial::{Dial, Event};
 use crate::monitor::{self, Monitor};
 use crate::record::Record;
 use crate::source::Source;
@@ -53,8 +56,8 @@ pub struct Settings {
     pub state: PathBuf,
     /// The node's server, if its active requests are to be reported.
     pub source: Option<Source>,
-    /// The node's token.
-    pub token: Option<Token>,
+    /// The site's trust. `None` is no TLS, which is allowed for a coordinator on this machine only.
+    pub trust: Option<Arc<LiveTrust>>,
 }
 
 /// An agent that is ready to run.
@@ -83,11 +86,12 @@ impl Node {
     /// # Errors
     /// The problem and its remedy.
     pub fn start(settings: Settings, say: impl Fn(&str) + 'static) -> Result<Node, String> {
-        let Settings { cluster, node, cpus, root, state, source, token } = settings;
-        let name = cluster.nodes.get(node).ok_or("the policy has no such node")?.name.clone();
-        if token.is_none() && !is_local(&cluster.coordinator) {
+        let Settings { cluster, node, cpus, root, state, source, trust } = settings;
+        let name = cluster.nodes.get(node).ok_or("the policy has no such node")?.clone();
+        if trust.is_none() && !is_local(&cluster.coordinator) {
             return Err(format!(
-                "anyone who reaches {} could set this node's shares: give `reserves` or the node a `token_file`",
+                "{} could be anyone and set this node's shares: make certificates with `weirgate pki` and name their \
+                 folder with `trust:`",
                 cluster.coordinator
             ));
         }
@@ -107,7 +111,7 @@ impl Node {
         classes.summary().iter().for_each(|line| (voice.say)(line));
         voice.tell(problems);
         let (sender, events) = mpsc::channel(MAX_EVENTS);
-        let dial = Dial { coordinator: cluster.coordinator, node: name, token, events: sender };
+        let dial = Dial { coordinator: cluster.coordinator, node: name, trust, events: sender };
         Ok(Node { classes, cpus, whole, clock: Clock::start(), source, dial, events, voice })
     }
 
@@ -156,7 +160,7 @@ impl Node {
                     voice.down(&coordinator, why);
                     sender = None;
                 }
-                Some(Event::Shares { run, shares }) => match check(&shares, classes.len()) {
+                Some(Event::Shares(NodeShares { run, shares })) => match check(&shares, classes.len()) {
                     Ok(()) => {
                         voice.add(classes.set(&shares));
                         let shares = match classes.is_as_told() {

@@ -12,10 +12,10 @@
 //! that starts and ends between two reports is then missed. Bandwidth is that of network interfaces, because
 //! the kernel does not count it for groups.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use weirgate_cgroup::{self as cgroup, Counter};
 use weirgate_wire::Usage;
@@ -42,7 +42,7 @@ pub struct Meter {
     machine: Option<Counter>,
     /// Interface to count. `None` means all but `lo`.
     interface: Option<String>,
-    disk: RefCell<Traffic>,
+    disk: Mutex<Traffic>,
 }
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Meter {
             machine: if groups.is_empty() { whole() } else { None },
             groups: groups.iter().map(|path| Group::open(path)).collect::<Result<_, _>>()?,
             interface: interface.map(str::to_owned),
-            disk: RefCell::default(),
+            disk: Mutex::default(),
         })
     }
 
@@ -114,7 +114,7 @@ impl Meter {
                 }
             }
         }
-        let mut traffic = self.disk.borrow_mut();
+        let mut traffic = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         traffic.add(processes.into_iter().filter_map(|process| {
             let text = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
             Some((process, process_io(&text)?))

@@ -95,8 +95,7 @@ impl Policy {
     /// Binds all names and checks the policy, completed with `defaults`. Returns `None` after an error, which is
     /// reported in `cx`.
     pub fn resolve(&self, defaults: &Defaults, cx: &mut Context) -> Option<Resolved> {
-        let surroundings = crate::resolve::Surroundings { env_token: true, folder: Path::new("") };
-        crate::resolve::resolve(&self.0, &surroundings, Some(defaults), cx)
+        crate::resolve::resolve(&self.0, Path::new(""), Some(defaults), cx)
     }
 }
 

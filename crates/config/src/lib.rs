@@ -18,10 +18,10 @@
 //!   - { name: gold, match: { host: gold.test }, guarantee: { throughput: 50/s } }
 //!   - { name: rest }
 //! ";
-//! let loaded = weirgate_config::load("policy.yaml", text, false).unwrap();
+//! let loaded = weirgate_config::load("policy.yaml", text).unwrap();
 //! assert_eq!(loaded.site.policy.classes[0].guarantee.throughput, Some(50.0));
 //!
-//! let errors = weirgate_config::load("policy.yaml", "listen: 8080\nclases: []\n", false).unwrap_err();
+//! let errors = weirgate_config::load("policy.yaml", "listen: 8080\nclases: []\n").unwrap_err();
 //! assert!(errors.to_string().contains("policy.yaml:2:1: clases: this field is unknown; did you mean `classes`?"));
 //! ```
 

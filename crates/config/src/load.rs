@@ -10,7 +10,7 @@ use weirgate_spanned_yaml::tree::{self, Kind, Tree};
 use crate::feasibility::feasibility;
 use crate::file::{PageTableFile, PolicyFile, elsewhere};
 use crate::include::with_page_table;
-use crate::resolve::{Resolved, Surroundings, resolve, resolve_page_table};
+use crate::resolve::{Resolved, resolve, resolve_page_table};
 use crate::site::{PageTable, Site};
 use crate::workers::{ShortOfWorkers, short_of_workers};
 
@@ -48,11 +48,11 @@ impl Loaded {
 }
 
 /// Reads the policy in `text`. `name` is the file's name in errors, and its folder is the one that paths in the
-/// policy start from. `env_token` says whether `WEIRGATE_ADMIN_TOKEN` holds a token for the admin listener.
+/// policy start from.
 ///
 /// # Errors
 /// Returns all errors in it. After a YAML syntax error nothing can be read, so that error is reported alone.
-pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
+pub fn load(name: &str, text: &str) -> Result<Loaded, Errors> {
     let mut problems = Problems::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tree = tree::parse(text, POLICY, SourceId::FILE, &mut problems);
@@ -66,7 +66,7 @@ pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
         let file = PolicyFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
         // The tree of a large policy takes as much memory as everything else.
         drop(tree);
-        resolve(&file, &Surroundings { env_token, folder }, None, &mut cx)
+        resolve(&file, folder, None, &mut cx)
     });
     match resolved {
         Some(resolved) if cx.problems.reports() == 0 => {
@@ -103,18 +103,18 @@ pub fn load_page_table(name: &str, text: &str) -> Result<PageTable, Errors> {
 ///
 /// # Errors
 /// Returns the errors of [`load`], and the place of the first byte that is not UTF-8.
-pub fn load_bytes(name: &str, bytes: &[u8], env_token: bool) -> Result<Loaded, Errors> {
-    load(name, sound_text(name, bytes)?, env_token)
+pub fn load_bytes(name: &str, bytes: &[u8]) -> Result<Loaded, Errors> {
+    load(name, sound_text(name, bytes)?)
 }
 
 /// Reads the policy file at `path`, at most 16 MiB of it.
 ///
 /// # Errors
 /// Returns the errors of [`load_bytes`], and the system's error if the file cannot be read.
-pub fn load_file(path: &Path, env_token: bool) -> Result<Loaded, Errors> {
+pub fn load_file(path: &Path) -> Result<Loaded, Errors> {
     let name = path.display().to_string();
     match read_bounded(path) {
-        Ok(bytes) => load_bytes(&name, &bytes, env_token),
+        Ok(bytes) => load_bytes(&name, &bytes),
         Err(error) => Err(unreadable(&name, format!("cannot be read: {error}"), "")),
     }
 }

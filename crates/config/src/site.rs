@@ -54,6 +54,8 @@ pub struct Site {
     pub headers: HeaderRules,
     /// The admin listener. `None` switches it off.
     pub admin: Option<Admin>,
+    /// Folder with the certificates by which Weirgate's own processes trust one another. `None` is no TLS between them.
+    pub trust: Option<PathBuf>,
     /// The access log. `None` switches it off.
     pub access_log: Option<AccessLog>,
     /// How long a drain waits for requests in flight.
@@ -497,8 +499,6 @@ pub struct Collector {
     pub every: Duration,
     /// Timeout of a report, after which it is missed.
     pub timeout: Duration,
-    /// File with the token that is sent with each query.
-    pub token_file: Option<PathBuf>,
 }
 
 impl Collector {
@@ -511,6 +511,16 @@ impl Collector {
             (Some(port), Some((host, _))) => format!("{host}:{port}"),
             _ => node.to_owned(),
         }
+    }
+}
+
+/// Returns the name that the certificate of a node's agent must have: the name of the node, or the host of the agent's
+/// address `agent` (`host:port`) if the node is only known by its `address`.
+#[must_use]
+pub fn agent_name<'a>(name: &'a str, address: &str, agent: &'a str) -> &'a str {
+    match name == address {
+        true => agent.rsplit_once(':').map_or(agent, |(host, _)| host),
+        false => name,
     }
 }
 
@@ -586,8 +596,8 @@ pub struct NodeSite {
 pub struct Admin {
     /// Address and port, or Unix socket.
     pub address: AdminAddress,
-    /// File with the bearer token (at least 128 bits as hex or base64). `None` means no token, which is allowed
-    /// on loopback and Unix sockets only. `WEIRGATE_ADMIN_TOKEN` in the environment can be used instead.
+    /// File with a bearer token (at least 128 bits as hex or base64). `None` means no token.
+    /// `WEIRGATE_ADMIN_TOKEN` in the environment can be used instead.
     pub token_file: Option<PathBuf>,
     /// Values of `Host` that are accepted in addition to the listener's own address and `localhost`.
     pub hosts: Vec<String>,
@@ -616,7 +626,6 @@ pub struct AccessLog {
 pub struct Reserves {
     /// Address where agents connect to the coordinator.
     pub listen: SocketAddr,
-    /// Address of the coordinator for the agents: `host:port`, resolved when they connect.
     /// The coordinator's page and metrics. `None` switches them off.
     pub admin: Option<Admin>,
     /// Time between two periodic runs. `None` if shares are computed only on demand.

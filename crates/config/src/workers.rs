@@ -160,7 +160,7 @@ mod tests {
     fn warnings(workers: u32, classes: &str) -> Vec<String> {
         let nodes = format!("nodes: [{{ address: \"a:1\", max_outstanding: {workers} }}]");
         let text = format!("listen: 127.0.0.1:80\nupstreams: {{ web: {{ {nodes} }} }}\nclasses:\n{classes}");
-        load("t", &text, false).unwrap_or_else(|e| panic!("{e}")).warning_lines("t")
+        load("t", &text).unwrap_or_else(|e| panic!("{e}")).warning_lines("t")
     }
 
     fn class(name: &str, service: &str, guarantee: &str) -> String {
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(warnings(1, &(gold.to_owned() + &long + REST)).len(), 1);
         let text =
             format!("listen: 127.0.0.1:80\nupstreams: {{ web: {{ nodes: [\"a:1\"] }} }}\nclasses:\n{gold}{long}{REST}");
-        let loaded = load("t", &text, false).unwrap_or_else(|e| panic!("{e}"));
+        let loaded = load("t", &text).unwrap_or_else(|e| panic!("{e}"));
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     }
 }

@@ -200,14 +200,14 @@ fn every_broken_part_is_told_with_its_place_and_a_hint() {
     let name = folder.path().join("p.yaml").display().to_string();
     let (mut messages, mut wrong, mut loaded) = (Vec::new(), Vec::new(), 0);
     for (policy, sound) in SOUND {
-        let whole = load(&name, sound, false).unwrap_or_else(|errors| panic!("{errors}"));
+        let whole = load(&name, sound).unwrap_or_else(|errors| panic!("{errors}"));
         assert_eq!(whole.warning_lines(policy), Vec::<String>::new());
         let tree = parse(sound, KIND, SourceId::FILE, &mut Problems::default()).unwrap();
         let mut all = Vec::new();
         break_all(&tree.root, &tree.root, &mut Vec::new(), &mut all);
         for broken in all {
             let title = format!("{policy}: {}: {}", broken.path, broken.how);
-            match load(&name, &broken.text, false) {
+            match load(&name, &broken.text) {
                 Ok(_) if broken.certain => wrong.push(format!("{title}: it loads")),
                 Ok(_) => loaded += 1,
                 Err(errors) => {

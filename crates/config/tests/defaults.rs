@@ -10,11 +10,11 @@ use weirgate_engine as engine;
 /// The site of a policy with this discipline and dispatch.
 fn site(discipline: &str, dispatch: &str) -> Site {
     let text = format!(
-        "listen: 127.0.0.1:80\nupstreams: {{ web: {{ nodes: [a:1, b:1]{dispatch} }} }}\npage_table: learned\n\
+        "listen: 127.0.0.1:80\nupstreams: {{ web: {{ nodes: [127.0.0.1:1, 127.0.0.2:1]{dispatch} }} }}\npage_table: learned\n\
          discipline: {discipline}\nclasses:\n  - {{ name: all, service_time: 9ms, guarantee: {{ throughput: 1/s, \
          response_time: {{ avg: 1s }} }} }}\n"
     );
-    load("p.yaml", &text, false).unwrap_or_else(|errors| panic!("{errors}")).site
+    load("p.yaml", &text).unwrap_or_else(|errors| panic!("{errors}")).site
 }
 
 /// The words that a choice of the schema accepts alone.

@@ -15,12 +15,12 @@ fn every_example_loads_without_a_warning() {
     let files = yaml(Path::new("../../policies"));
     assert!(files.len() >= 6, "only {} examples", files.len());
     for path in files {
-        let loaded = load_file(&path, false).unwrap_or_else(|errors| panic!("{errors}"));
+        let loaded = load_file(&path).unwrap_or_else(|errors| panic!("{errors}"));
         assert_eq!(loaded.warning_lines("it"), Vec::<String>::new(), "{}", path.display());
     }
 }
 
 #[test]
 fn every_broken_policy_says_what_is_wrong() {
-    golden::every_file_fails(30, |name, bytes| load_bytes(name, bytes, false));
+    golden::every_file_fails(30, load_bytes);
 }

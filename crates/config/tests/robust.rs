@@ -30,7 +30,7 @@ fn check(errors: &Errors, text: &str) {
 }
 
 fn try_text(text: &str) {
-    match load("t.yaml", text, false) {
+    match load("t.yaml", text) {
         Ok(loaded) => {
             // `\r` ends a line in YAML too.
             assert!(loaded.site.policy.validate().is_ok());
@@ -50,7 +50,7 @@ proptest! {
 
     #[test]
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Err(errors) = load_bytes("t.yaml", &bytes, true) {
+        if let Err(errors) = load_bytes("t.yaml", &bytes) {
             prop_assert!(!errors.to_string().is_empty());
         }
     }
@@ -92,7 +92,7 @@ fn aliases_that_multiply_are_bounded() {
         let parts: Vec<String> = (0..10).map(|_| format!("*m{}", level - 1)).collect();
         text.push_str(&format!("  - {{ name: c{level}, match: &m{level} {{ any: [{}] }} }}\n", parts.join(", ")));
     }
-    let errors = load("t.yaml", &text, false).unwrap_err();
+    let errors = load("t.yaml", &text).unwrap_err();
     assert!(errors.to_string().contains("multiply"), "{errors}");
 }
 
@@ -105,6 +105,6 @@ fn twenty_thousand_classes_load() {
         ));
     }
     text.push_str("  - { name: other }\n");
-    let loaded = load("t.yaml", &text, false).unwrap_or_else(|e| panic!("{e}"));
+    let loaded = load("t.yaml", &text).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(loaded.site.policy.classes.len(), 20_001);
 }

@@ -11,11 +11,11 @@ use weirgate_engine as engine;
 const HEAD: &str = "listen: 127.0.0.1:80\nupstreams: { web: { nodes: [a:1, b:1] } }\n";
 
 fn loaded(text: &str) -> Loaded {
-    load("p.yaml", text, false).unwrap_or_else(|errors| panic!("{errors}"))
+    load("p.yaml", text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn errors(text: &str) -> String {
-    match load("p.yaml", text, false) {
+    match load("p.yaml", text) {
         Ok(_) => panic!("it loads"),
         Err(errors) => errors.to_string(),
     }
@@ -129,13 +129,13 @@ fn a_default_class_is_added_and_said() {
 fn an_agent_of_two_machines_is_warned_of_where_costs_are_learned() {
     let policy = |table: &str, machines: [&str; 2]| {
         let [a, b] = machines.map(|machine| format!("machine: {machine}"));
-        let nodes = format!("{{ address: h:80, {a} }}, {{ address: h:81, {b} }}, i:80");
+        let nodes = format!("{{ address: 127.0.0.1:80, {a} }}, {{ address: 127.0.0.1:81, {b} }}, 127.0.0.2:80");
         format!("upstreams: {{ web: {{ nodes: [{nodes}], collector: {{}} }} }}\nclasses: [{{ name: a }}]\n{table}\n")
     };
     let warnings = |text: String| loaded(&format!("listen: 127.0.0.1:8080\n{text}")).warnings;
     let found = warnings(policy("page_table: learned", ["x", "y"]));
     assert!(
-        matches!(found.as_slice(), [one] if one.what.contains("h:9902 counts for machines `x` and `y`")),
+        matches!(found.as_slice(), [one] if one.what.contains("127.0.0.1:9902 counts for machines `x` and `y`")),
         "{found:?}"
     );
     assert!(warnings(policy("page_table: learned", ["x", "x"])).is_empty());
@@ -174,19 +174,11 @@ fn promises_that_nothing_keeps_are_warned_about() {
     assert!(tenant.len() == 1 && tenant[0].what.contains("any client can choose its class"), "{tenant:?}");
     let many = |discipline: &str| {
         let classes = "classes: [{ name: t, per: { header: X-T } }, { name: all }]\n";
-        loaded(&format!("{HEAD}page_table: learned\ndiscipline: {discipline}\n{classes}")).warnings
+        let head = HEAD.replace("[a:1, b:1]", "127.0.0.1:1");
+        loaded(&format!("{head}page_table: learned\ndiscipline: {discipline}\n{classes}")).warnings
     };
     assert!(many("mqos").iter().any(|warning| warning.what.contains("looks at every class that waits")));
     assert_eq!(many("{ mqos: { precedence: drfq } }").len() + 1, many("mqos").len());
-}
-
-#[test]
-fn a_token_in_the_environment_opens_the_admin_listener() {
-    let text = format!("{HEAD}admin: 0.0.0.0:9900\nclasses: [{{ name: all }}]\n");
-    assert!(errors(&text).contains("it has no token"));
-    assert!(load("p.yaml", &text, true).is_ok());
-    let file = format!("{HEAD}admin: {{ address: \"[::]:9900\", token_file: /t }}\nclasses: [{{ name: all }}]\n");
-    assert_eq!(loaded(&file).site.admin.unwrap().token_file, Some("/t".into()));
 }
 
 #[test]
@@ -241,10 +233,10 @@ fn baselines_are_methods_of_a_custom_discipline() {
 #[test]
 fn files_that_are_no_text() {
     let text = format!("\u{feff}{HEAD}classes: [{{ name: all }}]\n");
-    assert!(load_bytes("p.yaml", text.as_bytes(), false).is_ok(), "a byte-order mark is harmless");
-    let missing = load_file(std::path::Path::new("no/such/policy.yaml"), false).unwrap_err();
+    assert!(load_bytes("p.yaml", text.as_bytes()).is_ok(), "a byte-order mark is harmless");
+    let missing = load_file(std::path::Path::new("no/such/policy.yaml")).unwrap_err();
     assert!(missing.to_string().starts_with("no/such/policy.yaml: cannot be read: "), "{missing}");
-    let long = load_bytes("p.yaml", &vec![b'#'; weirgate_config::MAX_BYTES + 1], false).unwrap_err();
+    let long = load_bytes("p.yaml", &vec![b'#'; weirgate_config::MAX_BYTES + 1]).unwrap_err();
     assert!(long.to_string().contains("longer than 16 MiB"));
 }
 
@@ -271,17 +263,13 @@ fn reserves_may_stand_alone() {
     assert_eq!(page.address, AdminAddress::Tcp("127.0.0.1:9904".parse().unwrap()));
     let classes: Vec<_> = reserves.cluster.classes.iter().map(|c| (c.name.as_str(), c.share, c.create)).collect();
     assert_eq!(classes, [("gold", 50.0, true), ("silver", 30.0, true), ("rest", 20.0, true)]);
-    assert_eq!(
-        (reserves.cluster.node("n3"), reserves.cluster.node("n5"), reserves.cluster.token_of(0)),
-        (Some(2), None, None)
-    );
+    assert_eq!((reserves.cluster.node("n3"), reserves.cluster.node("n5")), (Some(2), None));
 }
 
 #[test]
-fn reserves_know_the_token_and_classes_of_each_node() {
+fn reserves_know_the_classes_of_each_node() {
     let site = loaded(
-        "reserves:\n  listen: 0.0.0.0:9903\n  coordinator: Coordinator.internal:9903\n  admin: off\n  every: off\n  \
-         token_file: /all\n  nodes: [n1, { name: n2, token_file: /own }, n3]\n  classes:\n    \
+        "reserves:\n  coordinator: Coordinator.internal:9903\n  admin: off\n  every: off\n  nodes: [n1, n2, n3]\n  classes:\n    \
          - { name: a, share: 60%, cgroup: a, nodes: [n3, n1] }\n    - { name: b, share: 0.4, cgroup: b }\n",
     )
     .site;
@@ -290,8 +278,6 @@ fn reserves_know_the_token_and_classes_of_each_node() {
         (reserves.cluster.coordinator.as_str(), reserves.every, reserves.admin.is_none()),
         ("coordinator.internal:9903", None, true)
     );
-    let tokens: Vec<_> = (0..3).map(|node| reserves.cluster.token_of(node).and_then(|path| path.to_str())).collect();
-    assert_eq!(tokens, [Some("/all"), Some("/own"), Some("/all")]);
     assert_eq!(reserves.cluster.classes[0].nodes, Some(vec![0, 2]));
     assert_eq!([0, 1, 2].map(|node| reserves.cluster.classes[0].is_on(node)), [true, false, true]);
     assert!(
@@ -303,7 +289,7 @@ fn reserves_know_the_token_and_classes_of_each_node() {
 #[test]
 fn where_a_page_table_is_learned_agents_are_asked_every_second() {
     let collector = |table: &str, collector: &str| {
-        let head = HEAD.replace("[a:1, b:1]", &format!("[a:1, b:1]{collector}"));
+        let head = HEAD.replace("[a:1, b:1]", &format!("[127.0.0.1:1, 127.0.0.2:1]{collector}"));
         let site = loaded(&format!("{head}page_table: {table}\nclasses: [{{ name: all }}]\n")).site;
         site.pools[0].collector.as_ref().map(|asked| (asked.every, asked.timeout, asked.port))
     };
@@ -326,7 +312,7 @@ fn an_upstream_may_discover_its_nodes() {
                 c: { discover: { dns: \"Web.Internal:80\", min_ttl: 1s } }\n  d: { discover: { srv: _http._tcp.web } }\n  \
                 e: { nodes: 10.0.0.9:80 }\nclasses:\n  - { name: all, upstream: a, service_time: 1s, guarantee: { \
                 throughput: 5/s, response_time: { p95: 2s } } }\n";
-    let Loaded { site, warnings } = weirgate_config::load("/etc/weirgate/policy.yaml", text, false).expect("sound");
+    let Loaded { site, warnings } = weirgate_config::load("/etc/weirgate/policy.yaml", text).expect("sound");
     // Nothing is known of the nodes, so nothing is said about their number.
     assert!(warnings.iter().all(|warning| !warning.what.contains("workers")), "{warnings:?}");
     let sources: Vec<_> = site.discover.iter().flatten().map(|discover| discover.source.to_string()).collect();

@@ -26,7 +26,7 @@ fn policy(certificates: &str, classes: &str) -> String {
 
 fn loaded(folder: &Path, text: &str) -> Loaded {
     let name = folder.join("p.yaml").display().to_string();
-    load(&name, text, false).unwrap_or_else(|errors| panic!("{errors}"))
+    load(&name, text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn faults_of_files_stand_at_their_fields() {
     certificate(folder.path(), "a", &["a.test"], (2020, 2099));
     certificate(folder.path(), "b", &["b.test"], (2020, 2099));
     let name = folder.path().join("p.yaml").display().to_string();
-    let errors = load(&name, &policy("{ certificate: a.pem, key: b.key }", ""), false).unwrap_err();
+    let errors = load(&name, &policy("{ certificate: a.pem, key: b.key }", "")).unwrap_err();
     let [problem] = errors.problems.as_slice() else { panic!("{errors}") };
     assert_eq!(problem.path, "listen.tls.certificates[0].key");
     assert!(problem.what.contains("does not belong"), "{errors}");

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
+use weirgate_http_server::answer::{json, refuse, with_type};
 
 use crate::shared_state::SharedState;
 use crate::{metrics, page};
@@ -35,28 +34,9 @@ async fn ready(State(shared): State<Arc<SharedState>>) -> Response {
 }
 
 fn scraped(view: weirgate_wire::reserves_admin::Reserves) -> Response {
-    answer(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render(view))
+    with_type(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render(view))
 }
 
 fn html(text: String) -> Response {
-    answer(StatusCode::OK, "text/html; charset=utf-8", text)
-}
-
-fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
-    match serde_json::to_string(value) {
-        Ok(text) => answer(status, "application/json", text + "\n"),
-        // Serialisation fails only for maps with keys that are not strings, and these types have none.
-        Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
-    }
-}
-
-fn refuse(status: StatusCode, why: &str) -> Response {
-    json(status, &serde_json::json!({ "error": why }))
-}
-
-fn answer(status: StatusCode, content_type: &'static str, text: String) -> Response {
-    let mut answer = Response::new(Body::from(text));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    answer
+    with_type(StatusCode::OK, "text/html; charset=utf-8", text)
 }

@@ -1,66 +1,59 @@
 //! The coordinator as a whole: it listens, runs the optimiser when the coordinator requests it, and stops on
 //! request.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use weirgate_clock as clock;
 use weirgate_config::Reserves;
+use weirgate_http_server::{Access, Listener, Place, follow};
+use weirgate_tls::{LiveTrust, Role};
 
-use crate::agents::Agents;
-use crate::connection;
+use crate::agents;
 use crate::shared_state::SharedState;
 
-/// Maximum number of connections that have not yet proven their identity. More wait in the kernel's backlog.
-/// A thousand agents that dial a new coordinator are accepted within a second or two. A peer that sends nothing
-/// takes up one of these connections for 3 s.
-const MAX_UNPROVEN: usize = 128;
+/// Number of connections beyond the two of each agent: for strangers, for agents that connect anew, and for a thousand
+/// agents that dial a new coordinator.
+const SPARE: usize = 128;
 
-/// Pause after a failure to accept a connection, such as a lack of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Interval between two looks for silent sessions. It is short for the time for which they may be silent.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// A coordinator that listens and does not work yet.
 #[derive(Debug)]
 pub struct CoordinatorServer {
-    listener: std::net::TcpListener,
+    listener: Listener,
     shared: Arc<SharedState>,
+    trust: Option<Arc<LiveTrust>>,
+    hosts: Vec<String>,
+    connections: u32,
 }
 
 impl CoordinatorServer {
-    /// Reads the tokens and opens the listener. `say` is called with messages for people, one line at a time.
+    /// Opens the listener for agents. `say` is called with messages for people, one line at a time.
     ///
     /// # Errors
-    /// A token cannot be read or is too weak, the address is open to other machines and a node has no token,
-    /// or the address is in use or cannot be opened.
-    pub fn open(reserves: &Reserves, say: impl Fn(&str) + Send + Sync + 'static) -> io::Result<CoordinatorServer> {
-        let agents = Agents::of(reserves)?;
-        let address = reserves.listen;
-        let opened = std::net::TcpListener::bind(address).and_then(|listener| {
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        });
-        let listener = opened.map_err(|error| {
-            let help = match error.kind() {
-                io::ErrorKind::AddrInUse => "; stop the process that uses it, or change `reserves.listen`",
-                io::ErrorKind::AddrNotAvailable => "; this machine has no such address: change `reserves.listen`",
-                _ => "",
-            };
-            io::Error::new(error.kind(), format!("{address}: {error}{help}"))
-        })?;
-        Ok(CoordinatorServer { listener, shared: Arc::new(SharedState::new(reserves, agents, Box::new(say))) })
+    /// The address is open to other machines and there is no trust, or it is in use or cannot be opened.
+    pub fn open(
+        reserves: &Reserves,
+        trust: Option<Arc<LiveTrust>>,
+        say: impl Fn(&str) + Send + Sync + 'static,
+    ) -> io::Result<CoordinatorServer> {
+        let listener = Listener::open(&Place::Tcp(reserves.listen), "coordinator", trust.is_some())?;
+        let coordinator = &reserves.cluster.coordinator;
+        let host = coordinator.rsplit_once(':').map_or(coordinator.as_str(), |(host, _)| host);
+        let connections = u32::try_from(2 * reserves.cluster.nodes.len() + SPARE).unwrap_or(u32::MAX);
+        let shared = Arc::new(SharedState::new(reserves, Box::new(say)));
+        Ok(CoordinatorServer { listener, shared, trust, hosts: vec![host.to_owned()], connections })
     }
 
     /// Returns the address of the listener, with the actual port if port 0 was configured.
-    ///
-    /// # Errors
-    /// The system does not provide the address.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.address()
     }
 
     /// Returns the shared state, for [`crate::routes`].
@@ -74,31 +67,32 @@ impl CoordinatorServer {
     /// # Errors
     /// The socket cannot be used, or the optimiser crashed.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let listener = TcpListener::from_std(self.listener)?;
+        let shared = Arc::clone(&self.shared);
+        let access = Access {
+            hosts: Some(self.hosts),
+            token: None,
+            trust: self.trust.clone(),
+            readers: &[],
+            writers: &[Role::Agent],
+            open: &[],
+            say: Box::new(move |line| shared.refused(line)),
+        };
+        let router = agents::routes(Arc::clone(&self.shared));
         tokio::select! {
             () = stop => Ok(()),
-            ended = accept(&listener, &self.shared) => ended,
+            ended = self.listener.serve(access, router, self.connections, pending()) => ended,
             ended = drive(&self.shared) => ended,
+            never = sweep(&self.shared) => match never {},
+            () = follow(self.trust, |line| self.shared.say(line)) => Ok(()),
         }
     }
 }
 
-/// Accepts agents. Their tasks end with this one.
-async fn accept(listener: &TcpListener, shared: &Arc<SharedState>) -> io::Result<()> {
-    let places = Arc::new(Semaphore::new(MAX_UNPROVEN));
-    let mut connections = JoinSet::new();
+/// Ends silent sessions.
+async fn sweep(shared: &SharedState) -> Infallible {
     loop {
-        // The semaphore is never closed.
-        let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let shared = Arc::clone(shared);
-                connections.spawn(async move { connection::serve(stream, peer, &shared, place).await });
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(_) => clock::sleep(ACCEPT_PAUSE).await,
-        }
-        while connections.try_join_next().is_some() {}
+        weirgate_clock::sleep(SWEEP).await;
+        shared.end_silent();
     }
 }
 

@@ -1,35 +1,70 @@
-//! State shared by all connections: the coordinator behind a lock, and a channel to each agent.
+//! State shared by all connections: the coordinator behind a lock, and a session for each agent.
 //!
 //! The lock is held for microseconds per report, and for a millisecond while a page of a large cluster is
-//! made. The channel to an agent holds only the newest shares, so that an agent that does not read uses no
-//! more memory.
+//! made. The channel of a session holds only the newest shares, so that an agent that does not read uses no
+//! more memory. There is at most one session for each node: the newest.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use http::StatusCode;
 use tokio::sync::{Notify, watch};
-use weirgate_clock::Clock;
+use weirgate_clock::{self as clock, Clock};
 use weirgate_config::Reserves;
+use weirgate_http_server::Peer;
 use weirgate_reserves as reserves;
 use weirgate_reserves::{Cause, Coordinator, Measured, Problem, Settings, Shares, Solution};
 use weirgate_wire::{NodeFigures, NodeReport, Trigger, reserves_admin as view};
 
-use crate::agents::Agents;
-
-/// Maximum rate of log lines about connections, per second, and the size of a burst. Unauthenticated peers
-/// must not fill the log. Suppressed lines are counted.
+/// Maximum rate of log lines about connections, per second, and the size of a burst. Strangers must not fill the log.
+/// Suppressed lines are counted.
 const LINES_PER_SECOND: f64 = 10.0;
+
+/// Maximum rate of the reports of one node, per second, and the size of a burst. Agents send four.
+const REPORTS_PER_SECOND: f64 = 20.0;
+
+/// Maximum time without a report before a session ends. A silent node counts as down after 1 s, and its machine may
+/// have failed without closing the connection.
+const SILENT: Duration = Duration::from_secs(5);
 
 /// Maximum sleep. Without a connection there is nothing to wake up for.
 const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// Why a request of an agent is refused.
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) why: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, why: impl Into<String>) -> Refusal {
+        Refusal { status, why: why.into() }
+    }
+}
+
+/// A limit of a rate. Its burst is the number of a second.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    left: f64,
+    at: Duration,
+}
+
+impl Rate {
+    /// Returns whether one more is within `per_second`.
+    fn takes(&mut self, per_second: f64, now: Duration) -> bool {
+        let left = (self.left + per_second * now.saturating_sub(self.at).as_secs_f64()).min(per_second);
+        let takes = left >= 1.0;
+        *self = Rate { left: if takes { left - 1.0 } else { left }, at: now };
+        takes
+    }
+}
 
 /// State of the coordinator, shared by its parts.
 pub struct SharedState {
     clock: Clock,
     policy: Reserves,
-    agents: Agents,
     state: Mutex<State>,
     changed: Notify,
     say: Box<dyn Fn(&str) + Send + Sync>,
@@ -38,36 +73,38 @@ pub struct SharedState {
 struct State {
     coordinator: Coordinator,
     nodes: Vec<Agent>,
-    /// Number of log lines still allowed, and the time at which it was computed.
-    lines: (f64, Duration),
+    lines: Rate,
     left_out: u64,
     refused: u64,
 }
 
+/// The session of a node.
 #[derive(Default)]
 struct Agent {
-    connection: u64,
-    peer: Option<SocketAddr>,
-    /// Channel for shares. Dropping it ends the connection.
-    shares: Option<watch::Sender<Option<Shares>>>,
+    session: Option<Open>,
     figures: NodeFigures,
 }
 
-/// A connection that represents a node.
-pub(crate) struct Attachment {
-    pub(crate) connection: u64,
-    /// The newest shares. The channel closes when another connection takes over the node.
-    pub(crate) shares: watch::Receiver<Option<Shares>>,
+struct Open {
+    id: String,
+    peer: Option<SocketAddr>,
+    /// The number of the last report. They begin at 1.
+    number: u64,
+    /// Time of the last report, or of the beginning.
+    heard: Duration,
+    reports: Rate,
+    /// Channel for shares. Dropping it ends the session.
+    shares: watch::Sender<Option<Shares>>,
 }
 
 impl fmt::Debug for SharedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").field("agents", &self.agents).finish_non_exhaustive()
+        f.debug_struct("SharedState").field("policy", &self.policy).finish_non_exhaustive()
     }
 }
 
 impl SharedState {
-    pub(crate) fn new(policy: &Reserves, agents: Agents, say: Box<dyn Fn(&str) + Send + Sync>) -> SharedState {
+    pub(crate) fn new(policy: &Reserves, say: Box<dyn Fn(&str) + Send + Sync>) -> SharedState {
         let clock = Clock::start();
         let settings = Settings {
             desired: policy.cluster.classes.iter().map(|class| class.share).collect(),
@@ -81,11 +118,11 @@ impl SharedState {
         let state = State {
             coordinator: Coordinator::new(now, settings),
             nodes: policy.cluster.nodes.iter().map(|_| Agent::default()).collect(),
-            lines: (LINES_PER_SECOND, now),
+            lines: Rate { left: LINES_PER_SECOND, at: now },
             left_out: 0,
             refused: 0,
         };
-        SharedState { clock, policy: policy.clone(), agents, state: Mutex::new(state), changed: Notify::new(), say }
+        SharedState { clock, policy: policy.clone(), state: Mutex::new(state), changed: Notify::new(), say }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -94,17 +131,6 @@ impl SharedState {
 
     pub(crate) fn now(&self) -> Duration {
         self.clock.now()
-    }
-
-    /// Returns the nodes and the tokens of their agents.
-    pub(crate) fn agents(&self) -> &Agents {
-        &self.agents
-    }
-
-    /// Returns the number of nodes with agents that prove nothing, because they have no token.
-    #[must_use]
-    pub fn without_token(&self) -> usize {
-        self.agents.without_token()
     }
 
     /// Waits until something has changed since [`Self::poll`].
@@ -117,57 +143,136 @@ impl SharedState {
         self.clock.reach(time.unwrap_or_else(|| self.now() + LONGEST)).await;
     }
 
-    /// Registers a connection that has proven that it represents `node`. Ends an earlier one.
-    pub(crate) fn attach(&self, node: usize, peer: SocketAddr) -> Attachment {
-        let (sender, shares) = watch::channel(None);
+    /// Returns the index of the node called `name`.
+    pub(crate) fn node_called(&self, name: &str) -> Option<usize> {
+        self.policy.cluster.node(name)
+    }
+
+    /// Checks that `peer` may speak for `node`: with TLS its certificate must be of the agent of that node.
+    pub(crate) fn speaks_for(&self, node: usize, peer: &Peer) -> Result<(), Refusal> {
+        let name = &self.policy.cluster.nodes[node];
+        match &peer.party {
+            Some(party) if party.name != *name => {
+                let why = format!("the certificate is of {party}, which may not speak for node {name}");
+                Err(Refusal::new(StatusCode::FORBIDDEN, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens a session for `node`. Ends an earlier one.
+    pub(crate) fn attach(&self, node: usize, peer: &Peer) -> Result<String, Refusal> {
+        let random: [u8; 16] = clock::random_bytes()
+            .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no random bytes: {error}")))?;
+        // The first part finds the node again, and the second one is different in every session of every coordinator.
+        let id = random.iter().fold(format!("{node}-"), |id, byte| id + &format!("{byte:02x}"));
+        let now = self.now();
         let mut state = self.state();
         state.coordinator.connected(node);
+        let open = Open {
+            id: id.clone(),
+            peer: peer.address,
+            number: 0,
+            heard: now,
+            reports: Rate { left: REPORTS_PER_SECOND, at: now },
+            shares: watch::channel(None).0,
+        };
         let agent = &mut state.nodes[node];
-        agent.connection += 1;
-        agent.peer = Some(peer);
         agent.figures = NodeFigures::default();
-        let connection = agent.connection;
-        let again = agent.shares.replace(sender).is_some();
-        let how = if again { ", in place of an earlier connection" } else { "" };
-        self.line(&mut state, &format!("node {}: connected from {peer}{how}", self.policy.cluster.nodes[node].name));
+        let again = agent.session.replace(open).is_some();
+        let how = if again { ", in place of an earlier session" } else { "" };
+        let from = peer.address.map_or_else(String::new, |address| format!(" from {address}"));
+        self.line(&mut state, &format!("node {}: connected{from}{how}", self.policy.cluster.nodes[node]));
         drop(state);
         self.changed.notify_one();
-        Attachment { connection, shares }
+        Ok(id)
     }
 
-    /// Notes that a connection has ended, with the reason.
-    pub(crate) fn detach(&self, node: usize, connection: u64, why: &str) {
-        let mut state = self.state();
-        let name = &self.policy.cluster.nodes[node].name;
-        let agent = &mut state.nodes[node];
-        if agent.connection == connection {
-            (agent.shares, agent.peer) = (None, None);
-            state.coordinator.disconnected(node);
-            self.line(&mut state, &format!("node {name}: disconnected: {why}"));
-        } else {
-            self.line(&mut state, &format!("node {name}: an earlier connection ended: {why}"));
+    /// Returns the node of a session.
+    pub(crate) fn session(&self, id: &str) -> Result<usize, Refusal> {
+        let node = id.split_once('-').and_then(|(node, _)| node.parse().ok());
+        let node = node.filter(|&node| node < self.policy.cluster.nodes.len());
+        let node = node.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "there is no such session"))?;
+        self.open(&mut self.state(), node, id).map(|_| node)
+    }
+
+    /// Returns the session of `node`, which must have this id.
+    fn open<'a>(&self, state: &'a mut State, node: usize, id: &str) -> Result<&'a mut Open, Refusal> {
+        let why = match &state.nodes[node].session {
+            Some(open) if open.id == id => "",
+            Some(_) => "another session speaks for this node",
+            None => "this session has ended",
+        };
+        match state.nodes[node].session.as_mut().filter(|_| why.is_empty()) {
+            Some(open) => Ok(open),
+            None => Err(Refusal::new(StatusCode::CONFLICT, why)),
         }
+    }
+
+    /// Returns the channel with the newest shares. It closes when the session ends.
+    pub(crate) fn newest(&self, node: usize, id: &str) -> Result<watch::Receiver<Option<Shares>>, Refusal> {
+        self.open(&mut self.state(), node, id).map(|open| open.shares.subscribe())
+    }
+
+    /// Ends the sessions that have sent no report for too long.
+    pub(crate) fn end_silent(&self) {
+        let now = self.now();
+        let is_silent = |agent: &Agent| {
+            let open = agent.session.as_ref().filter(|open| now >= open.heard + SILENT);
+            open.map(|open| open.id.clone())
+        };
+        let silent: Vec<_> = self.state().nodes.iter().map(is_silent).enumerate().collect();
+        for (node, id) in silent.into_iter().filter_map(|(node, id)| Some((node, id?))) {
+            self.detach(node, &id, &format!("it has sent nothing for {} s", SILENT.as_secs()));
+        }
+    }
+
+    /// Notes that a session has ended, with the reason.
+    pub(crate) fn detach(&self, node: usize, id: &str, why: &str) {
+        let mut state = self.state();
+        if self.open(&mut state, node, id).is_err() {
+            return;
+        }
+        state.nodes[node].session = None;
+        state.coordinator.disconnected(node);
+        self.line(&mut state, &format!("node {}: disconnected: {why}", self.policy.cluster.nodes[node]));
         drop(state);
         self.changed.notify_one();
     }
 
-    /// Notes that a peer was refused, with the reason.
-    pub(crate) fn refused(&self, peer: SocketAddr, why: &str) {
+    /// Notes that a peer was refused. `line` has the reason.
+    pub(crate) fn refused(&self, line: &str) {
         let mut state = self.state();
         state.refused += 1;
-        self.line(&mut state, &format!("refused {peer}: {why}"));
+        self.line(&mut state, line);
     }
 
-    /// Handles a report of `node` that arrived on `connection`.
+    /// Handles report `number` of a session. A report that was sent again counts once.
     ///
     /// # Errors
-    /// The report is invalid, or another connection represents the node.
-    pub(crate) fn report(&self, node: usize, connection: u64, report: NodeReport) -> Result<(), String> {
-        report.check(self.policy.cluster.classes.len())?;
-        let mut state = self.state();
-        if state.nodes[node].connection != connection {
-            return Err("another connection speaks for this node".to_owned());
+    /// The report is not valid, is older than the last one, or comes too soon. One that is not valid ends the session.
+    pub(crate) fn report(&self, node: usize, id: &str, number: u64, report: NodeReport) -> Result<(), Refusal> {
+        let name = &self.policy.cluster.nodes[node];
+        if let Err(why) = report.check(self.policy.cluster.classes.len()) {
+            self.detach(node, id, &why);
+            return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, format!("node {name}: {why}")));
         }
+        let mut state = self.state();
+        // Under the lock, so that the coordinator's time never runs backwards.
+        let now = self.now();
+        let open = self.open(&mut state, node, id)?;
+        if number == open.number {
+            return Ok(());
+        }
+        if number < open.number {
+            let why = format!("report {number} comes after report {}", open.number);
+            return Err(Refusal::new(StatusCode::CONFLICT, why));
+        }
+        if !open.reports.takes(REPORTS_PER_SECOND, now) {
+            let why = format!("node {name}: more than {REPORTS_PER_SECOND} reports in a second");
+            return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, why));
+        }
+        (open.number, open.heard) = (number, now);
         state.nodes[node].figures = report.node;
         let measured = Measured {
             run: report.run,
@@ -177,8 +282,7 @@ impl SharedState {
             sink: report.sink,
             wants: report.wants.map(asked),
         };
-        // Under the lock, so that the coordinator's time never runs backwards.
-        state.coordinator.reported(self.now(), node, measured);
+        state.coordinator.reported(now, node, measured);
         drop(state);
         self.changed.notify_one();
         Ok(())
@@ -205,24 +309,24 @@ impl SharedState {
             _ => {}
         }
         while let Some(shares) = state.coordinator.poll_shares() {
-            if let Some(sender) = &state.nodes[shares.node].shares {
-                // A connection that is about to end does not receive them.
-                let _ = sender.send(Some(shares));
+            if let Some(open) = &state.nodes[shares.node].session {
+                // An agent that asks later gets them as well.
+                open.shares.send_replace(Some(shares));
             }
         }
     }
 
+    /// Writes a line for people.
+    pub(crate) fn say(&self, line: &str) {
+        (self.say)(line);
+    }
+
     /// Writes a log line about connections, unless there were too many.
     fn line(&self, state: &mut State, line: &str) {
-        let now = self.now();
-        let (left, at) = state.lines;
-        let left = (left + LINES_PER_SECOND * now.saturating_sub(at).as_secs_f64()).min(LINES_PER_SECOND);
-        if left < 1.0 {
-            state.lines = (left, now);
+        if !state.lines.takes(LINES_PER_SECOND, self.now()) {
             state.left_out += 1;
             return;
         }
-        state.lines = (left - 1.0, now);
         match std::mem::take(&mut state.left_out) {
             0 => (self.say)(line),
             more => (self.say)(&format!("{line} ({more} lines before it were left out)")),
@@ -241,7 +345,7 @@ impl SharedState {
             number: run.number,
             seconds_ago: seconds_ago(run.began),
             cause: run.cause.word().to_owned(),
-            node: node_of(run.cause).map(|node| self.policy.cluster.nodes[node].name.clone()),
+            node: node_of(run.cause).map(|node| self.policy.cluster.nodes[node].clone()),
             class: class_of(run.cause)
                 .and_then(|class| self.policy.cluster.classes.get(class))
                 .map(|class| class.name.clone()),
@@ -287,14 +391,14 @@ impl SharedState {
             allocation_percent: figure(known.given(), index),
         });
         view::Node {
-            name: self.policy.cluster.nodes[node].name.clone(),
+            name: self.policy.cluster.nodes[node].clone(),
             state: match (known.is_connected(), state.coordinator.is_live(now, node)) {
                 (false, _) => "down",
                 (true, false) => "silent",
                 (true, true) => "up",
             }
             .to_owned(),
-            address: agent.peer.map(|peer| peer.to_string()),
+            address: agent.session.as_ref().and_then(|open| open.peer).map(|peer| peer.to_string()),
             report_age_seconds: last.map(|&(at, _)| now.saturating_sub(at).as_secs_f64()),
             run: last.map(|(_, measured)| measured.run),
             classes: classes.collect(),

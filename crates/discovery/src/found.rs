@@ -148,7 +148,7 @@ mod tests {
         ) {
             let text = "listen: 127.0.0.1:0\nclasses: [{ name: all, upstream: a }]\nupstreams: { a: { nodes: x:1 }, \
                         b: { nodes: x:1 }, c: { nodes: x:1 } }\n";
-            let mut site = weirgate_config::load("p.yaml", text, false).expect("a good policy").site;
+            let mut site = weirgate_config::load("p.yaml", text).expect("a good policy").site;
             let mut expected = vec![vec!["x:1".to_owned()]; 3];
             for (pool, numbers) in lists {
                 let nodes = found(&numbers);

@@ -94,9 +94,9 @@ fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> N
             if let Some(collector) = fields.iter_mut().find(|entry| &*entry.key == "collector")
                 && let Value::Map(written) = &collector.node.value
             {
-                // Emulated nodes report on their own ports at the usual path, without a token.
+                // Emulated nodes report on their own ports at the usual path.
                 let mut written = written.clone();
-                written.retain(|entry| !["path", "token_file"].contains(&&*entry.key));
+                written.retain(|entry| &*entry.key != "path");
                 set(&mut written, position, "port", "node");
                 collector.node = Rc::new(Node::new(position, Value::Map(written)));
             }
@@ -186,9 +186,8 @@ mod tests {
                 let nodes = experiment.site.policy.nodes.iter().cloned().zip(addresses).collect();
                 let deployment = Deployment { listen, admin, threads: 1, nodes };
                 let texts = deployed_policies(&path, &overrides, &deployment).expect("it can be deployed");
-                let load = |text| {
-                    weirgate_config::load("deployed", text, false).unwrap_or_else(|e| panic!("{e}\n{text}")).site
-                };
+                let load =
+                    |text| weirgate_config::load("deployed", text).unwrap_or_else(|e| panic!("{e}\n{text}")).site;
                 let meant = |policy: &engine::Policy| {
                     let mut policy = policy.clone();
                     for node in &mut policy.nodes {
@@ -214,7 +213,7 @@ mod tests {
     #[test]
     fn collectors_ask_the_nodes_themselves() {
         let text = "policy:\n  upstreams:\n    web:\n      nodes: [n1:80]\n      collector: { path: /x, port: 9000, every: \
-                    5s, token_file: /y }\n    off: { nodes: [n2:80], collector: off }\n  classes: [{ name: all, upstream: \
+                    5s }\n    off: { nodes: [n2:80], collector: off }\n  classes: [{ name: all, upstream: \
                     web }]\ntraffic: [{ class: all, rate: 1/s, demand: 1ms }]\nphases: [{ name: all, until: 60s }]\n";
         let directory = std::env::temp_dir().join(format!("weirgate-deploy-{}", std::process::id()));
         std::fs::write(&directory, text).expect("it can be written");
@@ -224,10 +223,9 @@ mod tests {
         let deployment = Deployment { listen: address(0), admin: "off".to_owned(), threads: 1, nodes };
         let text = deployed_policies(&directory, &[], &deployment).expect("it can be deployed").first;
         std::fs::remove_file(&directory).expect("it is there");
-        let pools =
-            weirgate_config::load("deployed", &text, false).unwrap_or_else(|e| panic!("{e}\n{text}")).site.pools;
+        let pools = weirgate_config::load("deployed", &text).unwrap_or_else(|e| panic!("{e}\n{text}")).site.pools;
         let collector = pools[0].collector.as_ref().expect("it is asked");
         assert_eq!((collector.path.as_str(), collector.port, collector.every.as_secs()), ("/weirgate/report", None, 5));
-        assert_eq!((&collector.token_file, &pools[1].collector), (&None, &None));
+        assert_eq!(pools[1].collector, None);
     }
 }

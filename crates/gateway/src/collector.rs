@@ -16,10 +16,11 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use weirgate_config::Collector;
+use weirgate_config::{Collector, agent_name};
 use weirgate_engine::{NodeEvent, Time};
 use weirgate_http_client::{Address, Answer, Error, Limits, Request, exchange};
-use weirgate_wire::{Active, MAX_REPORT_BYTES, Report, Token, admin as shape};
+use weirgate_tls::{LiveTrust, Role, Wanted};
+use weirgate_wire::{Active, MAX_REPORT_BYTES, Report, admin as shape};
 
 use crate::active_config::Endpoint;
 use crate::gateway::Shared;
@@ -98,12 +99,10 @@ impl Reports {
 
 /// Polls the collector of one node until the task is aborted.
 pub(crate) async fn watch(endpoint: Arc<Endpoint>, collector: Collector, shared: Arc<Shared>) {
-    let address = collector.at(&endpoint.address);
+    let agent = agent(&endpoint, &collector, shared.trust.clone());
     let clock = shared.control.clock();
     loop {
-        let asked = weirgate_clock::within(collector.timeout, ask(&address, &collector)).await;
-        let asked = asked.unwrap_or_else(|| Err(late(&collector)));
-        let report = asked.and_then(|answer| Report::parse(&answer.body));
+        let report = ask(&agent, &collector).await.and_then(|answer| Report::parse(&answer.body));
         let now = clock.now();
         if let Ok(Report { usage: Some(usage), .. }) = report {
             let shared = Arc::clone(&shared);
@@ -116,7 +115,7 @@ pub(crate) async fn watch(endpoint: Arc<Endpoint>, collector: Collector, shared:
             shared.control.tell(endpoint.id, |node| NodeEvent::Load { node, static_content, dynamic_content });
         }
         if let Some(change) = shared.reports.hear(endpoint.id, now, active) {
-            let line = line(&endpoint, &address, change, &report.err().unwrap_or_default());
+            let line = line(&endpoint, &agent, change, &report.err().unwrap_or_default());
             // Not on this thread: a slow reader of standard error would delay requests.
             tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(line.as_bytes())));
         }
@@ -131,8 +130,8 @@ fn until_next(now: Time, every: Duration) -> Duration {
 }
 
 /// Returns the log line for a change.
-fn line(endpoint: &Endpoint, address: &str, change: Change, why: &str) -> String {
-    let who = format!("weirgate: the collector of {} in {} ({address})", endpoint.name, endpoint.pool);
+fn line(endpoint: &Endpoint, agent: &Address, change: Change, why: &str) -> String {
+    let who = format!("weirgate: the collector of {} in {} ({agent})", endpoint.name, endpoint.pool);
     match change {
         Change::Fresh => format!("{who} reports again\n"),
         Change::Stale(None) => format!("{who} has not reported yet: {why}\n"),
@@ -143,25 +142,26 @@ fn line(endpoint: &Endpoint, address: &str, change: Change, why: &str) -> String
     }
 }
 
+/// Returns the agent of a node as it is reached: with the site's trust it must be the agent of that node.
+fn agent(endpoint: &Endpoint, collector: &Collector, trust: Option<Arc<LiveTrust>>) -> Address {
+    let address = collector.at(&endpoint.address);
+    let Some(trust) = trust else { return Address::Tcp(address) };
+    let name = agent_name(&endpoint.name, &endpoint.address, &address).to_owned();
+    Address::Trusted(address, trust, Wanted { role: Role::Agent, name: Some(name) })
+}
+
 /// Sends one request to a collector and returns its answer, which has status 200.
 ///
 /// # Errors
 /// The reason why there is none.
-async fn ask(address: &str, collector: &Collector) -> Result<Answer, String> {
+async fn ask(agent: &Address, collector: &Collector) -> Result<Answer, String> {
     // Any program can be a collector, and a simple one need not know more than HTTP/1.0.
-    let mut request = Request::get(address, &collector.path)
+    let request = Request::get(&agent.to_string(), &collector.path)
         .http_10()
         .field("user-agent", "weirgate-collector")
         .field("accept", "application/json");
-    if let Some(file) = collector.token_file.clone() {
-        // The file is read each time, so that a new token needs no reload.
-        let token = tokio::task::spawn_blocking(move || Token::find("collector", Some(&file), None)).await;
-        if let Some(token) = token.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
-            request = request.authorization(&token.authorization());
-        }
-    }
     let limits = Limits::new(collector.timeout, MAX_REPORT_BYTES as u64);
-    let answer = exchange(&Address::Tcp(address.to_owned()), request, &limits).await;
+    let answer = exchange(agent, request, &limits).await;
     answer.and_then(Answer::ok).map_err(|error| match error {
         Error::Late(_) => late(collector),
         Error::CutBody => "the connection was closed before the end of the report".to_owned(),

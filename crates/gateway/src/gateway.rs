@@ -13,6 +13,7 @@ use std::{fmt, io};
 use tokio::sync::Notify;
 use weirgate_acme::Acme;
 use weirgate_config::Site;
+use weirgate_tls::{LiveTrust, Role};
 
 use crate::active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource};
 use crate::clock::Clock;
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) tls: TlsFiles,
     /// Certificates that an authority issues.
     pub(crate) acme: Acme,
+    /// The trust of the site, as it was named at the start.
+    pub(crate) trust: Option<Arc<LiveTrust>>,
     /// Open connections per peer.
     pub(crate) peers: Places,
     /// Responses without a slot that wait for slow clients, by the id of the node.
@@ -255,6 +258,8 @@ impl Gateway {
         let tls = TlsFiles::default();
         let loaded = tls.load(&site).map_err(|faults| io::Error::new(io::ErrorKind::InvalidInput, faults))?;
         tls.set(loaded);
+        let trust = site.trust.as_deref().map(|folder| LiveTrust::load(folder, &[Role::Gateway], None)).transpose();
+        let trust = trust.map_err(|faults| io::Error::new(io::ErrorKind::InvalidInput, faults))?.map(Arc::new);
         let memory = Memory::new(&site.limits);
         let connections = max_connections(&site);
         let wakers: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
@@ -276,6 +281,7 @@ impl Gateway {
             waiting_conns: AtomicUsize::new(0),
             tls,
             acme: Acme::default(),
+            trust,
             peers: Places::default(),
             stalled: Places::default(),
             tunnels: Tunnels::default(),
@@ -415,11 +421,19 @@ impl Gateway {
         tls_files::look(&self.shared);
     }
 
+    /// Returns the trust of the site. `None` if the policy names none.
+    #[must_use]
+    pub fn trust(&self) -> Option<Arc<LiveTrust>> {
+        self.shared.trust.clone()
+    }
+
     /// Returns the metrics of TLS.
     pub(crate) fn tls_metrics(&self) -> Tls {
         let handshakes = &self.shared.counters.handshakes;
         let servers = self.shared.tls.listeners.all();
         let certificates = servers.values().flat_map(|server| server.certificates.all());
+        let trust = self.shared.trust.as_ref().map(|trust| trust.now());
+        let certificates = certificates.chain(trust.as_ref().map(|trust| trust.certificate()));
         Tls {
             handshakes: [&handshakes.full, &handshakes.resumed].map(|count| count.load(Ordering::Relaxed)),
             failures: handshakes.failures().collect(),

@@ -100,6 +100,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         forward: FORWARD,
         headers: HeaderRules::default(),
         admin: None,
+        trust: None,
         access_log: None,
         drain_deadline: second,
         threads: Some(1),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use weirgate_config::Site;
 use weirgate_tls::trust::LOOK_EVERY;
-use weirgate_tls::{Client, ClientSettings, Look, Server, Watched};
+use weirgate_tls::{Client, ClientSettings, LiveTrust, Look, Server, Watched};
 
 use crate::gateway::{Shared, lock};
 
@@ -120,24 +120,24 @@ impl TlsFiles {
         self.nodes.set(loaded.nodes);
     }
 
-    /// Looks at all files. No reload may run meanwhile. Returns lines for the operator.
-    fn look(&self) -> String {
+    /// Looks at all files, also those of `trust`. No reload may run meanwhile. Returns lines for the operator.
+    fn look(&self, trust: Option<&LiveTrust>) -> String {
         let mut lines = String::new();
-        let mut tell = |place: String, result| match result {
-            Ok(()) => {
-                self.renewals.fetch_add(1, Ordering::Relaxed);
-                lines += &format!("weirgate: the certificates of {place} have changed and are in force\n");
-            }
-            Err(faults) => {
-                self.failures.fetch_add(1, Ordering::Relaxed);
-                lines += &format!(
-                    "weirgate: the certificates of {place} have changed and cannot be used:\nweirgate: {faults}\n\
-                     weirgate: those in force stay\n"
-                );
-            }
+        let mut tell = |line: Result<String, String>| {
+            let count = if line.is_ok() { &self.renewals } else { &self.failures };
+            count.fetch_add(1, Ordering::Relaxed);
+            lines += &format!("weirgate: {}\n", line.unwrap_or_else(|faults| faults));
         };
-        self.listeners.look(|address, result: Result<(), String>| tell(address.to_string(), result));
-        self.nodes.look(|_, result| tell("an upstream".to_owned(), result));
+        let changed = |place: &str, result: Result<(), String>| match result {
+            Ok(()) => Ok(format!("the certificates of {place} have changed and are in force")),
+            Err(faults) => Err(format!(
+                "the certificates of {place} have changed and cannot be used:\nweirgate: {faults}\nweirgate: those in \
+                 force stay"
+            )),
+        };
+        self.listeners.look(|address, result| tell(changed(&address.to_string(), result)));
+        self.nodes.look(|_, result| tell(changed("an upstream", result)));
+        trust.and_then(LiveTrust::look).into_iter().for_each(tell);
         lines
     }
 }
@@ -156,7 +156,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
 pub(crate) fn look(shared: &Shared) {
     let lines = {
         let _not_during_a_reload = lock(&shared.reloading);
-        shared.tls.look()
+        shared.tls.look(shared.trust.as_deref())
     };
     let _ = std::io::stderr().write_all(lines.as_bytes());
 }

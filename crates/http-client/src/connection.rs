@@ -10,8 +10,8 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::Response;
 use http::header::CONNECTION;
-use http::{Method, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -100,8 +100,8 @@ impl Connection {
         Connection { address, open: None }
     }
 
-    /// Sends `request` and reads the answer. If a kept connection ends before the answer, a GET request is sent once
-    /// more on a new one, because the server may close an idle connection at any time.
+    /// Sends `request` and reads the answer. If a kept connection ends before the answer, a GET or PUT request is
+    /// sent once more on a new one, because the server may close an idle connection at any time.
     ///
     /// # Errors
     /// There is no answer within the limits. The next request uses a new connection. An answer with any status is
@@ -126,7 +126,7 @@ impl Connection {
         {
             match open.ask(request.clone()).await {
                 Ok(response) => return Ok((open, response)),
-                Err(_) if request.method() == Method::GET => {}
+                Err(_) if request.method().is_idempotent() => {}
                 Err(error) => return Err(Error::in_head(&error)),
             }
         }

@@ -3,7 +3,8 @@
 //! hyper implements the protocol (RFC 9112). This crate adds sockets, limits and plain errors. [`exchange`] makes
 //! one request on its own connection, [`exchange_over`] on one that the caller opens, [`status`] reads no body, and a
 //! [`Connection`] is kept for further requests. [`blocking`] is for callers without a tokio runtime. Each request has a
-//! time limit and a limit of its answer's size ([`Limits`]).
+//! time limit and a limit of its answer's size ([`Limits`]). Callers name an [`Address`] and never see a socket. An
+//! address may be that of a party of the site, which is reached over mutual TLS.
 
 mod address;
 pub mod blocking;

@@ -85,6 +85,12 @@ impl Request {
         Request::new(Method::POST, host, path, body).field(CONTENT_LENGTH.as_str(), &length)
     }
 
+    /// Creates a PUT request. Like a GET request it may be sent twice.
+    #[must_use]
+    pub fn put(host: &str, path: &str, body: impl Into<Bytes>) -> Request {
+        Request::new(Method::PUT, host, path, body.into())
+    }
+
     fn new(method: Method, host: &str, path: &str, body: Bytes) -> Request {
         let built = http::Request::builder().method(method).uri(encoded(path)).header(HOST, host).body(Full::new(body));
         Request(built.map_err(|error| format!("{path:?} for {host:?}: {error}")))
@@ -195,7 +201,7 @@ fn io_error(error: &hyper::Error) -> Option<&io::Error> {
 
 /// Returns the text of the innermost known cause.
 fn cause(error: &hyper::Error) -> String {
-    io_error(error).map_or_else(|| error.to_string(), io::Error::to_string)
+    io_error(error).map_or_else(|| error.to_string(), weirgate_tls::trust::why)
 }
 
 impl fmt::Display for Error {

@@ -81,6 +81,6 @@ fn every_policy_can_be_deployed() {
         let deployment = Deployment { listen, admin, threads: 1, nodes };
         let text =
             deployed_policies(&path, &[under_discipline("weirgate")], &deployment).expect("it can be deployed").first;
-        weirgate_config::load("deployed", &text, false).unwrap_or_else(|errors| panic!("{name}: {errors}"));
+        weirgate_config::load("deployed", &text).unwrap_or_else(|errors| panic!("{name}: {errors}"));
     }
 }

@@ -23,14 +23,12 @@ const RENEWED: f64 = 0.25;
 pub type Used = [f64; 3];
 
 /// Address of an agent, and how to query it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Monitor {
-    /// `host:port`.
-    pub address: String,
+    /// The agent.
+    pub address: Address,
     /// Path of the report.
     pub path: String,
-    /// Value of `Authorization`.
-    pub authorization: Option<String>,
     /// Timeout of a report.
     pub timeout: Duration,
 }
@@ -61,16 +59,11 @@ impl Monitor {
     }
 
     async fn ask(&self) -> Result<Answer, String> {
-        let request = Request::get(&self.address, &self.path).field("user-agent", AGENT);
-        let request = match &self.authorization {
-            Some(value) => request.authorization(value),
-            None => request,
-        };
+        let request = Request::get(&self.address.to_string(), &self.path).field("user-agent", AGENT);
         let limits = Limits::new(self.timeout, MAX_REPORT_BYTES as u64);
-        let answer = exchange(&Address::Tcp(self.address.clone()), request, &limits).await;
+        let answer = exchange(&self.address, request, &limits).await;
         answer.and_then(Answer::ok).map_err(|error| match error {
             Error::Late(limit) => format!("no whole report within {} s", limit.as_secs_f64()),
-            Error::Status(401) => "status 401: give its token with --token-file".to_owned(),
             Error::Status(status) => format!("status {status}"),
             error => error.to_string(),
         })

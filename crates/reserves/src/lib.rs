@@ -39,7 +39,7 @@ mod problem;
 mod solve;
 mod tracker;
 
-pub use cluster::{Cluster, ClusterClass, ClusterNode};
+pub use cluster::{Cluster, ClusterClass};
 pub use coordinator::{
     Cause, Coordinator, Finished, GATHERING, Ledger, MAX_FINISHED, MEMORY, Node, Runs, SILENCE, Settings, Shares,
 };

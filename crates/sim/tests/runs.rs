@@ -356,7 +356,7 @@ fn another_policy_takes_over_and_is_judged() {
         |name: &str, until| weirgate_experiment::Phase { name: name.into(), until: s(until), judged: true, x: None };
     experiment.phases = vec![phase("first", 30), phase("second", 60)];
     experiment.faults = vec![fault(FaultKind::Reload, 30, 31, &[])];
-    let second = weirgate_config::load("test", &policy(2, "weirgate", "", &of(30, 150)), false);
+    let second = weirgate_config::load("test", &policy(2, "weirgate", "", &of(30, 150)));
     let second = second.unwrap_or_else(|errors| panic!("{errors}")).site.policy;
     experiment.reloads =
         vec![weirgate_experiment::Reload { at: s(30), policy: second, position: weirgate_config::Position::new(1, 1) }];

@@ -27,8 +27,8 @@ impl Stamps {
     }
 }
 
-/// Looks at the files of one value, again and again. Changed files are read when they were the same at two looks, so that
-/// a certificate is not read before its key has been written. Files that cannot be used are reported once.
+/// Looks at the files of one value, again and again. Changed files are read when they were the same at two looks, so
+/// that a certificate is not read before its key has been written. Files that cannot be used are reported once.
 #[derive(Debug, Default)]
 pub struct Look {
     /// Files that differed from those in force at the last look.

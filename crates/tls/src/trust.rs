@@ -11,6 +11,7 @@
 //! meets the present revocation list.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,12 +23,13 @@ use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::SingleCertAndKey;
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme, version,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme,
+    version,
 };
 
 use crate::certificate::{Certificate, CertificateFiles};
 use crate::file::{Fault, Part};
-use crate::party::{Party, Wanted};
+use crate::party::{Party, Role, Wanted};
 use crate::server::{ALPN, ClientAuth, ClientMode, verifier};
 use crate::stamp::{Look, Stamps};
 use crate::{Watched, provider};
@@ -191,12 +193,24 @@ pub struct LiveTrust {
 }
 
 impl LiveTrust {
-    /// Reads the files of `folder`.
+    /// Reads the files of `folder`, for a process that is a party with one of `roles`, and with `name` if it is given.
     ///
     /// # Errors
-    /// As for [`Trust::load`].
-    pub fn load(folder: &Path) -> Result<LiveTrust, Vec<Fault>> {
-        Ok(LiveTrust { in_force: RwLock::new(Arc::new(Trust::load(folder)?)), look: Mutex::default() })
+    /// The faults of all files, one a line. The files are for another party.
+    pub fn load(folder: &Path, roles: &[Role], name: Option<&str>) -> Result<LiveTrust, String> {
+        let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        let trust = Trust::load(folder).map_err(lines)?;
+        let own = &trust.own;
+        if !roles.contains(&own.role) || name.is_some_and(|name| name != own.name) {
+            let role = roles.first().map_or("", |role| role.as_str());
+            let wanted = format!("{role} {}", name.unwrap_or("NAME"));
+            let shown = folder.join(CERTIFICATE);
+            return Err(format!(
+                "`{}` is for {own}, and this process is {wanted}; issue one with `weirgate pki issue {wanted}`",
+                shown.display()
+            ));
+        }
+        Ok(LiveTrust { in_force: RwLock::new(Arc::new(trust)), look: Mutex::default() })
     }
 
     /// Returns the trust in force.
@@ -227,6 +241,14 @@ impl LiveTrust {
     }
 }
 
+/// Whether a connection to `address`, which is `host:port`, stays on this machine and needs no trust. The name alone
+/// tells, because what it resolves to may change.
+#[must_use]
+pub fn is_local(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
 /// Describes why the other side of a connection is refused, or refuses this one.
 #[must_use]
 pub fn why(error: &io::Error) -> String {
@@ -234,7 +256,10 @@ pub fn why(error: &io::Error) -> String {
     match tls {
         Error::NoCertificatesPresented => "it has no certificate".to_owned(),
         Error::InvalidCertificate(error) => match error {
-            CertificateError::UnknownIssuer => "its certificate is of another authority".to_owned(),
+            // Two authorities of one name differ in their signatures only.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "its certificate is of another authority".to_owned()
+            }
             CertificateError::Revoked => "its certificate is revoked".to_owned(),
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 "its certificate has expired".to_owned()
@@ -243,7 +268,9 @@ pub fn why(error: &io::Error) -> String {
         },
         Error::AlertReceived(alert) => match alert {
             AlertDescription::CertificateRequired => "it asks for a certificate".to_owned(),
-            AlertDescription::UnknownCA => "it does not know the authority of this certificate".to_owned(),
+            AlertDescription::UnknownCA | AlertDescription::DecryptError => {
+                "it does not know the authority of this certificate".to_owned()
+            }
             AlertDescription::CertificateRevoked => "this certificate is revoked".to_owned(),
             AlertDescription::CertificateExpired => "this certificate has expired".to_owned(),
             other => format!("it refuses the handshake: {other:?}"),
@@ -307,7 +334,7 @@ fn check(folder: &Path, own: &Certificate, peers: &dyn ClientCertVerifier) -> Re
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let middle = UnixTime::since_unix_epoch((since(own.not_before) + since(own.not_after)) / 2);
     peers.verify_client_cert(first, others, middle).map_err(|error| match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             fault(format!("the certificate is not signed by the authority in `{CA}` beside it"))
         }
         error => fault(format!("other parties would refuse the certificate: {error}")),
@@ -323,4 +350,23 @@ fn stamps(folder: &Path) -> Stamps {
 /// Returns the only protocol inside TLS.
 fn http1() -> Vec<Vec<u8>> {
     ALPN.iter().skip(1).map(|protocol| protocol.to_vec()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine() {
+        for (address, local) in [
+            ("127.0.0.1:9903", true),
+            ("[::1]:9903", true),
+            ("localhost:9903", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("10.0.0.9:9903", false),
+            ("coordinator.internal:9903", false),
+        ] {
+            assert_eq!(is_local(address), local, "{address}");
+        }
+    }
 }

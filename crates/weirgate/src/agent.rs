@@ -3,22 +3,24 @@
 //! and sets their shares.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{ArgGroup, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
-use weirgate_agent::{
-    Content, Globs, Meter, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, open, serve,
-};
-use weirgate_wire::{Active, Token};
+use weirgate_agent::{Content, Globs, Meter, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, routes};
+use weirgate_config::Site;
+use weirgate_http_server::{Access, Listener, Place, follow};
+use weirgate_tls::{LiveTrust, Role};
+use weirgate_wire::Active;
 
 use crate::check::bounded;
 use crate::exit::{self, say, tell};
 
-/// The environment variable with the collector's token, used if there is no token file.
-const TOKEN_VARIABLE: &str = "WEIRGATE_AGENT_TOKEN";
+/// Maximum number of connections of gateways, which ask every few seconds. More wait in the kernel.
+const MAX_CONNECTIONS: u32 = 32;
 
 /// Paths that count as dynamic on Apache if `--dynamic` is not given.
 const DYNAMIC: [&str; 2] = ["*.php", "/cgi-bin/*"];
@@ -37,16 +39,13 @@ const DYNAMIC: [&str; 2] = ["*.php", "/cgi-bin/*"];
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("work").required(true).multiple(true).args(["policy", "apache", "nginx", "port"]))]
 #[command(after_long_help = "\
-Environment:
-  WEIRGATE_AGENT_TOKEN  bearer token that gateways must show, if there is no --token-file
-
 Examples:
   weirgate agent /etc/weirgate/policy.yaml --node n1
   weirgate agent policy.yaml --node n1 --apache http://127.0.0.1/server-status
   weirgate agent policy.yaml --node n1 --cgroup-root lab/n1 --cpus 1 --state /tmp/n1   # one of several on a machine
   weirgate agent --apache http://127.0.0.1/server-status --dynamic '*.php' --dynamic '/cgi-bin/*'
   weirgate agent --port 80 --usage-of system.slice/apache2.service --interface eth0
-  weirgate agent --nginx http://127.0.0.1/stub_status --listen 10.0.0.1:9902 --token-file /etc/weirgate/agent-token
+  weirgate agent --nginx http://127.0.0.1/stub_status --listen 10.0.0.1:9902 --trust /etc/weirgate/trust
 
 Exit codes:
   0  stopped by a signal, and the cgroups are as they were (or kept, with --keep)
@@ -100,9 +99,10 @@ pub(crate) struct Args {
     /// Address on which the agent answers gateways.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9902")]
     listen: SocketAddr,
-    /// File with the bearer token that gateways must show: at least 128 bits, as hex or base64.
-    #[arg(long, value_name = "FILE", requires = "server")]
-    token_file: Option<PathBuf>,
+    /// Trust folder of this agent, as `weirgate pki issue agent NODE` makes it. Required unless all that the agent
+    /// talks to is on this machine. By default the policy's `trust`.
+    #[arg(long, value_name = "DIR")]
+    trust: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -130,10 +130,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn start(args: &Args) -> Result<(), String> {
     let source = source(args)?;
-    let collector = source.clone().map(|source| Collector::open(args, source)).transpose()?;
-    let node = args.policy.as_deref().map(|policy| settings(policy, args, source)).transpose()?;
+    let policy = args.policy.as_deref().map(site).transpose()?;
+    let folder = args.trust.as_ref().or(policy.as_ref().and_then(|site| site.trust.as_ref()));
+    let trust = folder.map(|folder| LiveTrust::load(folder, &[Role::Agent], args.node.as_deref())).transpose()?;
+    let trust = trust.map(Arc::new);
+    let collector = source.clone().map(|source| Collector::open(args, source, trust.clone())).transpose()?;
+    let node = policy.map(|site| settings(site, args, source, trust.clone())).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
+        tokio::task::spawn_local(follow(trust, agent_says));
         match (collector, node) {
             (Some(collector), None) => collector.serve().await,
             (collector, Some(settings)) => {
@@ -162,28 +167,37 @@ fn agent_says(line: &str) {
     say(&format!("agent: {line}"));
 }
 
-/// Returns the policy's settings for this node.
-fn settings(policy: &Path, args: &Args, source: Option<Source>) -> Result<Settings, String> {
+/// Reads the policy.
+fn site(policy: &Path) -> Result<Site, String> {
     let file = policy.display().to_string();
     let bytes = File::open(policy).and_then(bounded).map_err(|e| format!("{file}: cannot be read: {e}"))?;
-    // The agent cannot know whether the coordinator's page has a token.
-    let loaded = weirgate_config::load_bytes(&file, &bytes, true).map_err(|errors| {
+    let loaded = weirgate_config::load_bytes(&file, &bytes).map_err(|errors| {
         tell(&errors.to_string());
         format!("{file} is not sound: not started")
     })?;
     loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
-    let Some(cluster) = loaded.site.reserves.map(|reserves| reserves.cluster) else {
+    Ok(loaded.site)
+}
+
+/// Returns the policy's settings for this node.
+fn settings(
+    site: Site,
+    args: &Args,
+    source: Option<Source>,
+    trust: Option<Arc<LiveTrust>>,
+) -> Result<Settings, String> {
+    let file = args.policy.as_deref().unwrap_or(Path::new("")).display();
+    let Some(cluster) = site.reserves.map(|reserves| reserves.cluster) else {
         return Err(format!("{file} has no `reserves`, so there are no shares to set"));
     };
     let name = args.node.as_deref().unwrap_or_default();
     let Some(node) = cluster.node(name) else {
-        let names: Vec<&str> = cluster.nodes.iter().take(MAX_NAMED).map(|node| node.name.as_str()).collect();
+        let names: Vec<&str> = cluster.nodes.iter().take(MAX_NAMED).map(String::as_str).collect();
         let more = if cluster.nodes.len() > names.len() { ", …" } else { "" };
         return Err(format!("{file} has no node {name:?}; it has {}{more}", names.join(", ")));
     };
-    let token = Token::find("node's", cluster.token_of(node), None).map_err(|e| e.to_string())?;
     let Args { cpus, cgroup_root: root, state, .. } = args;
-    Ok(Settings { cluster, node, cpus: *cpus, root: root.clone(), state: state.clone(), source, token })
+    Ok(Settings { cluster, node, cpus: *cpus, root: root.clone(), state: state.clone(), source, trust })
 }
 
 /// Maximum number of node names in the message about a wrong name.
@@ -191,27 +205,29 @@ const MAX_NAMED: usize = 10;
 
 /// The collector, listening.
 struct Collector {
-    listener: TcpListener,
+    listener: Listener,
     source: Source,
     meter: Meter,
-    token: Option<Token>,
+    trust: Option<Arc<LiveTrust>>,
 }
 
 impl Collector {
-    fn open(args: &Args, source: Source) -> Result<Collector, String> {
-        let variable = std::env::var(TOKEN_VARIABLE).ok().map(|value| (TOKEN_VARIABLE, value));
+    fn open(args: &Args, source: Source, trust: Option<Arc<LiveTrust>>) -> Result<Collector, String> {
         let machine = Path::new("machine");
         let groups: Vec<PathBuf> = args.usage_of.iter().filter(|group| *group != machine).cloned().collect();
         if !groups.is_empty() && groups.len() < args.usage_of.len() {
             return Err("--usage-of: the machine contains all groups; name either the machine or groups".to_owned());
         }
         let meter = Meter::open(&groups, args.interface.as_deref())?;
-        let token = Token::find("agent", args.token_file.as_deref(), variable).map_err(|e| e.to_string())?;
-        let listener = open(args.listen, token.is_some()).map_err(|e| e.to_string())?;
-        let address = listener.local_addr().map_err(|e| e.to_string())?;
-        let guarded = if token.is_some() { "with a token" } else { "for this machine only, without a token" };
-        agent_says(&format!("reports at http://{address}{REPORT_PATH}, {guarded}"));
-        Ok(Collector { listener, source, meter, token })
+        let place = Place::Tcp(args.listen);
+        let listener = Listener::open(&place, "agent's report", trust.is_some()).map_err(|e| e.to_string())?;
+        let address = listener.address().unwrap_or(args.listen);
+        let (scheme, guarded) = match trust.is_some() {
+            true => ("https", "with a certificate"),
+            false => ("http", "for this machine only"),
+        };
+        agent_says(&format!("reports at {scheme}://{address}{REPORT_PATH}, {guarded}"));
+        Ok(Collector { listener, source, meter, trust })
     }
 
     async fn serve(self) -> Result<(), String> {
@@ -222,7 +238,18 @@ impl Collector {
             // The server may come up later.
             Err(why) => agent_says(&format!("the server does not report its counts yet: {why}")),
         }
-        serve(self.listener, self.source, self.meter, self.token, agent_says).await.map_err(|e| e.to_string())
+        let access = Access {
+            hosts: None,
+            token: None,
+            trust: self.trust,
+            readers: &[Role::Gateway, Role::Operator, Role::Monitor],
+            writers: &[],
+            open: &[],
+            say: Box::new(agent_says),
+        };
+        let router = routes(self.source, self.meter, agent_says);
+        let served = self.listener.serve(access, router, MAX_CONNECTIONS, std::future::pending()).await;
+        served.map_err(|e| e.to_string())
     }
 }
 

@@ -37,11 +37,6 @@ pub(crate) fn run(args: &Check) -> ExitCode {
     if checked.iter().all(|c| c.result.is_ok()) { printed } else { ExitCode::from(exit::NO) }
 }
 
-/// Returns whether the environment has a token for the admin listener.
-pub(crate) fn env_token() -> bool {
-    std::env::var_os(weirgate_gateway::admin::TOKEN_VARIABLE).is_some()
-}
-
 fn check(path: &Path) -> Checked {
     let (file, read) = if path.as_os_str() == "-" {
         ("<stdin>".to_owned(), bounded(std::io::stdin()))
@@ -58,7 +53,7 @@ fn check(path: &Path) -> Checked {
                 let loaded = load_experiment(&file, text, folder, &[]);
                 loaded.map(|loaded| Loaded { site: loaded.experiment.site, warnings: loaded.warnings })
             }
-            None => load_bytes(&file, &bytes, env_token()),
+            None => load_bytes(&file, &bytes),
         },
         Err(error) => {
             let what = format!("cannot be read: {error}");

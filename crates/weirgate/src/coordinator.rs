@@ -2,15 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use weirgate_config::Reserves;
 use weirgate_coordinator::{CoordinatorServer, routes};
+use weirgate_tls::{LiveTrust, Role};
 
-use crate::check::env_token;
 use crate::exit::{self, say, tell};
-use crate::run::open_admin;
+use crate::run::{guarded, open_admin};
+
+/// Paths of the page that need neither certificate nor token, because orchestrators' health probes have none.
+const OPEN: [&str; 2] = ["/live", "/ready"];
 
 /// Time that the end waits for a running optimiser. Its answer is no longer needed.
 const LAST_RUN: Duration = Duration::from_millis(100);
@@ -33,7 +37,7 @@ Examples:
 
 Exit codes:
   0  stopped by a signal
-  1  the policy is not sound or has no `reserves`, an address or a token is wrong, or the coordinator failed")]
+  1  the policy is not sound or has no `reserves`, an address, token or certificate is wrong, or it failed")]
 pub(crate) struct Args {
     /// The policy file (YAML).
     file: PathBuf,
@@ -51,31 +55,31 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn serve(path: &Path) -> Result<(), String> {
     let file = path.display().to_string();
-    let loaded = weirgate_config::load_file(path, env_token()).map_err(|errors| {
+    let loaded = weirgate_config::load_file(path).map_err(|errors| {
         tell(&errors.to_string());
         format!("{file} is not sound: not started")
     })?;
     loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
+    let trust = loaded.site.trust.as_deref().map(|folder| LiveTrust::load(folder, &[Role::Coordinator], None));
+    let trust = trust.transpose()?.map(Arc::new);
     let reserves = loaded
         .site
         .reserves
         .ok_or_else(|| format!("{file} has no `reserves:`: add its nodes and classes (docs/guide/reserves.md)"))?;
-    let admin = reserves.admin.clone().map(|config| open_admin(config, None)).transpose()?;
-    let coordinator =
-        CoordinatorServer::open(&reserves, |line| say(&format!("coordinator: {line}"))).map_err(|e| e.to_string())?;
-    let address = coordinator.address().map_err(|e| e.to_string())?;
+    let has_trust = trust.is_some();
+    let admin = reserves.admin.clone().map(|config| open_admin(config, has_trust, None)).transpose()?;
+    let say_line = |line: &str| say(&format!("coordinator: {line}"));
+    let coordinator = CoordinatorServer::open(&reserves, trust.clone(), say_line).map_err(|e| e.to_string())?;
     say(&format!("coordinator: version {}: {file}, {}", env!("CARGO_PKG_VERSION"), summary(&reserves)));
-    let guarded = match coordinator.shared().without_token() {
-        0 => "with a token",
-        n if n == reserves.cluster.nodes.len() => "for this machine only, without a token",
-        _ => "for this machine only, with a token for some nodes",
-    };
-    say(&format!("coordinator: agents connect to {address}, {guarded}"));
+    if let Some(address) = coordinator.address() {
+        say(&format!("coordinator: agents connect to {address}, {}", guarded(has_trust, false)));
+    }
     // Kept until the end: dropping it ends the page.
     let _page = match admin {
         Some((listener, place)) => {
-            let guarded = if listener.has_token() { "with a token" } else { "for this machine only, without a token" };
-            let server = listener.serve_router(routes(coordinator.shared())).map_err(|e| format!("page: {e}"))?;
+            let guarded = guarded(listener.is_encrypted(), listener.has_token());
+            let server =
+                listener.serve_router(routes(coordinator.shared()), &OPEN, trust).map_err(|e| format!("page: {e}"))?;
             say(&format!("coordinator: page on {place}, {guarded}"));
             Some(server)
         }

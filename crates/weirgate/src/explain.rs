@@ -13,7 +13,6 @@ use weirgate_tls::Identity;
 use weirgate_wire::RESOURCE_NAMES;
 
 use crate::args::Explain;
-use crate::check::env_token;
 use crate::exit;
 use crate::run::gateway;
 
@@ -22,7 +21,7 @@ use crate::run::gateway;
 const MAX_RULES: usize = 20;
 
 pub(crate) fn run(args: &Explain) -> ExitCode {
-    let loaded = match weirgate_config::load_file(&args.file, env_token()) {
+    let loaded = match weirgate_config::load_file(&args.file) {
         Ok(loaded) => loaded,
         Err(errors) => {
             exit::tell(&errors.to_string());

@@ -4,18 +4,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
-use weirgate_config::{HostPattern, Match, Site};
+use weirgate_config::{HostPattern, Match, Site, agent_name};
+use weirgate_http_client::Address;
 use weirgate_probe::frontier::Bounds;
 use weirgate_probe::monitor::Monitor;
 use weirgate_probe::table::Table;
 use weirgate_probe::{Effort, Options, Probe, Progress, State, Target, Url, replace, state_beside};
-use weirgate_wire::Token;
+use weirgate_tls::trust::is_local;
+use weirgate_tls::{LiveTrust, Role, Wanted};
 
-use crate::check::env_token;
 use crate::exit::{self, tell};
 
 /// Time limit of a report if the policy has none: the default of policies.
@@ -35,9 +37,6 @@ const REPORT_PATH: &str = "/weirgate/report";
 /// stopped probe leaves FILE.state, and `--resume` continues from it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-Environment:
-  WEIRGATE_AGENT_TOKEN  bearer token of the agent, if neither the policy nor --token-file names a file
-
 Examples:
   weirgate agent --port 80 --usage-of system.slice/apache2.service    # on the node
   weirgate probe http://10.0.0.1/ --policy policy.yaml --dry-run      # only crawls, and lists the pages to probe
@@ -61,9 +60,10 @@ pub(crate) struct Args {
     /// Address of the node's agent. By default from the upstream's `collector`.
     #[arg(long, value_name = "HOST:PORT")]
     agent: Option<String>,
-    /// File with the agent's bearer token. By default from the upstream's `collector`.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    /// Trust folder of an operator or monitor, as `weirgate pki issue operator NAME` makes it. Required for an agent on
+    /// another machine.
+    #[arg(long, value_name = "DIR")]
+    trust: Option<PathBuf>,
     /// File for the page table.
     #[arg(short, long, value_name = "FILE", default_value = "pages.yaml")]
     output: PathBuf,
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn start(args: &Args) -> Result<(), String> {
     let home = home(&args.url)?;
     let file = args.policy.display().to_string();
-    let loaded = weirgate_config::load_file(&args.policy, env_token()).map_err(|errors| {
+    let loaded = weirgate_config::load_file(&args.policy).map_err(|errors| {
         tell(&errors.to_string());
         format!("{file} is not sound: nothing is probed")
     })?;
@@ -282,13 +282,23 @@ fn monitor(args: &Args, node: usize, site: &Site) -> Result<Monitor, String> {
             ));
         }
     };
-    let file = args.token_file.as_deref().or(collector.and_then(|collector| collector.token_file.as_deref()));
-    let variable = std::env::var("WEIRGATE_AGENT_TOKEN").ok().map(|value| ("WEIRGATE_AGENT_TOKEN", value));
-    let token = Token::find("agent", file, variable).map_err(|error| error.to_string())?;
+    let trust = args.trust.as_deref().map(|folder| LiveTrust::load(folder, &[Role::Operator, Role::Monitor], None));
+    let address = match trust.transpose()? {
+        Some(trust) => {
+            let name = agent_name(&site.policy.nodes[node].name, address, &reports).to_owned();
+            Address::Trusted(reports, Arc::new(trust), Wanted { role: Role::Agent, name: Some(name) })
+        }
+        None if is_local(&reports) => Address::Tcp(reports),
+        None => {
+            return Err(format!(
+                "the agent at {reports} could be anyone; name a trust folder with --trust, as `weirgate pki issue \
+                 operator NAME` makes it"
+            ));
+        }
+    };
     Ok(Monitor {
-        address: reports,
+        address,
         path: collector.map_or(REPORT_PATH, |collector| collector.path.as_str()).to_owned(),
-        authorization: token.map(|token| token.authorization()),
         timeout: collector.map_or(PATIENCE, |collector| collector.timeout),
     })
 }
@@ -354,7 +364,7 @@ mod tests {
         let text = format!(
             "listen: 127.0.0.1:0\nadmin: off\nupstreams:\n  web: {upstream}\nclasses:\n  - {{ name: a, match: {{ any: [{{ host: shop.test }}, {{ host: \"*.b.test\" }}] }} }}\n  - {{ name: other }}\n"
         );
-        weirgate_config::load("policy.yaml", &text, false).expect("sound").site
+        weirgate_config::load("policy.yaml", &text).expect("sound").site
     }
 
     #[test]

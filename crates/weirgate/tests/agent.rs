@@ -15,21 +15,15 @@ use weirgate_http_client::blocking::exchange;
 use weirgate_http_client::{Address, Limits, Request};
 use weirgate_wire::{Active, Report};
 
-const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
-
 /// Limits of a request, far above any actual answer.
 const LIMITS: Limits = Limits::new(Duration::from_secs(20), 4 << 20);
 
 /// Directory of Apache's modules on Debian.
 const MODULES: &str = "/usr/lib/apache2/modules";
 
-/// Requests `path`, with the token if there is one. Returns the status and the body.
-fn get(address: SocketAddr, path: &str, token: Option<&str>) -> (u16, String) {
+/// Requests `path`. Returns the status and the body.
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let request = Request::get(&address.to_string(), path);
-    let request = match token {
-        Some(token) => request.authorization(&format!("Bearer {token}")),
-        None => request,
-    };
     let answer = exchange(&Address::Tcp(address.to_string()), request, &LIMITS).expect("an answer");
     (answer.status, answer.text())
 }
@@ -37,12 +31,12 @@ fn get(address: SocketAddr, path: &str, token: Option<&str>) -> (u16, String) {
 fn agent(args: &[&str], directory: &Directory) -> (Process, SocketAddr) {
     let listen = free_address();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
-    command.arg("agent").args(args).args(["--listen", &listen.to_string()]).env_remove("WEIRGATE_AGENT_TOKEN");
+    command.arg("agent").args(args).args(["--listen", &listen.to_string()]);
     (Process::start(command, directory, listen), listen)
 }
 
 fn report(agent: SocketAddr) -> Report {
-    let (status, body) = get(agent, "/weirgate/report", None);
+    let (status, body) = get(agent, "/weirgate/report");
     assert_eq!(status, 200, "{body}");
     Report::parse(body.as_bytes()).expect("a report")
 }
@@ -79,25 +73,19 @@ fn nginx_is_counted_and_its_end_is_said() {
     let file = directory.write("nginx.conf", &text);
     command.arg("-p").arg(directory.path()).args(["-e", "stderr", "-c"]).arg(file);
     let mut nginx = Process::start(command, &directory, server);
-    let token = directory.write("token", TOKEN);
     let url = format!("http://{server}/status");
     let (watched, address) = agent(&["--nginx", &url, "--count-as", "static"], &directory);
-    let (_guarded, closed) = agent(&["--nginx", &url, "--token-file", token.to_str().expect("UTF-8")], &directory);
 
     assert_eq!(counted(address), Active::default());
     let slow = [slow_client(server, "/large.bin"), slow_client(server, "/large.bin")];
     assert_eq!(counted(address), Active { static_content: 2, dynamic_content: 0 });
     drop(slow);
 
-    let (status, body) = get(closed, "/weirgate/report", None);
-    assert_eq!(status, 401, "{body}");
-    assert_eq!(get(closed, "/weirgate/report", Some("0123456789abcdef0123456789abcdef")).0, 401);
-    assert_eq!(get(closed, "/weirgate/report", Some(TOKEN)).0, 200);
-    assert_eq!(get(address, "/", None).0, 404);
+    assert_eq!(get(address, "/").0, 404);
 
     nginx.stop("QUIT");
     for _ in 0..3 {
-        let (status, body) = get(address, "/weirgate/report", None);
+        let (status, body) = get(address, "/weirgate/report");
         assert!(status == 502 && body.contains("refused"), "{status} {body}");
     }
     let said = watched.output();
@@ -157,11 +145,9 @@ fn the_use_of_the_machine_is_counted() {
 
 #[test]
 fn what_cannot_work_is_refused_at_the_start() {
-    let token = Directory::new();
-    let weak = token.write("token", "hunter2");
     for (args, code, words) in [
-        (vec!["--nginx", "http://a/s", "--listen", "0.0.0.0:0"], 1, "--token-file"),
-        (vec!["--nginx", "http://a/s", "--token-file", weak.to_str().expect("UTF-8")], 1, "shorter than 128 bits"),
+        (vec!["--nginx", "http://a/s", "--listen", "0.0.0.0:0"], 1, "`weirgate pki`"),
+        (vec!["--nginx", "http://a/s", "--trust", "/nowhere"], 1, "`/nowhere` is no folder"),
         (vec!["--nginx", "http://a/s", "--dynamic", "*.php"], 1, "use --count-as"),
         (vec!["--apache", "http://a/s?auto", "--dynamic", "*.php"], 1, "leave out ?auto"),
         (vec!["--apache", "http://a/s", "--dynamic", "php"], 1, "fits no path"),
@@ -174,7 +160,7 @@ fn what_cannot_work_is_refused_at_the_start() {
         (vec![], 2, "--apache"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
-        let ended = command.arg("agent").args(&args).env_remove("WEIRGATE_AGENT_TOKEN").output().expect("it starts");
+        let ended = command.arg("agent").args(&args).output().expect("it starts");
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.code() == Some(code) && said.contains(words), "{args:?}: {said}");
     }

@@ -1,4 +1,4 @@
-//! Messages between agents and the coordinator of Cluster Reserves: lines of JSON.
+//! Messages between agents and the coordinator of Cluster Reserves, as JSON over HTTP.
 //!
 //! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Sec. 4: a tracker on each node reports the use
 //! of each class to the coordinator, and the coordinator returns the shares to set. Departures: the paper does not
@@ -6,18 +6,26 @@
 //! has just started can continue. It also includes figures of the node as a whole for the operator, and an
 //! agent may ask for new shares at once.
 //!
-//! Unknown fields are skipped, so that one side may be newer than the other. `link` describes how the two
-//! sides authenticate and how lines are sealed. A report comes from another machine: [`NodeReport::check`]
-//! checks every number.
+//! ```text
+//! POST /reserves/sessions                      Hello       → 201 Session
+//! PUT  /reserves/sessions/ID/reports/NUMBER    NodeReport  → 204
+//! GET  /reserves/sessions/ID/shares?after=RUN              → 200 Shares, or 204 after a while without new ones
+//! ```
+//!
+//! TLS keeps others from reading, changing and repeating a connection's bytes. A session does the rest: it belongs to
+//! one node and to one coordinator, the newest of a node counts, and its reports are numbered. So a report that comes
+//! late, for example over a connection that hung, changes nothing (409), and one that is sent again counts once.
+//!
+//! Unknown fields are skipped, so that one side may be newer than the other. A report comes from another machine:
+//! [`NodeReport::check`] checks every number.
 
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol. It increases when a field changes its meaning, not when one is added.
-pub const WIRE_VERSION: u32 = 1;
+pub const WIRE_VERSION: u32 = 2;
 
-/// Longest line, in bytes with its line end. A report of 100 classes takes 6 KiB. The rest is room for
-/// additions of later versions.
-pub const MAX_LINE: usize = 256 * 1024;
+/// Path of the sessions.
+pub const SESSIONS_PATH: &str = "/reserves/sessions";
 
 /// Longest window that a report may claim, in seconds: a day. Agents report every quarter of a second, but
 /// the window is long after a node was suspended.
@@ -27,52 +35,36 @@ const MAX_WINDOW_S: f64 = 86_400.0;
 /// make a full node look slightly more than full, but not ten times.
 const MAX_PERCENT: f64 = 1_000.0;
 
-/// Message of an agent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FromAgent {
-    /// Greeting, the first line of a connection. Sent unsealed.
-    Hello {
-        /// [`WIRE_VERSION`] of the agent.
-        version: u32,
-        /// The node's name in the policy.
-        node: String,
-        /// 16 random bytes in hex.
-        nonce: String,
-    },
-    /// Proof that the agent has the node's token, the second line. Sent unsealed. The MAC is empty without a token.
-    Proof {
-        /// MAC in hex.
-        mac: String,
-    },
-    /// A report. All further lines are reports, sent sealed.
-    Report(NodeReport),
+/// Opens a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`WIRE_VERSION`] of the agent.
+    pub version: u32,
+    /// The node's name in the policy.
+    pub node: String,
 }
 
-/// Message of the coordinator.
+/// A session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its identifier, which no other session of any coordinator has.
+    pub session: String,
+}
+
+/// Shares to set at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FromCoordinator {
-    /// Reply to [`FromAgent::Hello`], which proves that the coordinator has the node's token. Sent unsealed. The
-    /// MAC is empty without a token.
-    Challenge {
-        /// 16 random bytes in hex.
-        nonce: String,
-        /// MAC in hex.
-        mac: String,
-    },
-    /// The connection ends here. Sent unsealed in place of a challenge, and sealed later.
-    Refused {
-        /// The reason, for the agent's log.
-        why: String,
-    },
-    /// Shares to set at once. Sent sealed.
-    Shares {
-        /// The run of the optimiser that computed them.
-        run: u64,
-        /// For each class of the policy, its share in percent of the node. They sum to 100 at most.
-        shares: Vec<f64>,
-    },
+pub struct NodeShares {
+    /// The run of the optimiser that computed them.
+    pub run: u64,
+    /// For each class of the policy, its share in percent of the node. They sum to 100 at most.
+    pub shares: Vec<f64>,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The reason, for the agent's log.
+    pub error: String,
 }
 
 /// Measurements of an agent since its shares changed, but at most for one window. Lists have one entry per
@@ -230,26 +222,19 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let all = [
-            FromAgent::Hello { version: 1, node: "n1".into(), nonce: "00".into() },
-            FromAgent::Proof { mac: String::new() },
-            FromAgent::Report(report()),
-        ];
-        for message in all {
-            let text = serde_json::to_string(&message).unwrap();
-            assert_eq!(serde_json::from_str::<FromAgent>(&text).unwrap(), message, "{text}");
-        }
-        let shares = FromCoordinator::Shares { run: 8, shares: vec![55.5, 44.5] };
+        let text = serde_json::to_string(&report()).unwrap();
+        assert_eq!(serde_json::from_str::<NodeReport>(&text).unwrap(), report(), "{text}");
+        let shares = NodeShares { run: 8, shares: vec![55.5, 44.5] };
         let text = serde_json::to_string(&shares).unwrap();
-        assert_eq!(text, r#"{"shares":{"run":8,"shares":[55.5,44.5]}}"#);
-        assert_eq!(serde_json::from_str::<FromCoordinator>(&text).unwrap(), shares);
+        assert_eq!(text, r#"{"run":8,"shares":[55.5,44.5]}"#);
+        assert_eq!(serde_json::from_str::<NodeShares>(&text).unwrap(), shares);
     }
 
     #[test]
     fn a_newer_side_may_say_more_and_figures_of_the_node_may_be_missing() {
-        let text = r#"{"report":{"run":0,"seconds":0.25,"allocation":[50],"usage":[1],"sink":[false],"gpu":[3],
-            "node":{"cpu":1.5,"fans":2}}}"#;
-        let FromAgent::Report(report) = serde_json::from_str(text).unwrap() else { panic!("no report") };
+        let text = r#"{"run":0,"seconds":0.25,"allocation":[50],"usage":[1],"sink":[false],"gpu":[3],
+            "node":{"cpu":1.5,"fans":2}}"#;
+        let report: NodeReport = serde_json::from_str(text).unwrap();
         assert_eq!((report.node.cpu, report.wants), (1.5, None));
         assert_eq!(report.check(1), Ok(()));
     }

@@ -117,10 +117,10 @@ pub(crate) struct Admin(pub(crate) Box<AdminForm>);
 record! {
     /// The admin listener.
     pub(crate) struct AdminForm {
-        /// `IP:PORT` or `unix:/path`. A TCP address outside loopback needs a token.
+        /// `IP:PORT` or `unix:/path`. A TCP address outside loopback needs the policy's `trust`.
         address: Defaulted<AdminAddressForm> = "127.0.0.1:9900",
-        /// File with the bearer token, at least 128 bits as hex or base64. You can set the environment
-        /// variable `WEIRGATE_ADMIN_TOKEN` instead.
+        /// File with a bearer token, at least 128 bits as hex or base64. You can set the environment
+        /// variable `WEIRGATE_ADMIN_TOKEN` instead. With `trust` it is for clients without a certificate.
         token_file: Optional<Text>,
         /// Values of `Host` that are accepted in addition to the address itself and `localhost`. Other values
         /// are refused, so that a web page cannot make a browser call this listener.

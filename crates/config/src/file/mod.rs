@@ -25,7 +25,7 @@ mod web_switch;
 use serde_json::json;
 use weirgate_spanned_yaml::decode::{Defaulted, Named, OneOrMany, Optional, Switch};
 use weirgate_spanned_yaml::record;
-use weirgate_spanned_yaml::unit::{Count, Name, Span};
+use weirgate_spanned_yaml::unit::{Count, Name, Span, Text};
 
 pub(crate) use acme::AcmeForm;
 pub(crate) use address::{Net, NodeAddress, is_authority};
@@ -44,7 +44,7 @@ pub(crate) use mqos::ResourceWord;
 pub use page_table::page_table_schema;
 pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};
 pub(crate) use priorities::PriorityForm;
-pub(crate) use reserves::{ReserveClassForm, ReserveNodeForm, Reserves};
+pub(crate) use reserves::{ReserveClassForm, Reserves};
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, NodeTls, Upstream, nodes};
 pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 
@@ -86,6 +86,10 @@ record! {
         /// The admin listener: `off`, `IP:PORT`, `unix:/path`, or a map. On loopback by default, so that only
         /// this machine reaches it.
         admin: Defaulted<Switch<Admin>> = "127.0.0.1:9900",
+        /// Folder with the certificates by which Weirgate's own processes trust one another, as `weirgate pki issue`
+        /// makes it. With it the admin listener, collectors, the coordinator and its agents speak mutual TLS. Required
+        /// for each of them that other machines can reach. Paths count from the folder of the policy.
+        trust: Optional<Text>,
         /// The access log: `off`, `stdout`, or a map. Off by default: at thousands of requests a second it is
         /// the gateway's most expensive task, and metrics answer most questions.
         access_log: Defaulted<Switch<AccessLog>> = "off",
@@ -161,6 +165,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "write `request_headers: { set: … }` or `response_headers: { set: … }`",
     ),
     ("path_pattern", &["form", "json", "contains"], "it belongs in `body:`"),
+    ("every", &["token_file"], "agents are known by their certificates: write `trust:` at the top of the policy"),
     ("certificates", &["certificate", "key", "ocsp", "names"], "it belongs in `certificates:`"),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];

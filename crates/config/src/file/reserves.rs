@@ -1,6 +1,6 @@
 //! Cluster Reserves (Aron, Druschel and Zwaenepoel): guaranteed shares of a cluster for classes.
 
-use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, OneOrMany, Optional, Required, Switch, TextOrMap};
+use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, OneOrMany, Optional, Required, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Answer, Name, Share, Span, Text};
 use weirgate_spanned_yaml::{record, text_schema};
@@ -13,7 +13,7 @@ record! {
     /// `weirgate coordinator` and the agents on the nodes read the same file.
     pub(crate) struct Reserves {
         /// Address where agents connect to the coordinator: `IP:PORT`. On loopback by default, because outside it
-        /// every node needs a token.
+        /// every node needs a certificate: see `trust`.
         listen: Defaulted<Listen> = "127.0.0.1:9903",
         /// Address of the coordinator for the agents: `host:port`. By default `listen`, which then must not be a
         /// wildcard.
@@ -21,8 +21,8 @@ record! {
         /// Status page and metrics of the coordinator: `off`, `IP:PORT` or `unix:/path`. On loopback by default,
         /// so that only this machine reaches it.
         admin: Defaulted<Switch<AdminAddressForm>> = "127.0.0.1:9904",
-        /// File with the bearer token of the page, at least 128 bits as hex or base64. You can set the
-        /// environment variable `WEIRGATE_ADMIN_TOKEN` instead. Required outside loopback and Unix sockets.
+        /// File with a bearer token of the page, at least 128 bits as hex or base64. You can set the
+        /// environment variable `WEIRGATE_ADMIN_TOKEN` instead. With `trust` it is for clients without a certificate.
         admin_token_file: Optional<Text>,
         /// Values of `Host` that the page accepts in addition to the address itself and `localhost`.
         admin_hosts: Optional<OneOrMany<Text>>,
@@ -32,29 +32,12 @@ record! {
         /// Whether shares are computed again when a class's use on a node changes: `true` or `false`. A class
         /// then returns to its share in a fraction of a second instead of seconds.
         on_demand: Defaulted<Answer> = true,
-        /// File with the token that authenticates agents and coordinator to each other, at least 128 bits as hex
-        /// or base64.
-        token_file: Optional<Text>,
-        /// The nodes: the name of each, as given to its agent with `--node`, or a map that adds a token.
-        nodes: Required<Vec<At<ReserveNodeForm>>>,
+        /// The names of the nodes, as given to their agents with `--node` and in their certificates.
+        nodes: Required<Vec<At<Name>>>,
         /// The classes and their guaranteed shares. The remainder goes to classes that can use it.
         classes: Required<Vec<At<ReserveClassForm>>>,
     }
 }
-
-record! {
-    /// A node of the cluster.
-    pub(crate) struct ReserveNode {
-        /// Its name.
-        name: Required<Name>,
-        /// File with a token for this node alone, so that no other node can impersonate it. By default the
-        /// common token.
-        token_file: Optional<Text>,
-    }
-}
-
-/// A node, written as its name alone or as a map that adds a token.
-pub(crate) type ReserveNodeForm = TextOrMap<Name, ReserveNode>;
 
 record! {
     /// A class of work on the nodes.

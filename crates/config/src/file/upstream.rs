@@ -167,8 +167,6 @@ record! {
         every: Defaulted<Span> = "10s",
         /// Timeout of a report, after which it is missed. At most `every`, so that queries do not overlap.
         timeout: Defaulted<Span> = "2s",
-        /// File with the token required by agents that other machines can reach. By default no token is sent.
-        token_file: Optional<Text>,
     }
 }
 

@@ -1,10 +1,11 @@
 //! Listeners, admin listener, limits and log: everything that belongs to the process and not to a class.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use http::HeaderValue;
 use ipnet::IpNet;
-use weirgate_spanned_yaml::decode::{Context, Defaulted, OneOrMany, Optional, Switch};
+use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark, OneOrMany, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Bytes, Count, Text};
 
@@ -51,7 +52,7 @@ pub(super) fn forward(form: &ForwardForm) -> Forward {
     }
 }
 
-pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], env_token: bool, cx: &mut Context) -> Option<Admin> {
+pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], trusted: bool, cx: &mut Context) -> Option<Admin> {
     let Switch::On(admin) = file.admin.get() else { return None };
     let form = &admin.0;
     let token_file = form.token_file.get().map(|text| PathBuf::from(&text.0));
@@ -62,12 +63,7 @@ pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], env_token: bool, 
     let address = match form.address.get() {
         AdminAddressForm::Unix(path) => AdminAddress::Unix(path.clone()),
         AdminAddressForm::Tcp(address) => {
-            let has_token = env_token || token_file.is_some() || form.token_file.bad;
-            if !address.ip().is_loopback() && !has_token {
-                let what = format!("`{address}` lets others reach the admin listener, and it has no token");
-                let hint = "give it `token_file:`, set WEIRGATE_ADMIN_TOKEN, or use `127.0.0.1` or `unix:/path`";
-                cx.fail(mark, Complaint::new(what, hint));
-            }
+            guarded(*address, "reach the admin listener", trusted, mark, cx);
             if address.port() != 0 && listeners.iter().any(|l| l.address == *address) {
                 let what = format!("clients connect to `{address}` already");
                 cx.fail(mark, Complaint::new(what, "give the admin listener an address of its own"));
@@ -76,6 +72,14 @@ pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], env_token: bool, 
         }
     };
     Some(Admin { address, token_file, hosts: hosts(&form.hosts, cx) })
+}
+
+/// Reports an address at which others could do something without a certificate.
+pub(super) fn guarded(address: SocketAddr, what: &str, trusted: bool, mark: Mark, cx: &mut Context) {
+    if !address.ip().to_canonical().is_loopback() && !trusted {
+        let hint = "make certificates with `weirgate pki` and write `trust:` with their folder, or use `127.0.0.1`";
+        cx.fail(mark, Complaint::new(format!("`{address}` lets others {what} without a certificate"), hint));
+    }
 }
 
 /// Returns the accepted values of `Host`.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use ipnet::IpNet;
 use weirgate_spanned_yaml::decode::{Context, Mark, OneOrMany, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_tls::{ClientAuth, Part, Server, ServerSettings};
+use weirgate_tls::{Certificate, ClientAuth, Part, Server, ServerSettings};
 
 use super::acme;
 use crate::embed::Defaults;
@@ -148,28 +148,34 @@ fn mark(form: &ListenerTls, part: Part) -> Mark {
 
 /// Warns about certificates that clients refuse, or soon will.
 fn dates(form: &ListenerTls, settings: &ServerSettings, server: &Server, cx: &mut Context) {
-    let now = weirgate_clock::calendar();
     for certificate in server.certificates.all() {
-        let shown = quoted(&certificate.files.certificate.display().to_string());
         // Certificates of `acme` that are not there yet are in the settings only.
         let index = settings.certificates.iter().position(|files| *files == certificate.files).unwrap_or(0);
         let mark = mark(form, Part::Certificate(index));
-        let left = certificate.not_after.duration_since(now).unwrap_or_default();
-        let lifetime = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
-        if certificate.not_before > now {
-            let what = format!("the certificate in {shown} is not valid yet");
-            cx.warn(mark, Complaint::new(what, "check the clock of this machine"));
-        } else if left.is_zero() {
-            let what = format!("the certificate in {shown} has expired {}", days(since(now, certificate.not_after)));
-            cx.warn(mark, Complaint::new(what, "renew it: clients refuse it"));
-        } else if left < SOON.min(lifetime / SOON_SHARE) {
-            let what = format!("the certificate in {shown} expires in {}", days(left).trim_end_matches(" ago"));
-            cx.warn(mark, Complaint::new(what, "check its renewal"));
-        }
+        date(certificate, mark, cx);
         if certificate.names.is_empty() {
+            let shown = quoted(&certificate.files.certificate.display().to_string());
             let what = format!("the certificate in {shown} covers no DNS name");
             cx.warn(mark, Complaint::new(what, "clients compare its alternative names, and not its common name"));
         }
+    }
+}
+
+/// Warns about a certificate that others refuse, or soon will.
+pub(super) fn date(certificate: &Certificate, mark: Mark, cx: &mut Context) {
+    let now = weirgate_clock::calendar();
+    let shown = quoted(&certificate.files.certificate.display().to_string());
+    let left = certificate.not_after.duration_since(now).unwrap_or_default();
+    let lifetime = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
+    if certificate.not_before > now {
+        let what = format!("the certificate in {shown} is not valid yet");
+        cx.warn(mark, Complaint::new(what, "check the clock of this machine"));
+    } else if left.is_zero() {
+        let what = format!("the certificate in {shown} has expired {}", days(since(now, certificate.not_after)));
+        cx.warn(mark, Complaint::new(what, "renew it: clients refuse it"));
+    } else if left < SOON.min(lifetime / SOON_SHARE) {
+        let what = format!("the certificate in {shown} expires in {}", days(left).trim_end_matches(" ago"));
+        cx.warn(mark, Complaint::new(what, "check its renewal"));
     }
 }
 

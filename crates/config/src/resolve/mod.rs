@@ -17,6 +17,7 @@ mod priorities;
 mod reach;
 mod reserves;
 mod rule;
+mod trust;
 mod upstream;
 mod web_switch;
 
@@ -48,33 +49,25 @@ pub(crate) fn check_discipline(file: &Discipline, mark: Mark, cx: &mut Context) 
     discipline::discipline(file, mark, priorities, &class::Classes::default(), cx);
 }
 
-/// What a policy depends on besides its text.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Surroundings<'a> {
-    /// Whether the environment has a token for the admin listener.
-    pub(crate) env_token: bool,
-    /// The folder that paths count from.
-    pub(crate) folder: &'a Path,
-}
-
-/// Binds and checks everything. `defaults` are for a policy that is part of another file, which always has a gateway.
-/// Returns `None` if anything is invalid, here or in an earlier step.
+/// Binds and checks everything. Paths count from `folder`. `defaults` are for a policy that is part of another file,
+/// which always has a gateway. Returns `None` if anything is invalid, here or in an earlier step.
 pub(crate) fn resolve(
     file: &PolicyFile,
-    surroundings: &Surroundings<'_>,
+    folder: &Path,
     defaults: Option<&Defaults>,
     cx: &mut Context,
 ) -> Option<Resolved> {
-    let &Surroundings { env_token, folder } = surroundings;
     let has_gateway = defaults.is_some() || file.has_gateway();
     if has_gateway {
         gateway::needed(file, defaults, cx);
     }
     let all_listeners = listener::listeners(file, folder, defaults, cx);
     let listeners = &all_listeners.listeners;
+    // A policy in another file describes a gateway elsewhere, as do the paths in it.
+    let trusted = defaults.is_some() || file.trust.given;
     let trusted_proxies = gateway::trusted_proxies(file, cx);
-    let admin = if has_gateway { gateway::admin(file, listeners, env_token, cx) } else { None };
-    let reserves = reserves::reserves(file, listeners, admin.as_ref(), env_token, cx);
+    let admin = if has_gateway { gateway::admin(file, listeners, trusted, cx) } else { None };
+    let reserves = reserves::reserves(file, listeners, admin.as_ref(), trusted, cx);
     let limits = gateway::limits(file, cx);
     let timeouts = gateway::timeouts(file, cx);
     let forward = gateway::forward(file.forward.get());
@@ -82,6 +75,10 @@ pub(crate) fn resolve(
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
     let pools = upstream::pools(file, defaults.is_none().then_some(folder), cx);
+    let trust = trust::trust(file, defaults.is_none().then_some(folder), cx);
+    if defaults.is_none() {
+        trust::check_collectors(file, &pools, cx);
+    }
     let priorities = priorities::priorities(file.discipline.get(), cx);
     let classes = match has_gateway {
         true => class::classes(file, listeners, &pools, &priorities, &headers, defaults, cx),
@@ -128,6 +125,7 @@ pub(crate) fn resolve(
         forward,
         headers,
         admin,
+        trust,
         access_log,
         drain_deadline: file.drain_deadline.get().0,
         threads,

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weirgate_reserves::{Cluster, ClusterClass, ClusterNode};
+use weirgate_reserves::{Cluster, ClusterClass};
 use weirgate_spanned_yaml::decode::{Context, Mark, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted, unknown};
 use weirgate_spanned_yaml::unit::{Name, Text, number_text};
 
-use super::gateway::hosts;
-use crate::file::{AdminAddressForm, PolicyFile, ReserveClassForm, ReserveNodeForm, Reserves as Form, socket_path};
+use super::gateway::{guarded, hosts};
+use crate::file::{AdminAddressForm, PolicyFile, ReserveClassForm, Reserves as Form, socket_path};
 use crate::site::{Admin, AdminAddress, Listener, Reserves};
 
 /// Maximum number of nodes. One coordinator solves for this many within seconds (design: 1000 × 50), and the
@@ -31,11 +31,10 @@ pub(super) fn reserves(
     file: &PolicyFile,
     listeners: &[Listener],
     admin: Option<&Admin>,
-    env_token: bool,
+    trusted: bool,
     cx: &mut Context,
 ) -> Option<Reserves> {
     let form = file.reserves.get()?;
-    let token = token_file(&form.token_file, cx);
     let nodes = nodes(form, cx);
     let classes = classes(form, &nodes, cx);
     let listen = form.listen.get().0;
@@ -45,14 +44,7 @@ pub(super) fn reserves(
         let what = format!("the gateway of this policy listens on `{listen}` already");
         cx.fail(place, Complaint::new(what, "give the coordinator an address of its own"));
     }
-    let open = nodes.iter().find(|node| node.token.is_none()).filter(|_| token.is_none() && !form.token_file.bad);
-    if let Some(node) = open
-        && !listen.ip().is_loopback()
-    {
-        let what = format!("`{listen}` lets others speak for node {}, which has no token", quoted(&node.name));
-        let hint = "give `reserves` a `token_file:`, or each node one, or listen on `127.0.0.1`";
-        cx.fail(place, Complaint::new(what, hint));
-    }
+    guarded(listen, "speak for nodes", trusted, place, cx);
     let coordinator = match form.coordinator.get() {
         Some(address) => {
             if socket_path(&address.0).is_some() {
@@ -83,36 +75,28 @@ pub(super) fn reserves(
         let what = "shares would never be found anew";
         cx.fail(form.every.mark, Complaint::new(what, "give `every:` a time, or leave out `on_demand: false`"));
     }
-    let admin = page(form, listen, env_token, cx);
-    Some(Reserves { listen, admin, every, on_demand, cluster: Cluster { coordinator, nodes, classes, token } })
+    let admin = page(form, listen, trusted, cx);
+    Some(Reserves { listen, admin, every, on_demand, cluster: Cluster { coordinator, nodes, classes } })
 }
 
-fn nodes(form: &Form, cx: &mut Context) -> Vec<ClusterNode> {
+fn nodes(form: &Form, cx: &mut Context) -> Vec<String> {
     let list = form.nodes.get().map_or(&[][..], Vec::as_slice);
-    let mut nodes = Vec::with_capacity(list.len());
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
     for item in list {
-        let (name, mark, token) = match &item.value {
-            ReserveNodeForm::Text(name) => (name, item.mark, None),
-            ReserveNodeForm::Map(node) => match node.name.get() {
-                Some(name) => (name, node.name.mark, token_file(&node.token_file, cx)),
-                None => continue,
-            },
-        };
-        if let Some(first) = names.insert(&name.0, mark) {
-            let what = format!("the name {} is taken by the node in line {}", quoted(&name.0), cx.position(first).line);
-            cx.fail(mark, Complaint::new(what, "give each node its own name"));
+        let Name(name) = &item.value;
+        if let Some(first) = names.insert(name, item.mark) {
+            let what = format!("the name {} is taken by the node in line {}", quoted(name), cx.position(first).line);
+            cx.fail(item.mark, Complaint::new(what, "give each node its own name"));
         }
-        nodes.push(ClusterNode { name: name.0.clone(), token });
     }
     if list.len() > MAX_NODES {
         let what = format!("{} nodes are too many for one coordinator", list.len());
         cx.fail(form.nodes.mark, Complaint::new(what, format!("list at most {MAX_NODES}, and divide the cluster")));
     }
-    nodes
+    list.iter().map(|item| item.value.0.clone()).collect()
 }
 
-fn classes(form: &Form, nodes: &[ClusterNode], cx: &mut Context) -> Vec<ClusterClass> {
+fn classes(form: &Form, nodes: &[String], cx: &mut Context) -> Vec<ClusterClass> {
     let list = form.classes.get().map_or(&[][..], Vec::as_slice);
     let mut classes: Vec<ClusterClass> = Vec::with_capacity(list.len());
     let mut marks: Vec<Mark> = Vec::with_capacity(list.len());
@@ -169,19 +153,19 @@ fn classes(form: &Form, nodes: &[ClusterNode], cx: &mut Context) -> Vec<ClusterC
 }
 
 /// Returns the nodes that a class names. `None` means all of them.
-fn placed(class: &ReserveClassForm, unsure: bool, nodes: &[ClusterNode], cx: &mut Context) -> Option<Vec<usize>> {
+fn placed(class: &ReserveClassForm, unsure: bool, nodes: &[String], cx: &mut Context) -> Option<Vec<usize>> {
     let named = class.nodes.get()?;
     let mut on = Vec::with_capacity(named.0.len());
     for item in &named.0 {
         let Name(name) = &item.value;
-        match nodes.iter().position(|node| node.name == *name) {
+        match nodes.iter().position(|node| node == name) {
             Some(index) if on.contains(&index) => {
                 let what = format!("node {} is listed twice", quoted(name));
                 cx.fail(item.mark, Complaint::new(what, "keep one of them"));
             }
             Some(index) => on.push(index),
             None if unsure => {}
-            None => cx.fail(item.mark, unknown("node ", name, nodes.iter().map(|node| node.name.as_str()))),
+            None => cx.fail(item.mark, unknown("node ", name, nodes.iter().map(String::as_str))),
         }
     }
     on.sort_unstable();
@@ -201,18 +185,13 @@ fn within(a: &ClusterClass, b: &ClusterClass) -> bool {
     a.cgroup.split('/').zip(b.cgroup.split('/')).all(|(a, b)| a == b)
 }
 
-fn page(form: &Form, listen: std::net::SocketAddr, env_token: bool, cx: &mut Context) -> Option<Admin> {
+fn page(form: &Form, listen: std::net::SocketAddr, trusted: bool, cx: &mut Context) -> Option<Admin> {
     let token_file = token_file(&form.admin_token_file, cx);
     let Switch::On(place) = form.admin.get() else { return None };
     let address = match place {
         AdminAddressForm::Unix(path) => AdminAddress::Unix(path.clone()),
         AdminAddressForm::Tcp(address) => {
-            let has_token = env_token || token_file.is_some() || form.admin_token_file.bad;
-            if !address.ip().is_loopback() && !has_token {
-                let what = format!("`{address}` lets others reach the coordinator's page, and it has no token");
-                let hint = "add `admin_token_file:`, set WEIRGATE_ADMIN_TOKEN, or use `127.0.0.1` or `unix:/path`";
-                cx.fail(form.admin.mark, Complaint::new(what, hint));
-            }
+            guarded(*address, "reach the coordinator's page", trusted, form.admin.mark, cx);
             if address.port() != 0 && *address == listen {
                 let what = format!("agents connect to `{address}` already");
                 cx.fail(form.admin.mark, Complaint::new(what, "give the page an address of its own"));

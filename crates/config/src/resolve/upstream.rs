@@ -1,7 +1,7 @@
 //! Upstreams: pools, nodes, machines.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -384,10 +384,6 @@ fn collector(form: &Collector, learned: bool, cx: &mut Context) -> site::Collect
         let what = format!("a page table cannot be learned from questions {} apart", span_text(every));
         cx.fail(form.every.mark, Complaint::new(what, format!("write at most {}", span_text(LEARNED_MAX))));
     }
-    let token_file = form.token_file.get().map(|text| PathBuf::from(&text.0));
-    if token_file.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
-        cx.fail(form.token_file.mark, Complaint::new("this is no file", "write the path of the token's file"));
-    }
     site::Collector {
         path: path(&form.path.get().0, form.path.mark, "/weirgate/report", cx),
         port: match form.port.get() {
@@ -396,7 +392,6 @@ fn collector(form: &Collector, learned: bool, cx: &mut Context) -> site::Collect
         },
         every,
         timeout: at_most(&form.timeout, every, "`every`", "questions", cx),
-        token_file,
     }
 }
 

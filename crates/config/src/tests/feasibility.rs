@@ -5,7 +5,7 @@ use crate::load;
 
 fn report(upstreams: &str, classes: &str) -> (Feasibility, Vec<String>) {
     let text = format!("listen: 127.0.0.1:80\nupstreams:\n{upstreams}classes:\n{classes}");
-    let loaded = load("t", &text, false).unwrap_or_else(|e| panic!("{e}"));
+    let loaded = load("t", &text).unwrap_or_else(|e| panic!("{e}"));
     (feasibility(&loaded.site), loaded.warning_lines("t"))
 }
 
@@ -83,11 +83,11 @@ fn machines_are_counted_once() {
 fn priced(discipline: &str, routes: &str, rates: [u32; 2]) -> (Feasibility, Vec<String>) {
     let text = format!(
         "listen: 127.0.0.1:80\ndiscipline: {discipline}\npage_table: {routes}\nupstreams:\n  web: {{ nodes: [{{ address: \
-         a:1, capacity: 2, weight: 1 }}, {{ address: b:1, capacity: 2, weight: 1 }}] }}\nclasses:\n{}{}  - {{ name: rest }}\n",
+         127.0.0.1:1, capacity: 2, weight: 1 }}, {{ address: 127.0.0.2:1, capacity: 2, weight: 1 }}] }}\nclasses:\n{}{}  - {{ name: rest }}\n",
         class("a", rates[0], 100),
         class("b", rates[1], 100)
     );
-    let loaded = load("t", &text, false).unwrap_or_else(|e| panic!("{e}"));
+    let loaded = load("t", &text).unwrap_or_else(|e| panic!("{e}"));
     (feasibility(&loaded.site), loaded.warning_lines("t"))
 }
 

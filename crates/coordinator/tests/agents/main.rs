@@ -1,27 +1,33 @@
-//! Agents and a coordinator over real sockets: shares are distributed, and no agent can represent another node.
+//! Agents and a coordinator over real sockets: shares are distributed, and no agent can represent another node. A test
+//! named after G and a number covers that row of the threat model.
 
 mod page;
 mod stage;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
 
-use stage::{Agent, ONE, Stage, TWO, Tokens, dial, line, shares};
-use weirgate_wire::{FromCoordinator, NodeReport};
+use stage::{Agent, Pki, Stage, ask, coordinator, hello, load, shares};
+use weirgate_http_client::{Address, Request};
+use weirgate_tls::{LiveTrust, Role};
+use weirgate_wire::{NodeReport, WIRE_VERSION};
 
 const NODES: &str = "  nodes: [n1, n2]\n";
 
-/// Starts a coordinator of nodes with their own tokens.
-fn guarded(tokens: &Tokens) -> Stage {
-    let (one, two) = (tokens.path("one"), tokens.path("two"));
-    Stage::two(&format!(
-        "  nodes: [{{ name: n1, token_file: {one} }}, {{ name: n2, token_file: {two} }}]\n  every: off\n"
-    ))
+/// Nodes that have shares computed only when they ask.
+const ASKING: &str = "  nodes: [n1, n2]\n  every: off\n";
+
+/// Starts a coordinator over mutual TLS. Returns also the trust of the agents.
+fn guarded(pki: &mut Pki) -> (Stage, [Arc<LiveTrust>; 2]) {
+    let own = pki.trust(Role::Coordinator, "main");
+    (Stage::two(ASKING, Some(own)), ["n1", "n2"].map(|node| pki.trust(Role::Agent, node)))
 }
 
 /// Connects both agents and waits for the first shares.
-fn first_shares(stage: &Stage, secrets: [Option<&str>; 2]) -> [Agent; 2] {
-    let agent = |node, secret| Agent::new(stage.address, node, secret).expect("it is let in");
-    let mut agents = [agent("n1", secrets[0]), agent("n2", secrets[1])];
+fn first_shares(stage: &Stage, trust: [Option<&Arc<LiveTrust>>; 2]) -> [Agent; 2] {
+    let agent = |node, trust| Agent::new(stage.address, node, trust).expect("it is let in");
+    let mut agents = [agent("n1", trust[0]), agent("n2", trust[1])];
     for agent in &mut agents {
         agent.report(0, &[50.0, 50.0], false);
     }
@@ -33,9 +39,9 @@ fn first_shares(stage: &Stage, secrets: [Option<&str>; 2]) -> [Agent; 2] {
 
 #[test]
 fn shares_follow_what_is_used() {
-    let tokens = Tokens::new();
-    let stage = guarded(&tokens);
-    let [mut one, mut two] = first_shares(&stage, [Some(ONE), Some(TWO)]);
+    let mut pki = Pki::new();
+    let (stage, trust) = guarded(&mut pki);
+    let [mut one, mut two] = first_shares(&stage, trust.each_ref().map(Some));
     // Class `a` uses half of its share on node 1, and receives the rest on node 2.
     one.report(1, &[50.0, 50.0], true);
     two.report(1, &[50.0, 50.0], false);
@@ -50,96 +56,180 @@ fn shares_follow_what_is_used() {
 }
 
 #[test]
-fn an_agent_without_its_own_token_is_refused() {
-    let tokens = Tokens::new();
-    let stage = guarded(&tokens);
-    let refused = |node, secret| Agent::new(stage.address, node, secret).err().expect("it is not let in");
-    assert!(refused("n1", Some(TWO)).contains("another token"));
-    assert!(refused("n2", Some(ONE)).contains("another token"));
-    assert!(refused("n1", None).contains("asks for a token"));
-    assert!(refused("n3", Some(ONE)).contains("has no node \"n3\""));
-    assert!(stage.hear("no node").starts_with("refused 127.0.0.1:"));
+fn g1_a_certificate_speaks_for_its_own_node_only() {
+    let mut pki = Pki::new();
+    let (stage, [one, two]) = guarded(&mut pki);
+    let refused = |node, trust: &Arc<LiveTrust>| Agent::new(stage.address, node, Some(trust)).err().expect("refused");
+    let said = refused("n2", &one);
+    assert!(said.starts_with("403: ") && said.contains("agent n1, which may not speak for node n2"), "{said}");
+    assert!(stage.hear("refused 127.0.0.1:").contains("which may not speak for node n2"));
+    assert!(refused("n3", &one).contains("has no node"));
 
-    // An agent that ignores the coordinator's proof is refused as well.
-    for proof in
-        ["{\"proof\":{\"mac\":\"\"}}\n".to_owned(), format!("{{\"proof\":{{\"mac\":\"{}\"}}}}\n", "0".repeat(64))]
-    {
-        let mut stream = dial(stage.address);
-        let hello = "{\"hello\":{\"version\":1,\"node\":\"n1\",\"nonce\":\"00000000000000000000000000000000\"}}\n";
-        stream.get_mut().write_all(hello.as_bytes()).expect("it takes the greeting");
-        assert!(line(&mut stream).expect("a challenge").contains("challenge"));
-        stream.get_mut().write_all(proof.as_bytes()).expect("it takes the proof");
-        assert_eq!(line(&mut stream), None);
-        stage.hear("as node \"n1\"");
+    // Not even in the session of the other node.
+    let agent = Agent::new(stage.address, "n1", Some(&one)).expect("it is let in");
+    let report = serde_json::to_vec(&NodeReport::default()).expect("JSON");
+    let host = stage.address.to_string();
+    let put =
+        Request::put(&host, &format!("{}/reports/1", agent.path), report).field("content-type", "application/json");
+    let stolen = ask(&coordinator(stage.address, Some(&two)), put).expect("an answer");
+    assert_eq!(stolen.status, 403, "{}", stolen.text());
+    let listened = Request::get(&host, &format!("{}/shares?after=0", agent.path));
+    assert_eq!(ask(&coordinator(stage.address, Some(&two)), listened).expect("an answer").status, 403);
+
+    // Other parties of the site are no agents.
+    for role in [Role::Operator, Role::Gateway, Role::Coordinator] {
+        let trust = pki.trust(role, "n1");
+        let said = refused("n1", &trust);
+        assert!(said.starts_with("403: ") && said.contains("it is for the roles agent"), "{said}");
     }
-    assert_eq!((stage.state(0), stage.shared.view().refused), ("down".to_owned(), 6));
+    assert_eq!(stage.state(1), "down");
+    assert_eq!(stage.shared.view().refused, 7);
 }
 
 #[test]
-fn a_repeated_line_ends_the_connection() {
-    let tokens = Tokens::new();
-    let stage = guarded(&tokens);
-    let [mut one, mut two] = first_shares(&stage, [Some(ONE), Some(TWO)]);
-    let report = NodeReport {
-        run: 1,
-        seconds: 0.25,
-        allocation: vec![50.0; 2],
-        usage: vec![50.0; 2],
-        sink: vec![true; 2],
-        ..NodeReport::default()
-    };
-    let sealed = one.link.seal(&weirgate_wire::FromAgent::Report(report));
-    one.send(&sealed);
-    one.send(&sealed);
-    assert_eq!(one.hear(), None);
-    assert!(stage.hear("repeated").contains("node n1"));
+fn g1_strangers_are_not_let_in() {
+    let mut pki = Pki::new();
+    let (stage, [one, two]) = guarded(&mut pki);
+    // Another authority, on either side.
+    let mut other = Pki::new();
+    let foreign = other.trust(Role::Agent, "n1");
+    let said = Agent::new(stage.address, "n1", Some(&foreign)).err().expect("refused");
+    assert!(said.contains("its certificate is of another authority"), "{said}");
+    // Without TLS, and without a certificate.
+    let said = Agent::new(stage.address, "n1", None).err().expect("refused");
+    assert!(said.starts_with("400: this port speaks mutual TLS"), "{said}");
+    stage.hear("a request without TLS");
+    // An agent is no coordinator.
+    let false_one = Stage::two(NODES, Some(one));
+    let said = Agent::new(false_one.address, "n2", Some(&two)).err().expect("refused");
+    assert!(said.contains("this is agent n1, and a coordinator was expected"), "{said}");
+    // Bytes that are nothing.
+    let mut stream = TcpStream::connect(stage.address).expect("it accepts");
+    stream.write_all(&[0x16; 100]).expect("it reads");
+    let _ = stream.read_to_end(&mut Vec::new());
+    stage.hear("refused 127.0.0.1:");
+}
+
+#[test]
+fn g1_a_revoked_or_expired_certificate_is_of_no_use() {
+    let mut pki = Pki::new();
+    let lost = pki.trust(Role::Agent, "n1");
+    pki.trust(Role::Coordinator, "main");
+    pki.revoke(Role::Agent, "n1");
+    let own = load(&pki.path().join("pki/issued/coordinator-main"), Role::Coordinator);
+    let stage = Stage::two(NODES, Some(own));
+    let said = Agent::new(stage.address, "n1", Some(&lost)).err().expect("refused");
+    assert!(said.contains("this certificate is revoked") || said.contains("closed"), "{said}");
+    stage.hear("its certificate is revoked");
+    // The node has a new key.
+    let new = pki.trust(Role::Agent, "n1");
+    drop(Agent::new(stage.address, "n1", Some(&new)).expect("it is let in"));
+
+    let mut past = Pki::at(weirgate_clock::calendar() - stage::DAY * 60);
+    let old = past.trust(Role::Agent, "n1");
+    let own = past.trust(Role::Coordinator, "main");
+    let stage = Stage::two(NODES, Some(own));
+    let said = Agent::new(stage.address, "n1", Some(&old)).err().expect("refused");
+    assert!(said.contains("its certificate has expired"), "{said}");
+}
+
+#[test]
+fn g2_a_late_or_repeated_report_changes_nothing() {
+    let stage = Stage::two(ASKING, None);
+    let [mut one, mut two] = first_shares(&stage, [None, None]);
+    one.report(1, &[50.0, 50.0], false);
+    two.report(1, &[50.0, 50.0], false);
+    let asked = stage.shared.view().runs.asked;
+    // Sent again, as after a connection that broke: it counts once.
+    assert_eq!(one.repeat(0), Ok(()));
+    // An earlier one, for example over a connection that hung.
+    let idle = NodeReport { wants: Some(weirgate_wire::Trigger::SinkEnded { class: 0 }), ..report() };
+    let said = one.send(1, &idle).expect_err("it is old");
+    assert!(said.starts_with("409: ") && said.contains("report 1 comes after report"), "{said}");
+    assert_eq!(stage.shared.view().runs.asked, asked);
+    // A session of another coordinator.
+    let path = std::mem::replace(&mut one.path, "/reserves/sessions/0-00".to_owned());
+    assert!(one.send(100, &report()).expect_err("another session").starts_with("409: "));
+    one.path = path.replace("/0-", "/7-");
+    assert!(one.send(100, &report()).expect_err("no such node").starts_with("404: "));
+}
+
+fn report() -> NodeReport {
+    let (half, full) = (vec![50.0; 2], vec![true; 2]);
+    NodeReport { run: 1, seconds: 0.25, allocation: half.clone(), usage: half, sink: full, ..NodeReport::default() }
+}
+
+#[test]
+fn g3_a_report_that_makes_no_sense_ends_the_session() {
+    let stage = Stage::two(NODES, None);
+    let [mut one, _two] = first_shares(&stage, [None, None]);
+    let wrong = NodeReport { allocation: vec![50.0, 30.0, 20.0], ..report() };
+    let said = one.send(9, &wrong).expect_err("three figures");
+    assert!(said.starts_with("422: "), "{said}");
+    stage.hear("`allocation` has 3 figures, and the policy has 2 classes");
+    assert!(one.end().starts_with("409: "), "the session has ended");
     assert_eq!(stage.state(0), "down");
+}
+
+#[test]
+fn g5_reports_are_limited_in_number_and_size() {
+    let stage = Stage::two(ASKING, None);
+    let mut one = Agent::new(stage.address, "n1", None).expect("it is let in");
+    let sent: Vec<_> = (1..=200).map(|number| one.send(number, &report())).collect();
+    let refused = sent.iter().filter(|sent| sent.as_ref().is_err_and(|why| why.starts_with("429: "))).count();
+    assert!(refused > 0 && sent.iter().take(20).all(Result::is_ok), "{refused} of 200 were refused");
+    let address = Address::Tcp(stage.address.to_string());
+    let huge =
+        Request::put(&stage.address.to_string(), &format!("{}/reports/999", one.path), vec![b' '; (1 << 20) + 1]);
+    let answer = ask(&address, huge.field("content-type", "application/json")).expect("an answer");
+    assert_eq!(answer.status, 413);
+}
+
+#[test]
+fn what_is_no_request_of_an_agent_is_refused() {
+    let stage = Stage::two(NODES, None);
+    let (host, address) = (stage.address.to_string(), Address::Tcp(stage.address.to_string()));
+    let status = |request| ask(&address, request).expect("an answer").status;
+    assert_eq!(status(hello(&host, "n1", WIRE_VERSION - 1)), 400);
+    assert_eq!(status(hello("evil.test", "n1", WIRE_VERSION)), 403);
+    assert_eq!(status(Request::get(&host, "/")), 404);
+    assert_eq!(status(Request::get(&host, "/reserves/sessions/0-0/shares?after=x")), 400);
+    let text = Request::post(&host, "/reserves/sessions", "{}").field("content-type", "text/plain");
+    assert_eq!(status(text), 415);
+    assert_eq!(stage.state(0), "down");
+}
+
+#[test]
+fn the_others_go_on_when_an_agent_leaves() {
+    let stage = Stage::two(ASKING, None);
+    let [one, mut two] = first_shares(&stage, [None, None]);
+    drop(one);
     // The other agent stays, and has the whole cluster after its next measurement.
     two.report(1, &[50.0, 50.0], false);
     assert_eq!(shares([&mut two])[0].0, 2);
     assert_eq!(stage.shared.view().last_runs[0].cause, "left");
+    // Usually at once, because it was waiting for shares.
+    stage.hear("node n1: disconnected");
+    assert_eq!(stage.state(0), "down");
 }
 
 #[test]
-fn what_is_too_long_or_makes_no_sense_ends_the_connection() {
-    let stage = Stage::two(NODES);
-    let mut stranger = dial(stage.address);
-    // The coordinator may close the connection before it has read everything.
-    let _ = stranger.get_mut().write_all(&vec![b'x'; weirgate_wire::MAX_LINE + 1]);
-    stage.hear("longer than 262144 bytes");
-    drop(stranger);
-
-    let mut stranger = dial(stage.address);
-    stranger.get_mut().write_all(b"GET / HTTP/1.1\r\n").expect("it takes it");
-    assert!(line(&mut stranger).expect("a reason").contains("refused"));
-
-    let [mut one, _two] = first_shares(&stage, [None, None]);
-    one.report(1, &[50.0, 30.0, 20.0], false);
-    assert_eq!(one.hear(), None);
-    stage.hear("`allocation` has 3 figures, and the policy has 2 classes");
-}
-
-#[test]
-fn a_silent_connection_is_closed() {
-    let stage = Stage::two(NODES);
-    let mut silent = dial(stage.address);
+fn a_silent_session_ends() {
+    let stage = Stage::two(NODES, None);
     let agents = first_shares(&stage, [None, None]);
-    assert_eq!(line(&mut silent), None);
-    stage.hear("has not named its node within 3 s");
-    // Silent agents are soon down, and later disconnected as well.
+    // Silent agents are soon down, and later their sessions end as well.
     stage.hear("has sent nothing for 5 s");
     assert_eq!(agents.len(), 2);
 }
 
 #[test]
 fn the_newer_of_two_agents_of_one_name_speaks() {
-    let tokens = Tokens::new();
-    let stage = guarded(&tokens);
-    let [mut one, mut two] = first_shares(&stage, [Some(ONE), Some(TWO)]);
-    let mut newer = Agent::new(stage.address, "n1", Some(ONE)).expect("it is let in");
-    assert!(matches!(one.hear(), Some(FromCoordinator::Refused { why }) if why.contains("another connection")));
-    assert_eq!(one.hear(), None);
-    stage.hear("in place of an earlier connection");
+    let mut pki = Pki::new();
+    let (stage, [first, second]) = guarded(&mut pki);
+    let [mut one, mut two] = first_shares(&stage, [Some(&first), Some(&second)]);
+    let mut newer = Agent::new(stage.address, "n1", Some(&first)).expect("it is let in");
+    assert!(one.end().contains("another session speaks for this node"));
+    stage.hear("in place of an earlier session");
     newer.report(1, &[50.0, 50.0], false);
     two.report(1, &[50.0, 50.0], false);
     assert_eq!(shares([&mut newer, &mut two]).map(|(run, _)| run), [2, 2]);
@@ -148,12 +238,12 @@ fn the_newer_of_two_agents_of_one_name_speaks() {
 
 #[test]
 fn a_new_coordinator_carries_on() {
-    let mut stage = Stage::two(NODES);
+    let mut stage = Stage::two(NODES, None);
     let [mut one, mut two] = first_shares(&stage, [None, None]);
     stage.end().expect("it ends well");
-    assert_eq!((one.hear(), two.hear()), (None, None));
+    assert!(!one.end().is_empty() && !two.end().is_empty());
 
-    let stage = Stage::two(NODES);
+    let stage = Stage::two(NODES, None);
     let agent = |node| Agent::new(stage.address, node, None).expect("it is let in");
     let (mut one, mut two) = (agent("n1"), agent("n2"));
     one.report(1, &[70.0, 30.0], false);
@@ -164,28 +254,19 @@ fn a_new_coordinator_carries_on() {
 }
 
 #[test]
-fn an_address_open_to_others_needs_tokens_and_a_taken_one_is_said() {
+fn a1_an_address_open_to_others_needs_trust_and_a_taken_one_is_said() {
     let policy = |lines: &str| {
         let text = format!("reserves:\n{lines}  classes: [{{ name: a, share: 50%, cgroup: a }}]\n");
-        weirgate_config::load("policy.yaml", &text, false).expect("it loads").site.reserves.expect("it has reserves")
+        weirgate_config::load("policy.yaml", &text).expect("it loads").site.reserves.expect("it has reserves")
     };
-    let mut open = policy("  nodes: [n1]\n");
-    open.listen = "0.0.0.0:0".parse().expect("an address");
-    let error =
-        weirgate_coordinator::CoordinatorServer::open(&open, |_| {}).expect_err("nobody has a token").to_string();
-    assert!(error.contains("speak for node n1"), "{error}");
+    let open = |reserves| weirgate_coordinator::CoordinatorServer::open(reserves, None, |_| {});
+    let mut reserves = policy("  nodes: [n1]\n");
+    reserves.listen = "0.0.0.0:0".parse().expect("an address");
+    let error = open(&reserves).expect_err("there is no trust").to_string();
+    assert!(error.contains("could use the coordinator: make certificates with `weirgate pki`"), "{error}");
 
-    let stage = Stage::two(NODES);
-    let error = weirgate_coordinator::CoordinatorServer::open(
-        &policy(&format!("  listen: {}\n  nodes: [n1]\n", stage.address)),
-        |_| {},
-    );
+    let stage = Stage::two(NODES, None);
+    let error = open(&policy(&format!("  listen: {}\n  nodes: [n1]\n", stage.address)));
     let error = error.expect_err("it is taken").to_string();
-    assert!(error.contains("change `reserves.listen`"), "{error}");
-
-    let error = weirgate_coordinator::CoordinatorServer::open(
-        &policy("  token_file: /nonexistent/token\n  nodes: [n1]\n"),
-        |_| {},
-    );
-    assert!(error.expect_err("no file").to_string().contains("reserves token file /nonexistent/token"));
+    assert!(error.contains("already in use"), "{error}");
 }

@@ -25,7 +25,7 @@ fn get(stage: &Stage, path: &str) -> (StatusCode, String) {
 
 #[test]
 fn all_three_tell_the_same() {
-    let stage = Stage::two(NODES);
+    let stage = Stage::two(NODES, None);
     assert_eq!(get(&stage, "/ready").0, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!((get(&stage, "/live").0, get(&stage, "/x").0), (StatusCode::OK, StatusCode::NOT_FOUND));
     let (_, empty) = get(&stage, "/");

@@ -12,7 +12,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         listen: 127.0.0.1:8080
         upstreams: { web: { nodes: ['a:1'] } }
         classes: [{ name: T, per: { header: X-Tenant } }, { name: A }]";
-    let site = weirgate_config::load("test", text, false).unwrap_or_else(|e| panic!("{e}")).site;
+    let site = weirgate_config::load("test", text).unwrap_or_else(|e| panic!("{e}")).site;
     let still = Distribution::Fixed(Duration::from_millis(10));
     let demand = vec![DemandFrom {
         at: Duration::ZERO,

@@ -19,9 +19,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use weirgate_engine::ClassSnapshot;
 
-use super::answer::{refuse, with_type};
 use super::operations::Operations;
 use super::view;
+use weirgate_http_server::answer::{refuse, with_type};
 
 /// Time between two looks. People do not read faster.
 const EVERY: Duration = Duration::from_secs(1);

@@ -1,70 +1,67 @@
 //! The admin API: health, metrics, the policy in force, snapshots, reloads and drains.
 //!
 //! It has its own thread, runtime and limits, so that the admin API and the data plane cannot starve each
-//! other. It listens on loopback or a Unix socket. On any other address it starts only with a token. Requests
-//! that a web page could make a browser send are refused (see `guard`). The handlers are in `routes`.
+//! other. `weirgate_http_server` has the listener and its rules: loopback or a Unix socket, and any other address with
+//! mutual TLS only. The handlers are in `routes`.
 //!
 //! The JSON types are in `weirgate_wire::admin`.
 
-mod answer;
-mod guard;
-mod listen;
 mod live;
 mod operations;
 mod routes;
 mod scrape;
-mod serve;
 mod snapshot;
-mod strict;
-mod token;
 mod view;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 use weirgate_config::{Admin, AdminAddress};
-use weirgate_wire::Token;
+use weirgate_http_server::{Access, Listener, ListeningSocket, Place, Token};
+use weirgate_tls::{LiveTrust, Role};
 
-pub use listen::AdminSocket;
 pub use operations::{NotReloaded, Operations, Reloaded, etag};
 pub use snapshot::why;
-pub use token::TOKEN_VARIABLE;
 
-use crate::clock::Clock;
-use guard::Guard;
-use listen::Socket;
-use routes::Routes;
+/// Environment variable with the token, used if no file has one.
+pub const TOKEN_VARIABLE: &str = "WEIRGATE_ADMIN_TOKEN";
+
+/// Maximum number of open connections. Others wait in the kernel's backlog. People, a health probe and a
+/// scraper need only a few.
+const MAX_CONNECTIONS: u32 = 64;
 
 /// An admin listener that is open but not yet served. It is opened before the gateway starts, so that a
 /// failure leaves nothing to undo.
 #[derive(Debug)]
 pub struct AdminListener {
     config: Admin,
-    socket: Socket,
+    listener: Listener,
     token: Option<Token>,
+    has_trust: bool,
 }
 
 /// A running admin API. Dropping it stops it.
 #[derive(Debug)]
 pub struct AdminServer {
     /// The address as the policy names it, and the socket for another process. `None` after a hand-over.
-    socket: Option<(AdminAddress, AdminSocket)>,
+    socket: Option<(AdminAddress, ListeningSocket)>,
     release: Option<oneshot::Sender<()>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl AdminListener {
-    /// Finds the token (`variable` is the value of [`TOKEN_VARIABLE`]) and opens the listener.
+    /// Finds the token (`variable` is the value of [`TOKEN_VARIABLE`]) and opens the listener. `has_trust` says whether
+    /// it will be served with TLS.
     ///
     /// # Errors
-    /// The token cannot be read or is too weak, the address is open to other machines without a token, or the
+    /// The token cannot be read or is too weak, the address is open to other machines without TLS, or the
     /// address is in use or cannot be opened.
-    pub fn open(config: Admin, variable: Option<String>) -> io::Result<AdminListener> {
-        AdminListener::open_or_adopt(config, variable, None)
+    pub fn open(config: Admin, variable: Option<String>, has_trust: bool) -> io::Result<AdminListener> {
+        AdminListener::open_or_adopt(config, variable, has_trust, None)
     }
 
     /// Does the same, but uses `socket`, which another process has opened, if there is one.
@@ -74,53 +71,92 @@ impl AdminListener {
     pub fn open_or_adopt(
         config: Admin,
         variable: Option<String>,
-        socket: Option<AdminSocket>,
+        has_trust: bool,
+        socket: Option<ListeningSocket>,
     ) -> io::Result<AdminListener> {
         let token = Token::find("admin", config.token_file.as_deref(), variable.map(|value| (TOKEN_VARIABLE, value)))?;
-        let socket = match socket {
-            Some(socket) => listen::adopt(&config.address, token.is_some(), socket)?,
-            None => listen::open(&config.address, token.is_some())?,
+        let place = match &config.address {
+            AdminAddress::Tcp(address) => Place::Tcp(*address),
+            AdminAddress::Unix(path) => Place::Unix(path.clone()),
         };
-        Ok(AdminListener { config, socket, token })
+        let listener = match socket {
+            Some(socket) => Listener::adopt(&place, "admin API", has_trust, socket)?,
+            None => Listener::open(&place, "admin API", has_trust)?,
+        };
+        Ok(AdminListener { config, listener, token, has_trust })
     }
 
     /// Returns the TCP address, with the actual port if port 0 was configured, or `None` for a Unix socket.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
-        match &self.socket {
-            Socket::Tcp(listener) => listener.local_addr().ok(),
-            Socket::Unix(..) => None,
-        }
+        self.listener.address()
     }
 
-    /// Whether requests need a token.
+    /// Whether it will be served with TLS.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.has_trust && matches!(self.config.address, AdminAddress::Tcp(_))
+    }
+
+    /// Whether requests need a token, or a certificate in its place.
     #[must_use]
     pub fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Serves `operations` on its own thread.
+    /// Serves `operations` on its own thread, with the trust of their gateway.
     ///
     /// # Errors
     /// The thread or its runtime cannot be created.
     pub fn serve(self, operations: Arc<Operations>) -> io::Result<AdminServer> {
-        self.serve_router(routes::of_gateway(operations))
+        let trust = operations.gateway().trust();
+        self.serve_router(routes::of_gateway(operations), &routes::OPEN, trust)
     }
 
-    /// Serves `router` on its own thread, behind the same guard as a gateway's admin API. Other processes
-    /// have other pages and the same dangers.
+    /// Serves `router` on its own thread, with the same rules as a gateway's admin API. Other processes
+    /// have other pages and the same dangers. `open` are the paths that reveal nothing and that everybody may read.
     ///
     /// # Errors
     /// The thread or its runtime cannot be created.
-    pub fn serve_router(self, router: axum::Router) -> io::Result<AdminServer> {
+    pub fn serve_router(
+        self,
+        router: axum::Router,
+        open: &'static [&'static str],
+        trust: Option<Arc<LiveTrust>>,
+    ) -> io::Result<AdminServer> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let guard = Guard::new(&self.config, self.address(), self.token, Clock::start());
-        let routes = Routes::new(guard, router);
-        let socket = (self.config.address, self.socket.duplicate()?);
-        let ((release, released), (stop, stopped)) = (oneshot::channel(), oneshot::channel());
-        let thread = std::thread::Builder::new()
-            .name("weirgate-admin".into())
-            .spawn(move || serve::run(runtime, self.socket, routes, released, stopped))?;
+        let access = Access {
+            hosts: Some(self.config.hosts),
+            token: self.token,
+            trust,
+            readers: &[Role::Operator, Role::Monitor],
+            writers: &[Role::Operator],
+            open,
+            // Not `eprintln`: it panics if standard error is closed.
+            say: Box::new(|line| drop(writeln!(io::stderr(), "weirgate: admin: {line}"))),
+        };
+        let listener = self.listener;
+        let socket = (self.config.address, listener.duplicate()?);
+        let ((release, released), (stop, stopped)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
+        let thread = std::thread::Builder::new().name("weirgate-admin".into()).spawn(move || {
+            runtime.block_on(async {
+                let released = async {
+                    if released.await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                };
+                tokio::select! {
+                    ended = listener.serve(access, router, MAX_CONNECTIONS, released) => {
+                        if let Err(error) = ended {
+                            let _ = writeln!(io::stderr(), "weirgate: the admin API has ended: {error}");
+                        }
+                    }
+                    _ = stopped => {}
+                }
+            });
+            // A reload that is still being checked must not delay the end of the process.
+            runtime.shutdown_background();
+        })?;
         Ok(AdminServer { socket: Some(socket), release: Some(release), stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -129,7 +165,7 @@ impl AdminServer {
     /// Returns the socket for another process, with its address as the policy names it. `None` after
     /// [`AdminServer::release`].
     #[must_use]
-    pub fn socket(&self) -> Option<&(AdminAddress, AdminSocket)> {
+    pub fn socket(&self) -> Option<&(AdminAddress, ListeningSocket)> {
         self.socket.as_ref()
     }
 

@@ -1,6 +1,7 @@
 //! Operations on a running gateway, used by both the admin API and signals.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weirgate_config::{Admin, Site};
@@ -19,7 +20,7 @@ pub struct Operations {
     metrics: Arc<Metrics>,
     log: Arc<AccessLog>,
     /// The fields of the configuration that take effect only at a start, as they were then.
-    at_start: (Option<Admin>, Option<usize>),
+    at_start: (Option<Admin>, Option<usize>, Option<PathBuf>),
     turn: Mutex<()>,
 }
 
@@ -64,7 +65,7 @@ impl Operations {
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, log: Arc<AccessLog>) -> Operations {
         let first = gateway.active_config();
         metrics.retain(names(&first.site));
-        let at_start = (first.site.admin.clone(), first.site.threads);
+        let at_start = (first.site.admin.clone(), first.site.threads, first.site.trust.clone());
         Operations { gateway, metrics, log, at_start, turn: Mutex::new(()) }
     }
 
@@ -111,8 +112,9 @@ impl Operations {
         };
         self.metrics.retain(names(&active_config.site));
         self.log.follow(active_config.site.access_log.as_ref());
-        let (now, (admin, threads)) = (&active_config.site, &self.at_start);
-        let changed = [("admin", now.admin != *admin), ("threads", now.threads != *threads)];
+        let (now, (admin, threads, trust)) = (&active_config.site, &self.at_start);
+        let changed =
+            [("admin", now.admin != *admin), ("threads", now.threads != *threads), ("trust", now.trust != *trust)];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(field, _)| field).collect()
     }
 

@@ -4,20 +4,17 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::{ETAG, IF_MATCH};
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
-use hyper::service::Service;
-use hyper_util::service::TowerToHyperService;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
 use weirgate_engine::ClassId;
+use weirgate_http_server::answer::{json, refuse, with_type};
 
-use super::answer::{json, refuse, with_type};
-use super::guard::{Guard, Peer, seal};
 use super::live::Live;
 use super::operations::{NotReloaded, Operations, etag};
 use super::{scrape, view};
@@ -34,31 +31,11 @@ const PAGE_HTML: &str = include_str!("page/page.html");
 const PAGE_CSS: &str = include_str!("page/page.css");
 const PAGE_JS: &str = include_str!("page/page.js");
 
-/// The routes behind their guard.
-pub(super) struct Routes {
-    guard: Guard,
-    router: TowerToHyperService<Router>,
-}
+/// Paths that everybody may read. Orchestrators' health probes have neither certificate nor token, and the page asks
+/// its reader for a token.
+pub(super) const OPEN: [&str; 5] = ["/live", "/ready", "/", "/page.css", "/page.js"];
 
 type Shared = State<Arc<Operations>>;
-
-impl Routes {
-    pub(super) fn new(guard: Guard, router: Router) -> Routes {
-        Routes { guard, router: TowerToHyperService::new(router) }
-    }
-
-    /// Answers one request of any kind.
-    pub(super) async fn answer(&self, peer: Peer, request: Request<Body>) -> Response {
-        let answer = match self.guard.check(peer, request).await {
-            Ok(request) => match self.router.call(request).await {
-                Ok(answer) => answer,
-                Err(never) => match never {},
-            },
-            Err(refusal) => *refusal,
-        };
-        seal(answer)
-    }
-}
 
 /// Builds the routes of a gateway's admin API.
 pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {

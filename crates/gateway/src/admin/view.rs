@@ -14,12 +14,6 @@ use super::snapshot;
 use crate::active_config::ActiveConfig;
 use crate::classify::{Values, describe, describe_key};
 
-/// Body of an error response.
-#[derive(Debug, Serialize)]
-pub(super) struct Refusal<'a> {
-    pub(super) error: &'a str,
-}
-
 /// Response of `/live`.
 #[derive(Debug, Serialize)]
 pub(super) struct Live {

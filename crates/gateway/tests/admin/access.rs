@@ -15,16 +15,20 @@ use crate::{Start, TOKEN, exchange, node};
 const CHANGES: [&str; 4] = ["/reload", "/drain", "/nodes/web/NODE/drain", "/nodes/web/NODE/undrain"];
 
 #[test]
-fn a1_an_address_open_to_others_without_a_token_does_not_start() {
+fn a1_an_address_open_to_others_without_trust_does_not_start() {
     let admin = |address: &str| Admin {
         address: AdminAddress::Tcp(address.parse().expect("an address")),
         token_file: None,
         hosts: Vec::new(),
     };
-    let error = AdminListener::open(admin("0.0.0.0:0"), None).expect_err("open to all").to_string();
-    assert!(error.contains("could use the admin API") && error.contains("token_file"), "{error}");
-    assert!(AdminListener::open(admin("0.0.0.0:0"), Some(TOKEN.into())).expect("with a token").has_token());
-    let weak = AdminListener::open(admin("127.0.0.1:0"), Some("secret".into())).expect_err("too short").to_string();
+    for token in [None, Some(TOKEN.to_owned())] {
+        let error = AdminListener::open(admin("0.0.0.0:0"), token, false).expect_err("open to all").to_string();
+        assert!(error.contains("could use the admin API") && error.contains("`weirgate pki`"), "{error}");
+    }
+    let open = AdminListener::open(admin("0.0.0.0:0"), Some(TOKEN.into()), true).expect("with TLS");
+    assert!(open.has_token() && open.is_encrypted());
+    let weak =
+        AdminListener::open(admin("127.0.0.1:0"), Some("secret".into()), false).expect_err("too short").to_string();
     assert!(weak.contains("128 bits") && !weak.contains("secret"), "{weak}");
 }
 
@@ -135,7 +139,7 @@ fn a1_a_unix_socket_serves_its_owner_without_a_token() {
     let running = Start::default().before(node());
     let path = running.scratch.path("admin.sock");
     let config = Admin { address: AdminAddress::Unix(path.clone()), token_file: None, hosts: Vec::new() };
-    let listener = AdminListener::open(config, None).expect("it opens");
+    let listener = AdminListener::open(config, None, false).expect("it opens");
     let operations = Operations::new(running.gateway.clone(), Arc::new(Metrics::new()), Arc::clone(&running.log));
     let server = listener.serve(Arc::new(operations)).expect("it is served");
     assert_eq!(std::fs::metadata(&path).expect("a socket").permissions().mode() & 0o777, 0o600);

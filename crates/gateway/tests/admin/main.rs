@@ -6,6 +6,7 @@ mod bounds;
 mod changes;
 mod logs;
 mod reading;
+mod trust;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -64,7 +65,8 @@ impl Start<'_> {
         );
         let text = text.replace("SCRATCH", scratch.0.path().to_str().expect("UTF-8"));
         let file = scratch.write("policy.yaml", &text);
-        let site = load("policy.yaml", &text).expect("a sound policy");
+        let site = load(file.to_str().expect("UTF-8"), &text).expect("a sound policy");
+        let site_has_trust = site.trust.is_some();
         let log = Arc::new(AccessLog::start(site.access_log.as_ref()).expect("the log opens"));
         let metrics = Arc::new(Metrics::new());
         let observers: Vec<Box<dyn Observer>> = vec![Box::new(Arc::clone(&metrics)), Box::new(Arc::clone(&log))];
@@ -75,7 +77,7 @@ impl Start<'_> {
             token_file: self.token.then(|| scratch.write("token", TOKEN)),
             hosts: self.hosts.iter().map(|h| (*h).to_owned()).collect(),
         };
-        let listener = AdminListener::open(config, None).expect("the admin API opens");
+        let listener = AdminListener::open(config, None, site_has_trust).expect("the admin API opens");
         let admin = listener.address().expect("a TCP address");
         let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log)));
         let server = Some(listener.serve(operations).expect("the admin API is served"));
@@ -84,7 +86,7 @@ impl Start<'_> {
 }
 
 fn load(name: &str, text: &str) -> Result<weirgate_config::Site, String> {
-    weirgate_config::load(name, text, false).map(|loaded| loaded.site).map_err(|e| e.to_string())
+    weirgate_config::load(name, text).map(|loaded| loaded.site).map_err(|e| e.to_string())
 }
 
 impl Running {

@@ -82,7 +82,7 @@ pub(crate) fn windowed(window: u32) -> String {
 }
 
 pub(crate) fn site(text: &str) -> weirgate_config::Site {
-    match weirgate_config::load("test.yaml", text, false) {
+    match weirgate_config::load("test.yaml", text) {
         Ok(loaded) => loaded.site,
         Err(errors) => panic!("{errors}"),
     }

@@ -160,7 +160,7 @@ mod tests {
         for (every, on_demand) in [(None, true), (Some(Duration::from_secs(5)), false)] {
             let terms = Coordinator { from: Duration::ZERO, every, on_demand };
             let text = policy(terms, 9903, Path::new("/run/x.sock"));
-            let loaded = weirgate_config::load("policy.yaml", &text, false);
+            let loaded = weirgate_config::load("policy.yaml", &text);
             let reserves = loaded.unwrap_or_else(|errors| panic!("{errors}")).site.reserves.expect("it has reserves");
             assert_eq!((reserves.cluster.nodes.len(), reserves.cluster.classes.len()), (NODES, CLASSES));
             assert_eq!((reserves.every, reserves.on_demand), (every, on_demand));

@@ -14,7 +14,7 @@ fn policy() -> Policy {
             nodes: [{ address: 'a:1', max_outstanding: 2 }, 'b:1']
             ejection: { consecutive_failures: 1, base: 10s, max_share: 1 }
         classes: [{ name: A, match: { path: /a }, retry: off }, { name: B, retry: off }]";
-    weirgate_config::load("test", text, false).unwrap_or_else(|e| panic!("{e}")).site.policy
+    weirgate_config::load("test", text).unwrap_or_else(|e| panic!("{e}")).site.policy
 }
 
 /// An engine with `count` requests of class A, and a correct account of its driver.

@@ -32,7 +32,7 @@ pub fn policy(nodes: usize, discipline: &str, upstream: &str, more: &str) -> Str
 
 /// An experiment with this policy, one machine of `cpus` CPUs per node, and no traffic yet.
 pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
-    let site = weirgate_config::load("test", policy, false).unwrap_or_else(|e| panic!("{e}")).site;
+    let site = weirgate_config::load("test", policy).unwrap_or_else(|e| panic!("{e}")).site;
     let machine = |name: &String| Machine::nominal(name, cpus);
     let names: Vec<String> = site.policy.nodes.iter().map(|node| node.machine.clone()).collect();
     Experiment {

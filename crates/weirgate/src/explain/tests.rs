@@ -225,7 +225,7 @@ fn it_agrees_with_a_running_gateway() {
     let pki = Pki::new(folder.path(), NAMES);
     let policy = folder.path().join("policy.yaml");
     std::fs::write(&policy, POLICY.replace("NODE", &node().to_string())).expect("a file");
-    let mut site = weirgate_config::load_file(&policy, false).unwrap_or_else(|errors| panic!("{errors}")).site;
+    let mut site = weirgate_config::load_file(&policy).unwrap_or_else(|errors| panic!("{errors}")).site;
     let (sender, records) = channel();
     let observers: Vec<Box<dyn Observer>> = vec![Box::new(Tell(sender))];
     let gateway = Gateway::start(site.clone(), "", ReloadSource::Nowhere, observers).expect("the gateway starts");

@@ -13,13 +13,14 @@ use std::sync::Arc;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weirgate_config::{Admin, AdminAddress, Limits, MemoryLimit, Site};
 use weirgate_gateway::access_log::AccessLog;
-use weirgate_gateway::admin::{AdminListener, AdminSocket, Operations, TOKEN_VARIABLE};
+use weirgate_gateway::admin::{AdminListener, Operations, TOKEN_VARIABLE};
 use weirgate_gateway::metrics::Metrics;
 use weirgate_gateway::{Gateway, ReloadSource, Signals};
+use weirgate_http_server::ListeningSocket;
 use weirgate_spanned_yaml::unit::Bytes;
 
 use crate::args::Run;
-use crate::check::{bounded, env_token};
+use crate::check::bounded;
 use crate::exit::{self, say, tell};
 
 use succession::Succession;
@@ -48,7 +49,7 @@ fn start(path: &Path) -> Result<Running, String> {
     let (predecessor, mut inherited) = sockets::find()?;
     let bytes = File::open(path).and_then(bounded);
     let bytes = bytes.map_err(|e| format!("{file}: cannot be read: {e}"))?;
-    let loaded = weirgate_config::load_bytes(&file, &bytes, env_token()).map_err(|errors| {
+    let loaded = weirgate_config::load_bytes(&file, &bytes).map_err(|errors| {
         tell(&errors.to_string());
         format!("{file} is not sound: not started")
     })?;
@@ -59,11 +60,12 @@ fn start(path: &Path) -> Result<Running, String> {
     let log = AccessLog::start(site.access_log.as_ref()).map_err(|e| e.to_string())?;
     let (log, metrics) = (Arc::new(log), Arc::new(Metrics::new()));
     let (mut listening, admin_socket) = sockets::sort(&site, &file, &mut inherited)?;
-    let admin = site.admin.clone().map(|config| open_admin(config, admin_socket)).transpose()?;
+    let has_trust = site.trust.is_some();
+    let admin = site.admin.clone().map(|config| open_admin(config, has_trust, admin_socket)).transpose()?;
     let source = ReloadSource::File {
         path: path.to_owned(),
         resolve: Box::new(|name, text| {
-            let loaded = weirgate_config::load(name, text, env_token()).map_err(|e| e.to_string())?;
+            let loaded = weirgate_config::load(name, text).map_err(|e| e.to_string())?;
             gateway(name, loaded.site)
         }),
     };
@@ -90,7 +92,7 @@ fn start(path: &Path) -> Result<Running, String> {
     gateway.serve();
     let admin = match admin {
         Some((listener, place)) => {
-            let guarded = if listener.has_token() { "with a token" } else { "for this machine only, without a token" };
+            let guarded = guarded(listener.is_encrypted(), listener.has_token());
             let server = listener.serve(Arc::clone(&operations)).map_err(|e| format!("admin API: {e}"))?;
             say(&format!("admin API on {place}, {guarded}"));
             Some(server)
@@ -118,15 +120,31 @@ pub(crate) fn gateway(file: &str, site: Site) -> Result<Site, String> {
     }
 }
 
-pub(crate) fn open_admin(config: Admin, socket: Option<AdminSocket>) -> Result<(AdminListener, String), String> {
-    let place = match &config.address {
-        AdminAddress::Tcp(address) => format!("http://{address}"),
+/// Opens an admin listener. Returns also its place for people.
+pub(crate) fn open_admin(
+    config: Admin,
+    has_trust: bool,
+    socket: Option<ListeningSocket>,
+) -> Result<(AdminListener, String), String> {
+    let path = match &config.address {
+        AdminAddress::Tcp(_) => String::new(),
         AdminAddress::Unix(path) => path.display().to_string(),
     };
     let variable = std::env::var(TOKEN_VARIABLE).ok();
-    let listener = AdminListener::open_or_adopt(config, variable, socket).map_err(|e| e.to_string())?;
-    let place = listener.address().map_or(place, |address| format!("http://{address}"));
+    let listener = AdminListener::open_or_adopt(config, variable, has_trust, socket).map_err(|e| e.to_string())?;
+    let scheme = if listener.is_encrypted() { "https" } else { "http" };
+    let place = listener.address().map_or(path, |address| format!("{scheme}://{address}"));
     Ok((listener, place))
+}
+
+/// Says who can use a listener.
+pub(crate) fn guarded(encrypted: bool, has_token: bool) -> &'static str {
+    match (encrypted, has_token) {
+        (true, true) => "with a certificate or a token",
+        (true, false) => "with a certificate",
+        (false, true) => "with a token",
+        (false, false) => "for this machine only, without a token",
+    }
 }
 
 fn summary(site: &Site) -> String {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 
 use weirgate_config::{AdminAddress, Site};
-use weirgate_gateway::admin::AdminSocket;
 use weirgate_handover::{Approval, Inherited, Origin, Predecessor, from_service_manager};
+use weirgate_http_server::ListeningSocket;
 
 use crate::exit::say;
 
@@ -35,12 +35,12 @@ pub(super) fn sort(
     site: &Site,
     file: &str,
     inherited: &mut Inherited,
-) -> Result<(Listening, Option<AdminSocket>), String> {
+) -> Result<(Listening, Option<ListeningSocket>), String> {
     let addresses = || site.listeners.iter().map(|listener| listener.address);
     let listening = addresses().map(|address| (address, inherited.take_tcp(LISTEN, address))).collect();
     let admin = site.admin.as_ref().and_then(|admin| match &admin.address {
-        AdminAddress::Tcp(address) => inherited.take_tcp(ADMIN, *address).pop().map(AdminSocket::Tcp),
-        AdminAddress::Unix(path) => inherited.take_unix(ADMIN, path).map(AdminSocket::Unix),
+        AdminAddress::Tcp(address) => inherited.take_tcp(ADMIN, *address).pop().map(ListeningSocket::Tcp),
+        AdminAddress::Unix(path) => inherited.take_unix(ADMIN, path).map(ListeningSocket::Unix),
     });
     let left = inherited.left();
     match inherited.origin() {

@@ -9,13 +9,15 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use weirgate_gateway::admin::TOKEN_VARIABLE;
 use weirgate_http_client::{Address, Limits, Request, blocking};
-use weirgate_wire::Token;
+use weirgate_http_server::Token;
+use weirgate_tls::{LiveTrust, Role, Wanted};
 use weirgate_wire::admin::{Class, Events, Snapshot};
 
 use crate::exit;
@@ -36,7 +38,7 @@ Environment:
 
 Examples:
   weirgate top
-  weirgate top 10.0.0.7:9900 --token-file admin.token
+  weirgate top 10.0.0.7:9900 --trust ~/.weirgate
   weirgate top /run/weirgate/admin.sock
   weirgate top --once | grep MISSED
 
@@ -44,12 +46,15 @@ Exit codes:
   0  ended by a key. With --once: every guarantee is held
   1  the gateway did not answer. With --once, also: a guarantee is missed")]
 pub(crate) struct Args {
-    /// Admin API: HOST:PORT, http://HOST:PORT, or the path of a Unix socket.
+    /// Admin API: HOST:PORT, http://HOST:PORT, https://HOST:PORT, or the path of a Unix socket.
     #[arg(default_value = "127.0.0.1:9900")]
     address: String,
     /// File with the bearer token of the admin API.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Your trust folder, as `weirgate pki issue operator NAME` makes it. Required for a gateway on another machine.
+    #[arg(long, value_name = "DIR")]
+    trust: Option<PathBuf>,
     /// Print the figures once, and end. Without a terminal this is the default.
     #[arg(long)]
     once: bool,
@@ -106,13 +111,22 @@ impl Source {
     fn new(args: &Args) -> Result<Source, String> {
         let variable = std::env::var(TOKEN_VARIABLE).ok().map(|value| (TOKEN_VARIABLE, value));
         let token = Token::find("admin", args.token_file.as_deref(), variable).map_err(|error| error.to_string())?;
-        let given = args.address.strip_prefix("http://").unwrap_or(&args.address).trim_end_matches('/');
+        let trust = args.trust.as_deref().map(|folder| LiveTrust::load(folder, &[Role::Operator, Role::Monitor], None));
+        let trust = trust.transpose()?.map(Arc::new);
+        let given = ["https://", "http://"].iter().find_map(|scheme| args.address.strip_prefix(scheme));
+        let given = given.unwrap_or(&args.address).trim_end_matches('/');
         let (address, host) = match args.address.starts_with(['/', '.']) {
             true => (Address::Unix(PathBuf::from(&args.address)), "localhost".to_owned()),
             false if !given.contains(':') => {
                 return Err(format!("{given:?} has no port: write HOST:PORT, or the path of a Unix socket"));
             }
-            false => (Address::Tcp(given.to_owned()), given.to_owned()),
+            false => match trust {
+                None => (Address::Tcp(given.to_owned()), given.to_owned()),
+                Some(trust) => {
+                    let wanted = Wanted { role: Role::Gateway, name: None };
+                    (Address::Trusted(given.to_owned(), trust, wanted), given.to_owned())
+                }
+            },
         };
         Ok(Source { address, host, token })
     }
@@ -135,6 +149,7 @@ impl Source {
         match answer.status {
             200 => serde_json::from_slice(&answer.body)
                 .map_err(|error| from(&format!("{path} is not as expected: {error}"))),
+            400 if answer.text().contains("mutual TLS") => Err(from(&"speaks mutual TLS: give --trust")),
             401 => Err(from(&format!("needs the admin token: give --token-file, or set {TOKEN_VARIABLE}"))),
             status => Err(from(&format!("{path} has status {status}"))),
         }

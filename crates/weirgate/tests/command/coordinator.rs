@@ -45,10 +45,14 @@ fn it_says_what_it_does_shows_its_page_and_ends_on_sigterm() {
     let address: SocketAddr =
         agents.split(' ').find_map(|word| word.trim_end_matches(',').parse().ok()).expect("an address");
     let mut stranger = TcpStream::connect(address).expect("it accepts");
-    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("it reads");
+    let greeting = r#"{"version":2,"node":"n9"}"#;
+    let length = greeting.len();
+    let head =
+        "POST /reserves/sessions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json";
+    write!(stranger, "{head}\r\nContent-Length: {length}\r\n\r\n{greeting}").expect("it reads");
     let mut answer = String::new();
     stranger.read_to_string(&mut answer).expect("it answers");
-    assert!(answer.contains("refused"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("has no node \\\"n9\\\""), "{answer}");
     process.line("refused 127.0.0.1:");
 
     process.signal("TERM");

@@ -47,7 +47,7 @@ impl Process {
     /// Returns the address in the next line with `text`.
     pub(crate) fn address(&mut self, text: &str) -> SocketAddr {
         let line = self.line(text);
-        let (_, address) = line.split_once("http://").expect("an address");
+        let (_, address) = line.split_once("://").expect("an address");
         address.split(',').next().and_then(|a| a.parse().ok()).unwrap_or_else(|| panic!("{line}"))
     }
 

@@ -63,7 +63,7 @@ fn probe(server: &Scripted, directory: &Directory, args: &[&str]) -> Command {
     command.arg(directory.path().join("policy.yaml")).arg("--output").arg(directory.path().join("pages.yaml"));
     // A page takes the minimum time, because its cost is exact.
     command.args(["--requests", "8", "--page-time", "1", "--saturate", "4"]).args(args);
-    command.env_remove("WEIRGATE_AGENT_TOKEN").stdin(Stdio::null());
+    command.stdin(Stdio::null());
     command
 }
 
@@ -73,7 +73,7 @@ fn ended(mut command: Command) -> (Option<i32>, String, String) {
 }
 
 fn table(policy: &Path) -> PageTable {
-    let loaded = load_file(policy, false).unwrap_or_else(|errors| panic!("{errors}"));
+    let loaded = load_file(policy).unwrap_or_else(|errors| panic!("{errors}"));
     loaded.site.page_table.expect("it has one")
 }
 

@@ -12,11 +12,11 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{Advice, fadvise};
+use weirgate_pki::Authority;
+use weirgate_tls::Role;
 
 use crate::house::{CPUS, DISK, House, INTERFACE, SERVER, WIRE};
 use crate::processes::{Directory, Process, becomes_true, program, say};
-
-const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
 
 /// Size of the album in bytes.
 const ALBUM: u64 = 256 << 20;
@@ -79,7 +79,6 @@ fn a_real_servers_pages_cost_what_was_measured_beside_it() {
         ("pages/formula.php", FORMULA),
         ("pages/logout.php", "<?php"),
         ("pages/robots.txt", "User-agent: *\nDisallow: /private\n"),
-        ("token", TOKEN),
     ] {
         directory.write(name, &text(content));
     }
@@ -93,19 +92,23 @@ fn a_real_servers_pages_cost_what_was_measured_beside_it() {
     });
     apache.args(["-D", "FOREGROUND", "-f"]).arg(directory.path().join("apache.conf"));
     let _apache = Process::start(house.at_server(true, &apache), &directory, at(80));
-    let token = directory.path().join("token");
+    let pki = directory.path().join("pki");
+    let mut authority = Authority::create(&pki, "test", 365, weirgate_clock::calendar()).expect("an authority");
+    let mut issue = |role, name: &str| authority.issue(role, name, &[], 30).expect("a certificate");
+    let trust = [(Role::Agent, SERVER), (Role::Gateway, "gw"), (Role::Operator, "prober")];
+    let [of_agent, of_gateway, of_prober] = trust.map(|(role, name)| issue(role, name));
     let mut agent = Command::new(env!("CARGO_BIN_EXE_weirgate"));
     agent.args(["agent", "--port", "80", "--usage-of", house.name(), "--interface", INTERFACE, "--listen"]);
-    agent.arg(at(9902).to_string()).arg("--token-file").arg(&token);
+    agent.arg(at(9902).to_string()).arg("--trust").arg(&of_agent);
     let _agent = Process::start(house.at_server(false, &agent), &directory, at(9902));
 
     let policy = |table: &str| {
         directory.write(
             "policy.yaml",
             &format!(
-                "listen: 127.0.0.1:0\nadmin: off\n{table}upstreams:\n  web: {{ nodes: [\"{SERVER}:80\"], collector: {{ port: 9902, \
-                 token_file: {} }} }}\nclasses: [{{ name: all }}]\n",
-                token.display()
+                "listen: 127.0.0.1:0\nadmin: off\ntrust: {}\n{table}upstreams:\n  web: {{ nodes: [\"{SERVER}:80\"], collector: \
+                 {{ port: 9902 }} }}\nclasses: [{{ name: all }}]\n",
+                of_gateway.display()
             ),
         )
     };
@@ -113,7 +116,12 @@ fn a_real_servers_pages_cost_what_was_measured_beside_it() {
     // minute.
     let before = PAGES.map(|(path, _, _, requests)| measure(&house, at(80), path, requests));
     let mut probe = Command::new(env!("CARGO_BIN_EXE_weirgate"));
-    probe.args(["probe", &format!("http://{SERVER}/"), "--policy"]).arg(policy("")).arg("--output");
+    probe
+        .args(["probe", &format!("http://{SERVER}/"), "--policy"])
+        .arg(policy(""))
+        .arg("--trust")
+        .arg(&of_prober)
+        .arg("--output");
     probe.arg(directory.path().join("pages.yaml")).args(["--page-time", "1"]).stdin(Stdio::null());
     let output = probe.output().expect("the program starts");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -8,6 +8,7 @@ mod processes;
 
 mod groups;
 mod scripted;
+mod trusted;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,21 +17,17 @@ use std::process::Command;
 
 use groups::Groups;
 use processes::{Directory, Process, free_address, say};
-use scripted::{Connection, listen};
-
-const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
+use scripted::Coordinator;
 
 /// Writes a policy with three classes of a node and its coordinator at `coordinator`.
-fn policy(directory: &Directory, coordinator: SocketAddr) -> (PathBuf, PathBuf) {
-    let token = directory.write("token", TOKEN);
+fn policy(directory: &Directory, coordinator: SocketAddr) -> PathBuf {
     let text = format!(
-        "reserves:\n  listen: {coordinator}\n  token_file: {}\n  nodes: [n1]\n  classes:\n\
+        "reserves:\n  listen: {coordinator}\n  nodes: [n1]\n  classes:\n\
          \x20   - {{ name: gold, share: 79%, cgroup: gold }}\n\
          \x20   - {{ name: rest, share: 20%, cgroup: rest }}\n\
-         \x20   - {{ name: made, share: 1%, cgroup: made, create: true }}\n",
-        token.display()
+         \x20   - {{ name: made, share: 1%, cgroup: made, create: true }}\n"
     );
-    (directory.write("policy.yaml", &text), token)
+    directory.write("policy.yaml", &text)
 }
 
 /// Starts an agent of node n1 with its state in the directory. It also serves a collector's reports.
@@ -46,27 +43,26 @@ fn agent(directory: &Directory, policy: &Path, root: &str, more: &[&str]) -> Pro
 #[test]
 fn cpu_time_follows_the_shares_and_all_is_as_it_was_in_the_end() {
     let Some(mut groups) = Groups::make("follows", &["gold", "rest"]) else { return };
-    let (directory, coordinator) = (Directory::new(), free_address());
-    let (policy, token) = policy(&directory, coordinator);
+    let (directory, address) = (Directory::new(), free_address());
+    let policy = policy(&directory, address);
     ["gold", "rest"].iter().for_each(|group| groups.work(group));
-    let listener = listen(coordinator);
+    let mut coordinator = Coordinator::start(address);
     let mut first = agent(&directory, &policy, groups.root(), &[]);
-    let mut connection = Connection::accept(&listener, &token);
-    assert_eq!(connection.node, "n1");
-    let report = connection.report();
+    assert_eq!(coordinator.session().node, "n1");
+    let report = coordinator.report();
     assert_eq!((report.run, report.usage.len(), report.node.memory_total > 0), (0, 3, true), "{report:?}");
     assert!((report.allocation[0] - 100.0 / 3.0).abs() < 0.1, "what is in force is adopted: {report:?}");
     // Connections are counted independently of the windows, so the first count may follow the first report.
-    let mut reports = std::iter::repeat_with(|| connection.report()).take(20);
+    let mut reports = std::iter::repeat_with(|| coordinator.report()).take(20);
     let counted = reports.find(|report| report.node.active_static.is_some()).expect("a count within five seconds");
     assert!(counted.node.active_static == Some(0) && counted.node.active_dynamic.is_some(), "{counted:?}");
 
     // 80 to 20 for the two busy classes.
-    connection.shares(1, &[79.2, 19.8, 1.0]);
-    connection.report_of(1);
+    coordinator.shares(1, &[79.2, 19.8, 1.0]);
+    coordinator.report_of(1);
     let used = |groups: &Groups| ["gold", "rest"].map(|group| groups.used(group));
     let before = used(&groups);
-    let reports: Vec<_> = (0..8).map(|_| connection.report()).collect();
+    let reports: Vec<_> = (0..8).map(|_| coordinator.report()).collect();
     let after = used(&groups);
     let [gold, rest] = [0, 1].map(|class| (after[class] - before[class]) as f64);
     let share = 100.0 * gold / (gold + rest);
@@ -81,9 +77,9 @@ fn cpu_time_follows_the_shares_and_all_is_as_it_was_in_the_end() {
     first.stop("KILL");
     let in_force = ["gold", "rest", "made"].map(|group| groups.share(group));
     assert_eq!(in_force, [Some(207_618), Some(51_905), Some(2621)], "a killed agent leaves its shares");
-    drop(connection);
     let mut second = agent(&directory, &policy, groups.root(), &[]);
-    let report = Connection::accept(&listener, &token).report();
+    coordinator.session();
+    let report = coordinator.report();
     assert!((report.allocation[0] - 79.2).abs() < 0.01 && report.run == 0, "the next adopts them: {report:?}");
     assert_eq!(second.stop("TERM").code(), Some(0), "{}", second.output());
     assert_eq!(["gold", "rest", "made"].map(|group| groups.share(group)), [Some(1024), Some(1024), None]);
@@ -114,27 +110,27 @@ fn weights(root: &Path) -> [String; 2] {
 
 #[test]
 fn coordinators_may_come_and_go() {
-    let (directory, coordinator) = (Directory::new(), free_address());
-    let (policy, token) = policy(&directory, coordinator);
+    let (directory, address) = (Directory::new(), free_address());
+    let policy = policy(&directory, address);
     let root = tree(&directory);
     let mut agent = agent(&directory, &policy, root.to_str().expect("UTF-8"), &["--keep"]);
     // The agent started before the coordinator.
-    let listener = listen(coordinator);
-    let mut connection = Connection::accept(&listener, &token);
-    connection.shares(5, &[70.0, 29.0, 1.0]);
-    connection.report_of(5);
+    let mut coordinator = Coordinator::start(address);
+    coordinator.session();
+    coordinator.shares(5, &[70.0, 29.0, 1.0]);
+    coordinator.report_of(5);
     assert_eq!(weights(&root), ["7000", "2900"]);
-    // Shares of another policy change nothing, and end the connection.
-    connection.shares(6, &[50.0, 50.0]);
-    let mut connection = Connection::accept(&listener, &token);
-    let report = connection.report();
+    // Shares of another policy change nothing, and end the session.
+    coordinator.shares(6, &[50.0, 50.0]);
+    coordinator.session();
+    let report = coordinator.report();
     assert_eq!((report.run, report.allocation), (5, vec![70.0, 29.0, 1.0]), "a new coordinator can carry on");
     assert_eq!(weights(&root), ["7000", "2900"]);
-    drop((connection, listener));
-    let listener = listen(coordinator);
-    let mut connection = Connection::accept(&listener, &token);
-    connection.shares(9, &[10.0, 89.0, 1.0]);
-    connection.report_of(9);
+    drop(coordinator);
+    let mut coordinator = Coordinator::start(address);
+    coordinator.session();
+    coordinator.shares(9, &[10.0, 89.0, 1.0]);
+    coordinator.report_of(9);
     assert_eq!(weights(&root), ["1000", "8900"]);
     assert_eq!(agent.stop("INT").code(), Some(0));
     assert_eq!(weights(&root), ["1000", "8900"], "--keep leaves them");
@@ -150,26 +146,10 @@ fn coordinators_may_come_and_go() {
 }
 
 #[test]
-fn a_coordinator_without_the_token_is_not_obeyed() {
-    let (directory, coordinator) = (Directory::new(), free_address());
-    let (policy, _) = policy(&directory, coordinator);
-    let root = tree(&directory);
-    let listener = listen(coordinator);
-    let mut agent = agent(&directory, &policy, root.to_str().expect("UTF-8"), &[]);
-    let other = directory.write("other", "00112233445566778899aabbccddeeff");
-    let refused = std::panic::catch_unwind(|| Connection::accept(&listener, &other));
-    assert!(refused.is_err(), "the agent does not go on");
-    // It connects again, and logs the reason once.
-    let (_second, _) = listener.accept().expect("it dials again");
-    assert_eq!(agent.stop("TERM").code(), Some(0));
-    assert_eq!(agent.output().matches("has another token").count(), 1, "{}", agent.output());
-}
-
-#[test]
 fn what_cannot_work_is_refused_at_the_start() {
     let directory = Directory::new();
     let root = tree(&directory);
-    let (sound, _) = policy(&directory, "127.0.0.1:9".parse().expect("an address"));
+    let sound = policy(&directory, "127.0.0.1:9".parse().expect("an address"));
     let open = directory.write(
         "open.yaml",
         "reserves: {coordinator: 'm.test:9', nodes: [n1], classes: [{name: a, share: 9%, cgroup: a}]}",
@@ -187,7 +167,7 @@ fn what_cannot_work_is_refused_at_the_start() {
         (vec![sound, "--node", "n7"], 1, "no node \"n7\"; it has n1"),
         (vec![gone, "--node", "n1"], 1, "cannot be read"),
         (vec![plain, "--node", "n1"], 1, "has no `reserves`"),
-        (vec![open, "--node", "n1", "--cgroup-root", root], 1, "`token_file`"),
+        (vec![open, "--node", "n1", "--cgroup-root", root], 1, "`weirgate pki`"),
         (vec![sound, "--node", "n1", "--cgroup-root", gone], 1, "is no cgroup root"),
         (vec![sound, "--node", "n1", "--cgroup-root", root, "--state", file], 1, "--state"),
         (vec![sound, "--node", "n1", "--cpus", "0"], 2, "--cpus"),

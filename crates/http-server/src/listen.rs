@@ -1,5 +1,6 @@
-//! Listening socket of the admin API. An address other than loopback or a Unix socket requires a token.
+//! Listening sockets. An address other than loopback or a Unix socket requires TLS.
 
+use std::fmt;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -8,52 +9,66 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use weirgate_config::AdminAddress;
+/// Address of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A Unix socket, which only its owner can use.
+    Unix(PathBuf),
+}
 
-use super::token::TOKEN_VARIABLE;
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Tcp(address) => address.fmt(f),
+            Place::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
 
 /// An open listening socket.
 #[derive(Debug)]
-pub(super) enum Socket {
+pub(crate) enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener, RemovedAtEnd),
 }
 
-/// A listening socket of the admin API that another process has opened, or that another process is to have.
+/// A listening socket that another process has opened, or that another process is to have.
 #[derive(Debug)]
-pub enum AdminSocket {
+pub enum ListeningSocket {
     /// A TCP socket.
     Tcp(TcpListener),
     /// A Unix socket.
     Unix(UnixListener),
 }
 
-impl AsFd for AdminSocket {
+impl AsFd for ListeningSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            AdminSocket::Tcp(listener) => listener.as_fd(),
-            AdminSocket::Unix(listener) => listener.as_fd(),
+            ListeningSocket::Tcp(listener) => listener.as_fd(),
+            ListeningSocket::Unix(listener) => listener.as_fd(),
         }
     }
 }
 
 impl Socket {
     /// Returns a duplicate for another process.
-    pub(super) fn duplicate(&self) -> io::Result<AdminSocket> {
+    pub(crate) fn duplicate(&self) -> io::Result<ListeningSocket> {
         Ok(match self {
-            Socket::Tcp(listener) => AdminSocket::Tcp(listener.try_clone()?),
-            Socket::Unix(listener, _) => AdminSocket::Unix(listener.try_clone()?),
+            Socket::Tcp(listener) => ListeningSocket::Tcp(listener.try_clone()?),
+            Socket::Unix(listener, _) => ListeningSocket::Unix(listener.try_clone()?),
         })
     }
 }
 
 /// Path of a Unix socket, removed when the socket is dropped.
 #[derive(Debug)]
-pub(super) struct RemovedAtEnd(Option<PathBuf>);
+pub(crate) struct RemovedAtEnd(Option<PathBuf>);
 
 impl RemovedAtEnd {
     /// Leaves the path, because another process listens there.
-    pub(super) fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.0 = None;
     }
 }
@@ -67,65 +82,62 @@ impl Drop for RemovedAtEnd {
     }
 }
 
-/// Adopts a socket that another process has opened for `address`. The path of a Unix socket stays at the end, because
+/// Adopts a socket that another process has opened for `place`. The path of a Unix socket stays at the end, because
 /// it belongs to that process.
 ///
 /// # Errors
-/// The address would be open to other machines without a token.
-pub(super) fn adopt(address: &AdminAddress, has_token: bool, socket: AdminSocket) -> io::Result<Socket> {
-    if let AdminAddress::Tcp(address) = address {
-        guarded(*address, has_token)?;
+/// The address would be open to other machines without TLS.
+pub(crate) fn adopt(place: &Place, name: &str, has_trust: bool, socket: ListeningSocket) -> io::Result<Socket> {
+    if let Place::Tcp(address) = place {
+        guarded(*address, name, has_trust)?;
     }
     Ok(match socket {
-        AdminSocket::Tcp(listener) => {
+        ListeningSocket::Tcp(listener) => {
             listener.set_nonblocking(true)?;
             Socket::Tcp(listener)
         }
-        AdminSocket::Unix(listener) => {
+        ListeningSocket::Unix(listener) => {
             listener.set_nonblocking(true)?;
             Socket::Unix(listener, RemovedAtEnd(None))
         }
     })
 }
 
-/// Refuses an address that other machines could use without a token.
-fn guarded(address: SocketAddr, has_token: bool) -> io::Result<()> {
-    match address.ip().to_canonical().is_loopback() || has_token {
-        true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, open_to_all(address))),
+/// Refuses an address that other machines could use without TLS.
+pub(crate) fn guarded(address: SocketAddr, name: &str, has_trust: bool) -> io::Result<()> {
+    if address.ip().to_canonical().is_loopback() || has_trust {
+        return Ok(());
     }
+    let loopback =
+        if address.is_ipv4() { IpAddr::from([127, 0, 0, 1]) } else { IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]) };
+    let why = format!(
+        "anyone who reaches {address} could use the {name}: make certificates with `weirgate pki` and name their folder \
+         with `trust`, or listen on {} or a Unix socket",
+        SocketAddr::new(loopback, address.port())
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
 /// Opens the listening socket.
 ///
 /// # Errors
-/// The address would be open to other machines without a token, is in use, or cannot be opened.
-pub(super) fn open(address: &AdminAddress, has_token: bool) -> io::Result<Socket> {
-    match address {
-        AdminAddress::Tcp(address) => {
-            guarded(*address, has_token)?;
+/// The address would be open to other machines without TLS, is in use, or cannot be opened.
+pub(crate) fn open(place: &Place, name: &str, has_trust: bool) -> io::Result<Socket> {
+    match place {
+        Place::Tcp(address) => {
+            guarded(*address, name, has_trust)?;
             let listener = TcpListener::bind(address)
-                .map_err(|e| io::Error::new(e.kind(), format!("admin address {address}: {}", reason(&e))))?;
+                .map_err(|e| io::Error::new(e.kind(), format!("{name}: {address}: {}", reason(&e))))?;
             listener.set_nonblocking(true)?;
             Ok(Socket::Tcp(listener))
         }
-        AdminAddress::Unix(path) => {
+        Place::Unix(path) => {
             let listener = open_unix(path)
-                .map_err(|e| io::Error::new(e.kind(), format!("admin socket {}: {}", path.display(), reason(&e))))?;
+                .map_err(|e| io::Error::new(e.kind(), format!("{name}: {}: {}", path.display(), reason(&e))))?;
             listener.set_nonblocking(true)?;
             Ok(Socket::Unix(listener, RemovedAtEnd(Some(path.clone()))))
         }
     }
-}
-
-fn open_to_all(address: SocketAddr) -> String {
-    let loopback =
-        if address.is_ipv4() { IpAddr::from([127, 0, 0, 1]) } else { IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]) };
-    format!(
-        "anyone who reaches {address} could use the admin API: set admin.token_file or the variable {TOKEN_VARIABLE}, \
-         or listen on {} or a Unix socket",
-        SocketAddr::new(loopback, address.port())
-    )
 }
 
 /// Describes the error and its remedy.
@@ -168,30 +180,31 @@ fn open_unix(path: &Path) -> io::Result<UnixListener> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 mod tests {
     use super::*;
 
     #[test]
-    fn a1_an_address_open_to_others_needs_a_token() {
+    fn a1_an_address_open_to_others_needs_tls() {
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9901"] {
-            let address = AdminAddress::Tcp(address.parse().unwrap());
-            let error = open(&address, false).unwrap_err();
+            let address = Place::Tcp(address.parse().unwrap());
+            let error = open(&address, "page", false).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-            assert!(error.to_string().contains("token_file"), "{error}");
+            assert!(error.to_string().contains("`weirgate pki`"), "{error}");
         }
         for address in ["127.0.0.1:0", "127.8.8.8:0"] {
-            assert!(open(&AdminAddress::Tcp(address.parse().unwrap()), false).is_ok());
+            assert!(open(&Place::Tcp(address.parse().unwrap()), "page", false).is_ok());
         }
-        assert!(open(&AdminAddress::Tcp("0.0.0.0:0".parse().unwrap()), true).is_ok());
+        assert!(open(&Place::Tcp("0.0.0.0:0".parse().unwrap()), "page", true).is_ok());
     }
 
     #[test]
     fn a1_a_unix_socket_is_its_owners_alone_and_goes_with_the_listener() {
-        let path = std::env::temp_dir().join(format!("weirgate-admin-{}.sock", std::process::id()));
-        let address = AdminAddress::Unix(path.clone());
-        let socket = open(&address, false).unwrap();
+        let path = std::env::temp_dir().join(format!("weirgate-http-server-{}.sock", std::process::id()));
+        let address = Place::Unix(path.clone());
+        let socket = open(&address, "page", false).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let second = open(&address, false).unwrap_err();
+        let second = open(&address, "page", false).unwrap_err();
         assert!(second.to_string().contains("already in use"), "{second}");
         drop(socket);
         assert!(!path.exists());
@@ -199,12 +212,12 @@ mod tests {
 
     #[test]
     fn a_dead_socket_is_replaced_and_a_file_is_not() {
-        let path = std::env::temp_dir().join(format!("weirgate-admin-dead-{}.sock", std::process::id()));
+        let path = std::env::temp_dir().join(format!("weirgate-http-server-dead-{}.sock", std::process::id()));
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "a socket outlives its process");
-        drop(open(&AdminAddress::Unix(path.clone()), false).unwrap());
+        drop(open(&Place::Unix(path.clone()), "page", false).unwrap());
         fs::write(&path, "precious").unwrap();
-        assert!(open(&AdminAddress::Unix(path.clone()), false).is_err());
+        assert!(open(&Place::Unix(path.clone()), "page", false).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         fs::remove_file(&path).unwrap();
     }

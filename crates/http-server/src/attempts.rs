@@ -1,17 +1,13 @@
-//! Limit on wrong tokens for the admin API.
+//! Limit on wrong tries: wrong tokens, and certificates that are not accepted.
 //!
 //! A right token always passes. Each source has an allowance of wrong tokens that are answered 401 and
-//! logged. Further ones are answered 429 and only counted. Guessing a token of 128 bits is hopeless at any
+//! logged. Further ones are answered 429. Guessing a token of 128 bits is hopeless at any
 //! rate. Locking out a whole address would let a broken script lock the operator out of the gateway.
 
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::net::{IpAddr, Ipv6Addr};
-
-use weirgate_engine::Time;
-
-/// Environment variable with the token, used if no file has one.
-pub const TOKEN_VARIABLE: &str = "WEIRGATE_ADMIN_TOKEN";
+use std::time::Duration;
 
 /// Maximum number of wrong tokens in a burst that a source may send before it is answered 429.
 const ALLOWANCE: f64 = 10.0;
@@ -38,12 +34,12 @@ enum Source {
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     left: f64,
-    at: Time,
+    at: Duration,
 }
 
 impl Allowance {
-    fn now(self, now: Time) -> f64 {
-        (self.left + now.since(self.at).as_secs_f64() * PER_SECOND).min(ALLOWANCE)
+    fn now(self, now: Duration) -> f64 {
+        (self.left + now.saturating_sub(self.at).as_secs_f64() * PER_SECOND).min(ALLOWANCE)
     }
 }
 
@@ -54,7 +50,7 @@ impl Attempts {
 
     /// Counts a wrong token from `peer` (`None` on a Unix socket). Returns false if the allowance is
     /// exhausted.
-    pub(super) fn wrong(&mut self, peer: Option<IpAddr>, now: Time) -> bool {
+    pub(super) fn wrong(&mut self, peer: Option<IpAddr>, now: Duration) -> bool {
         let mut source = match peer.map(|p| p.to_canonical()) {
             // An IPv6 subscriber has a whole /64 network.
             Some(IpAddr::V6(v6)) => Source::Address(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into()),
@@ -83,22 +79,22 @@ mod tests {
         let mut attempts = Attempts::new(weirgate_clock::keyed_hasher());
         let (one, two) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
         let allowed = |attempts: &mut Attempts, who, at| (0..100).filter(|_| attempts.wrong(who, at)).count();
-        assert_eq!(allowed(&mut attempts, one, Time::ZERO), 10);
-        assert_eq!(allowed(&mut attempts, two, Time::ZERO), 10);
-        assert_eq!(allowed(&mut attempts, None, Time::ZERO), 10);
-        assert_eq!(allowed(&mut attempts, one, Time::from_millis(2_000)), 2);
-        assert_eq!(allowed(&mut attempts, one, Time::from_millis(60_000)), 10);
+        assert_eq!(allowed(&mut attempts, one, Duration::ZERO), 10);
+        assert_eq!(allowed(&mut attempts, two, Duration::ZERO), 10);
+        assert_eq!(allowed(&mut attempts, None, Duration::ZERO), 10);
+        assert_eq!(allowed(&mut attempts, one, Duration::from_millis(2_000)), 2);
+        assert_eq!(allowed(&mut attempts, one, Duration::from_millis(60_000)), 10);
     }
 
     #[test]
     fn a2_the_table_of_sources_is_bounded() {
         let mut attempts = Attempts::new(weirgate_clock::keyed_hasher());
         let tries =
-            (0..100_000u32).filter(|&i| attempts.wrong(Some(IpAddr::from(i.to_be_bytes())), Time::ZERO)).count();
+            (0..100_000u32).filter(|&i| attempts.wrong(Some(IpAddr::from(i.to_be_bytes())), Duration::ZERO)).count();
         assert_eq!((attempts.sources.len(), tries), (MAX_SOURCES + 1, MAX_SOURCES + 10));
         // The many addresses of one subscriber are one source.
         let mut attempts = Attempts::new(weirgate_clock::keyed_hasher());
         let v6 = |i: u128| Some(IpAddr::from(Ipv6Addr::from(0x2001_0db8_u128 << 96 | i)));
-        assert_eq!((0..100).filter(|&i| attempts.wrong(v6(i), Time::ZERO)).count(), 10);
+        assert_eq!((0..100).filter(|&i| attempts.wrong(v6(i), Duration::ZERO)).count(), 10);
     }
 }

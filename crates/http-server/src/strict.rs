@@ -1,4 +1,4 @@
-//! The data plane's strict request check, applied to connections of the admin API.
+//! The data plane's strict request check, applied to requests to Weirgate itself.
 //!
 //! In place of input that [`Requests`] refuses, hyper receives a byte with which no request can start. hyper
 //! then sends the responses that are still due, answers 400 and closes the connection.
@@ -64,7 +64,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
                     }
                     this.input.extend_from_slice(read.filled());
                 }
-                // The admin API never switches protocols.
+                // This server never switches protocols.
                 Ok(Event::Hold) => this.requests.resume(),
                 Err(_) if between => {
                     this.refused = true;

@@ -6,10 +6,15 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
-use super::view::Refusal;
+/// Body of every error.
+#[derive(Debug, Serialize)]
+struct Refusal<'a> {
+    error: &'a str,
+}
 
 /// Builds a JSON response from `value`.
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+#[must_use]
+pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(mut text) => {
             text.push(b'\n');
@@ -21,7 +26,8 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
 }
 
 /// Builds a response with another content type.
-pub(super) fn with_type(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
+#[must_use]
+pub fn with_type(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -29,6 +35,7 @@ pub(super) fn with_type(status: StatusCode, content_type: &'static str, body: im
 }
 
 /// Builds an error response with its reason.
-pub(super) fn refuse(status: StatusCode, why: &str) -> Response {
+#[must_use]
+pub fn refuse(status: StatusCode, why: &str) -> Response {
     json(status, &Refusal { error: why })
 }

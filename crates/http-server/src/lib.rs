@@ -1,0 +1,27 @@
+//! A small HTTP/1.1 server for requests to Weirgate itself: the admin APIs of gateway and coordinator, agents' reports,
+//! and the reports of agents to the coordinator.
+//!
+//! hyper implements the protocol (RFC 9112), and a router of axum answers. This crate adds what all of these listeners
+//! need: an address that is open to nobody by accident, mutual TLS ([`weirgate_tls::trust`]), the check of each request
+//! ([`Access`]), and bounds. A plain listener is on loopback or on a Unix socket. On any other address one starts only
+//! with TLS, and admits the parties that its [`Access`] names.
+//!
+//! # Modules
+//! `listen` opens sockets, `serve` accepts connections, `handshake` does TLS, `strict` checks the bytes of requests,
+//! `guard` decides who may do what, `token` is a secret that clients may show,
+//! `attempts` limits wrong tries, and `answer` makes answers.
+#![forbid(unsafe_code)]
+
+pub mod answer;
+mod attempts;
+mod guard;
+mod handshake;
+mod listen;
+mod serve;
+mod strict;
+mod token;
+
+pub use guard::{Access, Peer};
+pub use listen::{ListeningSocket, Place};
+pub use serve::{Listener, follow};
+pub use token::Token;
