@@ -73,6 +73,9 @@ fn start(path: &Path) -> Result<Running, String> {
         vec![Box::new(Arc::clone(&metrics)), Box::new(Arc::clone(&log))];
     raise_open_files();
     let limits = site.limits;
+    // Before clients can connect: a script that sees it may send a signal, which would end the process. It takes
+    // effect after the start.
+    let signals = Signals::handle().map_err(|e| format!("not started: cannot follow signals: {e}"))?;
     let sockets = |address| listening.remove(&address).unwrap_or_default();
     let gateway = Gateway::prepare(site, &text, source, observers, sockets).map_err(|e| hint(&e))?;
     let active_config = gateway.active_config();
@@ -83,7 +86,6 @@ fn start(path: &Path) -> Result<Running, String> {
         say(&format!("listening on {}://{address}", if encrypted { "https" } else { "http" }));
     }
     let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log)));
-    let signals = Signals::handle().map_err(|e| format!("not started: cannot follow signals: {e}"))?;
     // Up to here the predecessor serves, and from here on this process.
     let in_charge = match predecessor {
         Some(predecessor) => sockets::take_over(predecessor)?,
@@ -102,7 +104,6 @@ fn start(path: &Path) -> Result<Running, String> {
             None
         }
     };
-    // Report readiness only now: before signals were handled, one would have ended the process.
     say("ready");
     signals::notify(&in_charge);
     let succession = Arc::new(Succession::new(gateway, admin));

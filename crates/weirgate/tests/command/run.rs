@@ -158,6 +158,20 @@ fn sighup_swaps_a_sound_policy_and_keeps_the_old_one_otherwise() {
     assert!(rest.contains("told to stop: accepting no new requests"), "{rest}");
 }
 
+/// Scripts send SIGHUP as soon as a client can connect, which is before the start has ended.
+#[test]
+fn a_signal_during_the_start_waits_for_its_end() {
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.yaml", &policy(node(), ""));
+    let mut process = Process::start(&file);
+    process.line("version 0.");
+    process.signal("HUP");
+    process.line("ready");
+    process.line("SIGHUP");
+    process.signal("TERM");
+    assert_eq!(process.end().0, Some(0));
+}
+
 #[test]
 fn a_second_signal_does_not_wait_for_what_is_inside() {
     let scratch = Scratch::new();
