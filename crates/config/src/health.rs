@@ -1,6 +1,33 @@
-//! The rule of `fall` and `rise` by which health checks take a node out and bring it back, for every driver.
+//! Active health checks, and the rule of `fall` and `rise` by which they take a node out and bring it back, for every
+//! driver.
 
-use crate::site::HealthCheck;
+use std::time::Duration;
+
+/// An active health check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// The question.
+    pub probe: HealthProbe,
+    /// The `Host` header. `None` means the node's address.
+    pub host: Option<String>,
+    /// Time between two checks of a node.
+    pub interval: Duration,
+    /// Timeout of a check, after which it has failed.
+    pub timeout: Duration,
+    /// Consecutive failures that take a node out.
+    pub fall: u32,
+    /// Consecutive successes that bring a node back.
+    pub rise: u32,
+}
+
+/// The question of a health check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthProbe {
+    /// A GET for this path. Any status from 200 to 399 is healthy.
+    Path(String),
+    /// A call of `grpc.health.v1.Health/Check` for this service. Without a name it is the whole server.
+    Grpc(String),
+}
 
 /// Counts answers until they change the state of a node.
 #[derive(Clone, Debug, Default)]
@@ -30,10 +57,7 @@ impl HealthVerdict {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::site::HealthProbe;
 
     #[test]
     fn it_takes_several_answers_to_change_sides() {

@@ -42,7 +42,7 @@ pub use body::{BodyCondition, JsonPointer};
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, RouteBounds, feasibility};
 pub use file::{ORIGINAL, node_address, page_table_schema, schema, socket_path};
 pub use headers::{FieldTemplate, HeaderEdits, HeaderRules, Piece, Variable, canonical};
-pub use health::HealthVerdict;
+pub use health::{HealthCheck, HealthProbe, HealthVerdict};
 pub use load::{Loaded, load, load_bytes, load_file, load_page_table};
 pub use reserves_case::{MAX_CASE_BYTES, NamedReservesCase, ReservesCase, parse_reserves_cases};
 pub use site::*;

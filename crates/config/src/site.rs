@@ -19,6 +19,7 @@ pub use self::acme::{Acme, AcmeCertificate, Challenge};
 use crate::body::BodyCondition;
 use crate::file::socket_path;
 use crate::headers::HeaderRules;
+use crate::health::HealthCheck;
 
 /// All settings of one gateway process, and those of a coordinator and its agents. A policy with only `reserves`
 /// has no listeners, pools and classes, and then there is no gateway to run.
@@ -460,32 +461,6 @@ pub enum LocalityKeyOf {
     Path,
     /// Host, canonical path and query.
     Query,
-}
-
-/// An active health check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthCheck {
-    /// The question.
-    pub probe: HealthProbe,
-    /// The `Host` header. `None` means the node's address.
-    pub host: Option<String>,
-    /// Time between two checks of a node.
-    pub interval: Duration,
-    /// Timeout of a check, after which it has failed.
-    pub timeout: Duration,
-    /// Consecutive failures that take a node out.
-    pub fall: u32,
-    /// Consecutive successes that bring a node back.
-    pub rise: u32,
-}
-
-/// The question of a health check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HealthProbe {
-    /// A GET for this path. Any status from 200 to 399 is healthy.
-    Path(String),
-    /// A call of `grpc.health.v1.Health/Check` for this service. Without a name it is the whole server.
-    Grpc(String),
 }
 
 /// How a node's agent is queried for its report.

@@ -132,8 +132,8 @@ words! {
 pub(crate) type NodeForm = TextOrMap<NodeAddress, Node>;
 
 record! {
-    /// An active health check: a GET request, or a call of gRPC. The answer shows whether the node can serve. It is made
-    /// in the `protocol` of the upstream. Exactly one of `path` and `grpc` is needed.
+    /// An active health check: a GET request, or a call of gRPC. The answer shows whether the node can serve. It is
+    /// made in the `protocol` of the upstream. Exactly one of `path` and `grpc` is needed.
     pub(crate) struct HealthCheck {
         /// Path to request. Any status from 200 to 399 is healthy.
         path: Optional<Text>,

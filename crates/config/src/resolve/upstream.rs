@@ -18,7 +18,8 @@ use crate::file::{
     Collector, CollectorPort, Ejection, HealthCheck, ListenerForm, NodeAddress, NodeForm, NodeTls, ORIGINAL, PageTable,
     PolicyFile, Upstream, nodes, socket_path,
 };
-use crate::site::{self, HealthProbe, NodeSite, PoolSite};
+use crate::health::{self, HealthProbe};
+use crate::site::{self, NodeSite, PoolSite};
 
 /// Largest sensible ratio of two weights. Beyond it a node gets no requests.
 const MAX_WEIGHT: f64 = 1e6;
@@ -335,7 +336,7 @@ fn ejection(switch: &Switch<Ejection>) -> engine::Ejection {
     }
 }
 
-fn health(check: &HealthCheck, upstream: &Upstream, cx: &mut Context) -> Option<site::HealthCheck> {
+fn health(check: &HealthCheck, upstream: &Upstream, cx: &mut Context) -> Option<health::HealthCheck> {
     let interval = check.interval.get().0;
     let timeout = at_most(&check.timeout, interval, "the interval", "checks", cx);
     let host = check.host.get().map(|host| host.0.clone());
@@ -368,7 +369,7 @@ fn health(check: &HealthCheck, upstream: &Upstream, cx: &mut Context) -> Option<
         }
     };
     let (fall, rise) = (count(&check.fall, 1_000, cx), count(&check.rise, 1_000, cx));
-    Some(site::HealthCheck { probe, host, interval, timeout, fall, rise })
+    Some(health::HealthCheck { probe, host, interval, timeout, fall, rise })
 }
 
 /// Returns the default collector of an upstream that configures none but needs one to learn the page table.

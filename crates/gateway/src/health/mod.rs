@@ -1,7 +1,7 @@
 //! Active health checks of a node.
 //!
-//! Each check has its own connection, so that it tests the same path as a new client. It is a GET in the protocol of the
-//! node, or a call of gRPC. A hash of the node spreads the checks over the interval, and each interval varies by a
+//! Each check has its own connection, so that it tests the same path as a new client. It is a GET in the protocol of
+//! the node, or a call of gRPC. A hash of the node spreads the checks over the interval, and each interval varies by a
 //! tenth. So the checks of many nodes neither start together nor synchronise later.
 
 mod http2;
