@@ -77,7 +77,7 @@ def testssl(here, rows, faults):
     report.unlink(missing_ok=True)
     words = [program, "--quiet", "--color", "0", "--add-ca", here.directory / "authority.pem", "--jsonfile", report,
              "--ip", "127.0.0.1", "--warnings", "off", "https://edge.test:18401"]
-    subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=550)
+    subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=1500)
     found = json.loads(report.read_text())
     counts = {}
     for finding in found:
