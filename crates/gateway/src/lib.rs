@@ -19,7 +19,7 @@
 //!   `tunnel`, `websocket`, and `reply`, `refusal` and `grpc` for the gateway's own answers.
 //! - Requests of the gateway itself: `polling`, `health`, `collector`.
 //! - `pages`: the page table, with the costs of routes and their learning.
-//! - Observation: `record`, `metrics`, `access_log`, `events` (changes that an operator acts on).
+//! - Observation: `record`, `metrics`, `counters`, `access_log`, `events` (changes that an operator acts on).
 //! - `admin`: the admin API on its own thread.
 
 mod accept;
@@ -36,6 +36,7 @@ mod collector;
 mod config_thread;
 mod connection;
 mod control;
+mod counters;
 mod discovery;
 mod events;
 #[cfg(test)]
@@ -88,7 +89,8 @@ pub use active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource, Resol
 pub use client::Origin;
 pub use clock::Clock;
 pub use control::{Control, Held};
-pub use gateway::{Counters, Gateway, Phase};
+pub use counters::Counters;
+pub use gateway::{Gateway, Phase};
 pub use hand_over::{HandOver, HandOverError};
 pub use handshake::{ClientTls, HandshakeFailure, Handshakes};
 pub use proxy_protocol::{HeaderFailure, HeaderFailures};

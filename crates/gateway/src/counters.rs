@@ -1,0 +1,50 @@
+//! Counters of the gateway as a whole.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::handshake::Handshakes;
+use crate::proxy_protocol::HeaderFailures;
+
+/// Counters since the start, and gauges, that do not depend on a class. For bytes and requests per class see
+/// [`crate::AccessRecord`] and the engine's snapshots.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Number of accepted client connections.
+    pub accepted: AtomicU64,
+    /// Number of accepted client connections that were closed at once, because their peer had too many.
+    pub refused_connections: AtomicU64,
+    /// Numbers of client connections that were closed for want of a header of the PROXY protocol.
+    pub header_failures: HeaderFailures,
+    /// Number of client connections open now.
+    pub open: AtomicU64,
+    /// Number of times that accepting paused because of a lack of file descriptors or memory.
+    pub accept_pauses: AtomicU64,
+    /// Numbers of TLS handshakes of clients.
+    pub handshakes: Handshakes,
+    /// Number of accepted client connections that speak HTTP/2.
+    pub http2_connections: AtomicU64,
+    /// Number of requests over HTTP/2.
+    pub http2_requests: AtomicU64,
+    /// Number of HTTP/2 connections that were closed because the client flooded them, or sent a head too slowly.
+    pub http2_floods: AtomicU64,
+    /// Number of attempts to connect to a node.
+    pub connects: AtomicU64,
+    /// Number of failed attempts to connect to a node.
+    pub connect_failures: AtomicU64,
+    /// Number of requests sent over a reused connection.
+    pub reused: AtomicU64,
+    /// Number of response bytes now buffered for slow clients.
+    pub buffered_bytes: AtomicU64,
+    /// Number of tunnels that were opened.
+    pub tunnels: AtomicU64,
+    /// Number of requests for a tunnel that were refused, because there were too many.
+    pub tunnels_refused: AtomicU64,
+    /// Number of tunnels that were closed at the end of their idle or total time.
+    pub tunnels_timed_out: AtomicU64,
+    /// Number of requests that ended in a panic.
+    pub panics: AtomicU64,
+    /// Number of successful reloads.
+    pub reloads: AtomicU64,
+    /// Number of failed reloads.
+    pub reload_failures: AtomicU64,
+}
