@@ -118,7 +118,11 @@ impl ClientStream {
         let config = self.conn.worker.active_config();
         let may_speak = || config.site.listener(self.conn.listener).is_some_and(|listener| listener.http2);
         let line = || self.input.as_ref().split_inclusive(|&b| b == b'\n').next().unwrap_or_default();
-        let names_none = || line().ends_with(b"\n") && !line().windows(6).any(|part| part == b" HTTP/");
+        // A header of the PROXY protocol from a peer that is not listed gets a response that says so.
+        let names_none = || {
+            let is_other = line().starts_with(b"PROXY ") || line().windows(6).any(|part| part == b" HTTP/");
+            line().ends_with(b"\n") && !is_other
+        };
         let is_preface = || self.input.starts_with(b"PRI * HTTP/2.0\r\n") || names_none();
         self.conn.requests.get() == 0 && may_speak() && is_preface()
     }
