@@ -26,8 +26,8 @@ const PATTERN_DEPTH: u32 = 64;
 /// Maximum number of patterns in a policy. With the limits above it bounds the memory of all patterns.
 const MAX_PATTERNS: usize = 1_000;
 
-/// Maximum number of conditions on bodies in a policy. Each looks through `limits.body_prefix` bytes, so that all of
-/// them together cost a request less than a millisecond at the default size.
+/// Maximum number of conditions on bodies in a policy. Each looks through `limits.body_prefix` bytes of a request, so
+/// this bounds the work for a request.
 const MAX_BODIES: usize = 100;
 
 /// Compiles conditions and counts their patterns.
