@@ -22,11 +22,12 @@ const REQUESTS: u64 = 3_000;
 /// Time limit of every operation, longer than any of them needs.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Every condition. 127.0.0.1 is a listed proxy, and other addresses of the loopback are not.
+/// Every condition. 127.0.0.1 is a listed proxy, and other addresses of the loopback are not. The listeners have
+/// different addresses, because listeners are told apart by the address in the policy.
 const POLICY: &str = r"
 listen:
   - 127.0.0.1:0
-  - address: 127.0.0.1:0
+  - address: 127.0.0.9:0
     tls:
       certificates: { certificate: gateway.pem, key: gateway.key }
       client_certificates: { mode: optional, ca: ca.pem }
@@ -215,8 +216,8 @@ fn answer_all(mut stream: TcpStream) {
     }
 }
 
-fn next(records: &Receiver<Done>) -> Done {
-    records.recv_timeout(LIMIT).expect("a record")
+fn next(records: &Receiver<Done>, about: &str) -> Done {
+    records.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("no record of {about}"))
 }
 
 #[test]
@@ -243,7 +244,7 @@ fn it_agrees_with_a_running_gateway() {
         let about = format!("request {at}, HTTP/2 {}: {args:?}", way.http2);
         let sent = weirgate_clock::within(LIMIT, client::send(&args, way, to));
         runtime.block_on(sent).unwrap_or_else(|| panic!("no answer to {about}"));
-        let (said, done) = (explained(&args, &site), next(&records));
+        let (said, done) = (explained(&args, &site), next(&records, &about));
         assert_eq!(said, done, "{about}");
         *seen.entry(done).or_default() += 1;
     }
