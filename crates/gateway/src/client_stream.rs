@@ -112,15 +112,15 @@ impl ClientStream {
         }
     }
 
-    /// Whether the connection begins with the first line of HTTP/2, and may speak it. A first line without a version of
-    /// HTTP counts as a broken one, which gets no response of HTTP/1.1 (RFC 9113 Sec. 3.4).
+    /// Whether the connection begins with the first line of HTTP/2, and may speak it. A first line without a slash has
+    /// neither a path nor a protocol, and counts as a broken one, which gets no response of HTTP/1.1 (RFC 9113 Sec. 3.4).
     fn begins_http2(&self) -> bool {
         let config = self.conn.worker.active_config();
         let may_speak = || config.site.listener(self.conn.listener).is_some_and(|listener| listener.http2);
         let line = || self.input.as_ref().split_inclusive(|&b| b == b'\n').next().unwrap_or_default();
         // A header of the PROXY protocol from a peer that is not listed gets a response that says so.
         let names_none = || {
-            let is_other = line().starts_with(b"PROXY ") || line().windows(6).any(|part| part == b" HTTP/");
+            let is_other = line().starts_with(b"PROXY ") || line().contains(&b'/');
             line().ends_with(b"\n") && !is_other
         };
         let is_preface = || self.input.starts_with(b"PRI * HTTP/2.0\r\n") || names_none();

@@ -118,7 +118,7 @@ mod tests {
     fn resources(discipline: &str) -> Resources {
         let text = format!(
             "listen: 127.0.0.1:0\ndiscipline: {discipline}\npage_table: learned\nupstreams:\n  web:\n    nodes: \
-             [{{ address: 'a:1' }}, {{ address: 'b:1', weight: 2 }}]\nclasses: [{{ name: A }}]"
+             [{{ address: '127.0.0.1:1' }}, {{ address: '127.0.0.1:2', weight: 2 }}]\nclasses: [{{ name: A }}]"
         );
         let site = weirgate_config::load("test", &text).unwrap_or_else(|e| panic!("{e}")).site;
         Resources::of(&site.policy).expect("resources are managed")

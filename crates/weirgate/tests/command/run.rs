@@ -254,7 +254,7 @@ fn a_failed_start_is_reported_with_a_hint() {
     let sound = policy(taken, "");
     let (listen, admin) = ("listen: 127.0.0.1:0", "admin: 127.0.0.1:0");
     for (text, why) in [
-        (sound.replace(admin, "admin: 0.0.0.0:0"), "token"),
+        (sound.replace(admin, "admin: 0.0.0.0:0"), "weirgate pki"),
         (
             sound.replace(admin, "admin: { address: \"127.0.0.1:0\", token_file: /nonexistent/token }"),
             "/nonexistent/token",
