@@ -113,7 +113,7 @@ impl ClientStream {
     }
 
     /// Whether the connection begins with the first line of HTTP/2, and may speak it. A first line without a slash has
-    /// neither a path nor a protocol. It counts as a broken one, which gets no response of HTTP/1.1 (RFC 9113 Sec. 3.4).
+    /// neither path nor protocol. It counts as a broken one, which gets no response of HTTP/1.1 (RFC 9113 Sec. 3.4).
     fn begins_http2(&self) -> bool {
         let config = self.conn.worker.active_config();
         let may_speak = || config.site.listener(self.conn.listener).is_some_and(|listener| listener.http2);
