@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weirgate_wire::{Hello, NodeReport, NodeShares};
@@ -18,6 +19,8 @@ const HOLD: Duration = Duration::from_secs(1);
 pub(crate) struct Coordinator {
     address: SocketAddr,
     shared: Arc<Shared>,
+    /// The thread that accepts connections and owns the listening socket.
+    accepting: Option<JoinHandle<()>>,
     sessions: mpsc::Receiver<(u64, Hello)>,
     reports: mpsc::Receiver<(u64, NodeReport)>,
     /// The session of the last [`Coordinator::session`].
@@ -52,7 +55,7 @@ impl Coordinator {
         let shared = Arc::new(Shared::default());
         let ((heard, sessions), (said, reports)) = (mpsc::channel(), mpsc::channel());
         let (inner, told) = (Arc::clone(&shared), Told { sessions: heard, reports: said });
-        std::thread::spawn(move || {
+        let accepting = std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if inner.ended.load(Ordering::SeqCst) {
                     return;
@@ -65,7 +68,7 @@ impl Coordinator {
                 });
             }
         });
-        Coordinator { address, shared, sessions, reports, session: 0 }
+        Coordinator { address, shared, accepting: Some(accepting), sessions, reports, session: 0 }
     }
 
     /// Waits for the next session of an agent. Earlier sessions are heard no more.
@@ -105,6 +108,10 @@ impl Drop for Coordinator {
         self.shared.new.notify_all();
         // Wakes the thread that accepts, which closes the listening socket.
         drop(TcpStream::connect(self.address));
+        // Until it has ended, the address is not free for the next coordinator.
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join();
+        }
         for stream in self.shared.streams.lock().expect("no panic").drain(..) {
             // The agent may have closed it.
             let _ = stream.shutdown(Shutdown::Both);
