@@ -141,6 +141,10 @@ fn serve(mut stream: TcpStream, shared: &Shared, told: &Told) -> Option<()> {
                 told.sessions.send((session, serde_json::from_slice(&body).expect("a greeting"))).ok()?;
                 answer("201 Created", &format!("{{\"session\":\"{session}\"}}"))
             }
+            // As a real coordinator answers: the session is one of the process before.
+            [session, ..] if session.parse::<u64>().ok()? > shared.opened.load(Ordering::SeqCst) => {
+                answer("404 Not Found", "")
+            }
             [session, "reports", _] => {
                 let report = serde_json::from_slice(&body).expect("a report");
                 told.reports.send((session.parse().ok()?, report)).ok()?;
