@@ -129,6 +129,13 @@ impl ClientConn {
         self.worker.timers.now()
     }
 
+    /// Returns the time at which the first byte of the client is overdue. It runs from the acceptance on, so that a
+    /// silent client does not stay for long.
+    pub(crate) fn first_due(&self) -> Time {
+        let timeouts = self.worker.active_config().site.timeouts;
+        self.idle_since.get() + timeouts.idle.min(timeouts.header)
+    }
+
     /// Counts a request that begins.
     pub(crate) fn enter(&self) {
         self.requests.set(self.requests.get() + 1);

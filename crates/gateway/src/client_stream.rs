@@ -102,13 +102,15 @@ impl ClientStream {
             if self.ended {
                 return Poll::Ready(Next::Gone);
             }
-            let now = self.conn.now();
+            if self.poll_fill(cx).is_ready() {
+                continue;
+            }
             let (due, next) = self.due();
-            if now >= due {
+            if self.conn.now() >= due {
                 return Poll::Ready(next);
             }
             self.conn.phase.set(due);
-            ready!(self.poll_fill(cx));
+            return Poll::Pending;
         }
     }
 
@@ -129,19 +131,20 @@ impl ClientStream {
 
     /// Returns the time until which the client may wait with its next bytes, and the consequence if it waits longer.
     fn due(&self) -> (Time, Next) {
-        let timeouts = &self.conn.worker.active_config().site.timeouts;
+        let timeouts = || self.conn.worker.active_config().site.timeouts;
         if !self.input.is_empty() {
             let since = self.conn.head_begins();
             let slow = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request head came too slowly");
-            return (since + timeouts.header, Next::Refused(slow));
+            return (since + timeouts().header, Next::Refused(slow));
         }
         if self.conn.closing.get() {
             return (Time::ZERO, Next::Idle);
         }
-        // The first head is due from the acceptance on, so that a silent client does not stay for long.
-        let first = self.conn.requests.get() == 0;
-        let idle = if first { timeouts.idle.min(timeouts.header) } else { timeouts.idle };
-        (self.conn.idle_since.get() + idle, Next::Idle)
+        let due = match self.conn.requests.get() {
+            0 => self.conn.first_due(),
+            _ => self.conn.idle_since.get() + timeouts().idle,
+        };
+        (due, Next::Idle)
     }
 
     /// Begins a request: takes its head of `bytes` from the front of the input.

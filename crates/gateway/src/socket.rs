@@ -42,6 +42,11 @@ impl Socket {
         either!(self, io => io.try_write(bytes))
     }
 
+    /// Ready when there are bytes to read, or the connection has ended or is broken.
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        either!(self, io => io.poll_read_ready(cx)).map(drop)
+    }
+
     /// Copies received bytes to `buffer` and leaves them in the socket. Returns their number, zero at the end.
     pub(crate) fn poll_peek(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
