@@ -37,13 +37,13 @@ struct Expected {
 }
 
 impl Challenges {
-    /// Returns the page for a request without TLS.
+    /// Returns the page for a request without TLS. `path` is called only if an authority may ask.
     #[must_use]
-    pub fn page(&self, path: &str) -> Option<String> {
+    pub fn page<'a>(&self, path: impl FnOnce() -> &'a str) -> Option<String> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let token = path.strip_prefix(PATH)?;
+        let token = path().strip_prefix(PATH)?;
         self.expected.read().unwrap_or_else(PoisonError::into_inner).pages.get(token).cloned()
     }
 
@@ -113,14 +113,14 @@ mod tests {
     #[test]
     fn only_the_own_tokens_are_answered_while_they_are_expected() {
         let challenges = Challenges::default();
-        assert_eq!(challenges.page("/.well-known/acme-challenge/a"), None);
+        assert_eq!(challenges.page(|| "/.well-known/acme-challenge/a"), None);
         challenges.expect_page("a", "a.thumb");
-        assert_eq!(challenges.page("/.well-known/acme-challenge/a").as_deref(), Some("a.thumb"));
+        assert_eq!(challenges.page(|| "/.well-known/acme-challenge/a").as_deref(), Some("a.thumb"));
         for path in ["/.well-known/acme-challenge/", "/.well-known/acme-challenge/b", "/a", "a", ""] {
-            assert_eq!(challenges.page(path), None, "{path}");
+            assert_eq!(challenges.page(|| path), None, "{path}");
         }
         challenges.clear();
-        assert_eq!(challenges.page("/.well-known/acme-challenge/a"), None);
+        assert_eq!(challenges.page(|| "/.well-known/acme-challenge/a"), None);
     }
 
     #[test]

@@ -176,6 +176,7 @@ async fn serve(conn: &Rc<StreamState>, stream: &mut ClientStream) -> End {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Request;
 
     fn size_of_first<T: Future>(_: impl FnOnce(Rc<ClientConn>, Socket) -> T) -> usize {
         size_of::<T>()
@@ -197,5 +198,16 @@ mod tests {
     fn the_state_of_an_idle_connection_is_small() {
         let bytes = size_of_first(drive) + size_of::<ClientConn>() + size(begin) + size_of::<StreamState>();
         assert!(bytes <= 1248, "{bytes} bytes");
+    }
+
+    /// The largest size that the allocator serves from its lists of free memory of one size. A larger one takes ten
+    /// times as long.
+    #[test]
+    fn the_state_of_a_request_is_small() {
+        fn size<'a, T: Future>(_: impl FnOnce(&'a Rc<StreamState>, &'a mut ClientStream, Request) -> T) -> usize {
+            size_of::<T>()
+        }
+        let bytes = size(exchange::serve);
+        assert!(bytes <= 1024, "{bytes} bytes");
     }
 }

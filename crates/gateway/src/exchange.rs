@@ -5,7 +5,7 @@
 //! written after the last byte is sent).
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +24,7 @@ use crate::client::Origin;
 use crate::connection::End;
 use crate::hops::Connection;
 use crate::memory::Pressure;
+use crate::pages::Routed;
 use crate::permit::Permit;
 use crate::record::{AccessRecord, ClassIndex, Ending, Protocol};
 use crate::refusal::Refusal;
@@ -112,26 +113,33 @@ impl From<Refusal> for Stop {
 }
 
 /// Serves a request whose head a client has sent.
-pub(crate) async fn serve(conn: &Rc<StreamState>, stream: &mut impl RequestStream, request: Request) -> End {
+///
+/// The block captures the exchange and uses it in place. The argument of an `async fn` would be in its future twice.
+pub(crate) fn serve<S: RequestStream>(
+    conn: &Rc<StreamState>,
+    stream: &mut S,
+    request: Request,
+) -> impl Future<Output = End> {
     let mut exchange = Exchange::new(conn, request);
-    #[cfg(test)]
-    assert_eq!(exchange.request.values("x-panic").count(), 0, "a test asks for a panic");
-    let kept = match exchange.stages(stream).await {
-        Ok(Served::Response { kept }) => {
-            exchange.complete();
-            kept
+    async move {
+        #[cfg(test)]
+        assert_eq!(exchange.request.values("x-panic").count(), 0, "a test asks for a panic");
+        let stop = match exchange.stages(stream).await {
+            Ok(Served::Response { kept }) => {
+                exchange.complete();
+                return exchange.end(stream, kept);
+            }
+            Ok(Served::BrokenOff) => Stop::Gone,
+            Ok(Served::Upgraded(node, received)) => {
+                return End::Tunnel(Box::new(Tunnel::new(node, received, exchange)));
+            }
+            Err(stop) => stop,
+        };
+        match exchange.answer(stream, stop).await {
+            Ok(kept) => exchange.end(stream, kept),
+            Err(_) => End::Gone,
         }
-        Ok(Served::BrokenOff) | Err(Stop::Gone) => return End::Gone,
-        Ok(Served::Upgraded(node, received)) => {
-            return End::Tunnel(Box::new(Tunnel::new(node, received, exchange)));
-        }
-        Err(stop) => match exchange.answer(stream, stop).await {
-            Ok(kept) => kept,
-            Err(_) => return End::Gone,
-        },
-    };
-    exchange.observe();
-    stream.finish(std::mem::take(&mut exchange.request), kept)
+    }
 }
 
 /// Answers input that is no request.
@@ -178,7 +186,7 @@ impl Exchange {
         }
         self.identify()?;
         if self.conn.tls.get().is_none()
-            && let Some(answer) = self.conn.worker.shared.acme.challenges.page(self.request.path())
+            && let Some(answer) = self.conn.worker.shared.acme.challenges.page(|| self.request.path())
         {
             return Err(Stop::Challenge(answer));
         }
@@ -268,7 +276,7 @@ impl Exchange {
     /// Runs the stages *admit*, *queue*, *release* and *dispatch*.
     async fn admit(&mut self, stream: &mut impl RequestStream, expects: bool) -> Result<(), Stop> {
         let worker = Rc::clone(&self.conn.worker);
-        let routed = worker.route(self.request.path(), self.request.query());
+        let routed = worker.route(&self.request);
         // A reload between the rules and the engine's decision requires a new classification. The number of
         // rounds is bounded, so that reloads cannot hold a request for ever.
         for _ in 0..8 {
@@ -294,25 +302,25 @@ impl Exchange {
                 poll_fn(|cx| stream.poll_sendable(cx)).await?;
             }
             let from = (flow, self.class.and_then(|class| self.locality_key(class)));
-            let (at, admission) = worker.arrive(&self.active_config, class, from, routed);
+            let (at, mut admission) = worker.arrive(&self.active_config, class, from, routed);
             self.arrived = at;
-            let mut admission = self.undisturbed(stream, admission).await?;
+            self.decide(stream, &mut admission, &routed).await?;
             if let Admission::Shed(_, refusal) = admission
                 && let Some(fallback) = refusal.fallback
             {
                 let class = self.class.replace(ClassIndex::Class(fallback.0));
                 let from = (flow, self.locality_key(ClassIndex::Class(fallback.0)));
-                let (_, second) = worker.arrive(&self.active_config, ClassRef::Class(fallback), from, routed);
-                admission = match self.undisturbed(stream, second).await? {
-                    // If the fallback sheds the request as well, the first refusal is sent.
-                    Admission::Shed(at, _) => {
-                        self.class = class;
-                        Admission::Shed(at, refusal)
-                    }
-                    other => other,
-                };
+                admission = worker.arrive(&self.active_config, ClassRef::Class(fallback), from, routed).1;
+                self.decide(stream, &mut admission, &routed).await?;
+                // If the fallback sheds the request as well, the first refusal is sent.
+                if let Admission::Shed(_, shed) = &mut admission {
+                    self.class = class;
+                    *shed = refusal;
+                }
             }
             match admission {
+                // It has been decided.
+                Admission::Queued(_) => {}
                 Admission::Stale => self.active_config = worker.active_config(),
                 Admission::Shed(at, shed) => return Err(Stop::Shed(at, shed)),
                 Admission::Released(at, permit, endpoint) => {
@@ -327,17 +335,18 @@ impl Exchange {
         Err(Stop::Failed(NodeError::Unavailable))
     }
 
-    /// Waits for `decision`, unless the client leaves, breaks a rule or gives up meanwhile, or the request has to give
-    /// way to another connection.
-    async fn undisturbed<T>(
+    /// Waits for the decision about a queued request, unless the client leaves, breaks a rule or gives up meanwhile, or
+    /// the request has to give way to another connection.
+    async fn decide(
         &self,
         stream: &mut impl RequestStream,
-        decision: impl Future<Output = T>,
-    ) -> Result<T, Stop> {
+        admission: &mut Admission,
+        routed: &Routed,
+    ) -> Result<(), Stop> {
+        let Admission::Queued(wait_slot) = admission else { return Ok(()) };
         let conn = &self.conn;
-        let mut decision = pin!(decision);
         let mut waits = false;
-        poll_fn(|cx| match decision.as_mut().poll(cx) {
+        let decided = poll_fn(|cx| match Pin::new(&mut *wait_slot).poll(cx) {
             Poll::Ready(decided) => {
                 if waits {
                     conn.stand();
@@ -353,11 +362,13 @@ impl Exchange {
                 }
                 match stream.watch(cx) {
                     Ok(()) => Poll::Pending,
-                    Err(lost) => Poll::Ready(Err(lost.into())),
+                    Err(lost) => Poll::Ready(Err(Stop::from(lost))),
                 }
             }
         })
-        .await
+        .await?;
+        *admission = conn.worker.decided(wait_slot.ticket(), decided, *routed);
+        Ok(())
     }
 
     fn locality_key(&self, class: ClassIndex) -> Option<u64> {
@@ -509,6 +520,12 @@ impl Exchange {
         if matches!(self.ending, Ending::Left) {
             self.ending = Ending::Served;
         }
+    }
+
+    /// Records the request after its last byte, and lets the stream continue.
+    fn end(&mut self, stream: &mut impl RequestStream, kept: bool) -> End {
+        self.observe();
+        stream.finish(std::mem::take(&mut self.request), kept)
     }
 
     /// Stage *observe*: records the request, once.

@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::Method;
-use weirgate_config::NodeTimeouts;
 use weirgate_engine::Outcome;
 
 use crate::active_config::Endpoint;
@@ -47,12 +46,11 @@ pub(crate) enum Missed {
 /// Forwards to the node that the engine has chosen, until a node answers or no further attempt is allowed.
 pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut impl RequestStream) -> Result<Served, Stop> {
     let conn = Rc::clone(&exchange.conn);
-    let timeouts = exchange.timeouts();
     // A call of gRPC may have a deadline already.
-    conn.total.set(conn.total.get().min(conn.now() + timeouts.total));
+    conn.total.set(conn.total.get().min(conn.now() + exchange.timeouts().total));
     let mut fresh = false;
     loop {
-        let missed = match attempt(exchange, stream, &mut fresh, timeouts).await {
+        let missed = match attempt(exchange, stream, fresh).await {
             Ok((mut transfer, Answer::Response)) => {
                 exchange.tunnel = None;
                 return poll_fn(|cx| transfer.poll_rest(exchange, stream, cx)).await;
@@ -112,27 +110,25 @@ fn is_repeatable(exchange: &Exchange, stream: &mut impl RequestStream) -> bool {
 async fn attempt(
     exchange: &mut Exchange,
     stream: &mut impl RequestStream,
-    fresh: &mut bool,
-    timeouts: NodeTimeouts,
+    fresh: bool,
 ) -> Result<(Transfer, Answer), Missed> {
     let conn = Rc::clone(&exchange.conn);
     let Some(endpoint) = exchange.endpoint.clone() else { return Err(Missed::Node(NodeError::Unavailable)) };
-    let pooled = if *fresh { None } else { conn.pools(&endpoint).take(&endpoint, conn.now()) };
+    let pooled = if fresh { None } else { conn.pools(&endpoint).take(&endpoint, conn.now()) };
     let link = match pooled {
         Some(link) => link,
         // Rare and large, so it is boxed to keep the future of every request small.
-        None => Box::pin(connect(&endpoint, &conn, stream, timeouts.connect)).await?,
+        None => Box::pin(connect(&endpoint, &conn, stream, exchange.timeouts().connect)).await?,
     };
     let (used, before) = (link.is_used(), link.received());
     if used {
         conn.worker.shared.counters.reused.fetch_add(1, Ordering::Relaxed);
     }
     if exchange.request.upgrade().is_some() {
-        conn.begin_phase(timeouts.connect);
-        let settled = undisturbed(&conn, stream, link.settled()).await?;
-        settled.ok_or(Missed::Node(NodeError::ConnectTimeout))?;
+        // Boxed for the same reason.
+        Box::pin(settle(&link, &conn, stream, exchange.timeouts().connect)).await?;
     }
-    let mut transfer = Transfer::new(link, exchange, stream, timeouts);
+    let mut transfer = Transfer::new(link, exchange, stream);
     let missed = match poll_fn(|cx| transfer.poll_answer(exchange, stream, cx)).await {
         Ok(answer) => return Ok((transfer, answer)),
         Err(missed) => missed,
@@ -159,7 +155,7 @@ async fn connect(
 ) -> Result<Box<Link>, Missed> {
     conn.begin_phase(limit);
     for last in [false, true] {
-        let connecting = upstream::connect(endpoint, conn);
+        let connecting = pin!(upstream::connect(endpoint, conn));
         return match undisturbed(conn, stream, connecting).await? {
             Some(Ok(link)) => Ok(link),
             None => Err(Missed::Node(NodeError::ConnectTimeout)),
@@ -182,13 +178,24 @@ async fn connect(
     Err(Missed::Exhausted)
 }
 
+/// Waits until it is known whether the node's protocol has tunnels.
+async fn settle(
+    link: &Link,
+    conn: &StreamState,
+    stream: &mut impl RequestStream,
+    limit: Duration,
+) -> Result<(), Missed> {
+    conn.begin_phase(limit);
+    let settled = undisturbed(conn, stream, pin!(link.settled())).await?;
+    settled.ok_or(Missed::Node(NodeError::ConnectTimeout))
+}
+
 /// Waits for `work` within the present phase. Returns `None` if that has taken too long.
 async fn undisturbed<T>(
     conn: &StreamState,
     stream: &mut impl RequestStream,
-    work: impl Future<Output = T>,
+    mut work: Pin<&mut impl Future<Output = T>>,
 ) -> Result<Option<T>, Missed> {
-    let mut work = pin!(work);
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(result) => Poll::Ready(Ok(Some(result))),
         Poll::Pending if conn.is_late() => Poll::Ready(Ok(None)),

@@ -16,7 +16,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use weirgate_config::NodeTimeouts;
 use weirgate_engine::{Outcome, Time};
 use weirgate_http1::{Event, write};
 
@@ -58,7 +57,6 @@ pub(crate) struct Transfer {
     link: Option<Box<Link>>,
     /// State of sending at the last turn. `None` before the first.
     sending: Option<Sending>,
-    timeouts: NodeTimeouts,
     /// Status of the response.
     status: u16,
     /// Frame of the response's body. `None` before its head.
@@ -84,12 +82,7 @@ pub(crate) enum Answer {
 }
 
 impl Transfer {
-    pub(crate) fn new(
-        mut link: Box<Link>,
-        exchange: &Exchange,
-        stream: &mut impl RequestStream,
-        timeouts: NodeTimeouts,
-    ) -> Transfer {
+    pub(crate) fn new(mut link: Box<Link>, exchange: &Exchange, stream: &mut impl RequestStream) -> Transfer {
         link.begin(exchange.request.method().map_or("", http::Method::as_str));
         stream.body().rewind();
         stream.invite_body();
@@ -97,7 +90,6 @@ impl Transfer {
             conn: Rc::clone(&exchange.conn),
             link: Some(link),
             sending: None,
-            timeouts,
             status: 0,
             frame: None,
             kept: false,
@@ -172,8 +164,8 @@ impl Transfer {
             if self.frame.is_none() && (moved || self.sending != Some(sending)) {
                 // While the client has to send, its own deadlines count and not the node's.
                 match sending {
-                    Sending::Done => self.conn.begin_phase(self.timeouts.first_byte),
-                    Sending::Node => self.conn.begin_phase(self.timeouts.body_progress),
+                    Sending::Done => self.conn.begin_phase(exchange.timeouts().first_byte),
+                    Sending::Node => self.conn.begin_phase(self.conn.progress.get()),
                     Sending::Client => self.conn.phase.set(Time::NEVER),
                     Sending::Unsent => return Err(Missed::Unsent),
                 }
@@ -274,7 +266,7 @@ impl Transfer {
         (inbox, out): (&mut Inbox, &mut Vec<u8>),
         cx: &mut Context<'_>,
     ) -> Result<(), NodeError> {
-        self.conn.begin_phase(self.timeouts.body_progress);
+        self.conn.begin_phase(self.conn.progress.get());
         exchange.bytes_out = 0;
         while out.len() < BURST {
             let Some(link) = &mut self.link else { break };
@@ -374,7 +366,7 @@ impl Transfer {
             let Some(link) = &mut self.link else { break };
             match ready!(link.poll_event(inbox, cx)) {
                 Ok(Event::Data { skip, data }) => {
-                    self.conn.begin_phase(self.timeouts.body_progress);
+                    self.conn.begin_phase(self.conn.progress.get());
                     exchange.bytes_out += data as u64;
                     inbox.take(skip);
                     let piece = inbox.take(data);
@@ -471,7 +463,7 @@ impl Transfer {
     fn resume(&mut self) {
         if let Some((since, total)) = self.stalled.take() {
             self.conn.total.set(total + self.conn.now().since(since));
-            self.conn.begin_phase(self.timeouts.body_progress);
+            self.conn.begin_phase(self.conn.progress.get());
         }
     }
 

@@ -22,10 +22,13 @@ pub(crate) struct Waiting {
     slots: RefCell<Slab<Waiter>>,
 }
 
+/// Time and content of the engine's decision.
+pub(crate) type Decided = (Time, Result<Arc<Endpoint>, Shed>);
+
 #[derive(Debug)]
 struct Waiter {
     ticket: Ticket,
-    decided: Option<(Time, Result<Arc<Endpoint>, Shed>)>,
+    decided: Option<Decided>,
     waker: Option<Waker>,
 }
 
@@ -78,7 +81,7 @@ impl WaitSlot {
 }
 
 impl Future for WaitSlot {
-    type Output = (Time, Result<Arc<Endpoint>, Shed>);
+    type Output = Decided;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let decided = {

@@ -34,7 +34,7 @@ use crate::threads::{Accepted, Command};
 use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
 use crate::upstream::{Inbox, Pools};
-use crate::waiting::{WaitSlot, Waiting};
+use crate::waiting::{Decided, WaitSlot, Waiting};
 use crate::{client, connection, events, tls_files, upstream};
 
 /// Maximum number of bytes read from a client at once.
@@ -96,9 +96,11 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// Outcome of the admission of a request.
+/// State of the admission of a request.
 #[derive(Debug)]
 pub(crate) enum Admission {
+    /// The engine has queued it.
+    Queued(WaitSlot),
     /// The engine released it at this time. Forward it to this endpoint.
     Released(Time, Permit, Arc<Endpoint>),
     /// The engine shed it at this time.
@@ -173,9 +175,9 @@ impl Worker {
         self.hasher.hash_one((host, path, query))
     }
 
-    /// Returns the route of a request and its expected cost, by its canonical path and raw query.
-    pub(crate) fn route(&self, path: &str, query: Option<&str>) -> Routed {
-        self.lookup.borrow_mut().find(&self.shared.pages, path, query)
+    /// Returns the route of a request and its expected cost.
+    pub(crate) fn route(&self, request: &Request) -> Routed {
+        self.lookup.borrow_mut().find(&self.shared.pages, request)
     }
 
     /// Notes that a request was answered successfully.
@@ -200,47 +202,42 @@ impl Worker {
     }
 
     /// Stages *admit*, *queue* and *release*: reports the arrival of a request of `routed`, classified under
-    /// `config`, from the source `flow` with this locality key. Returns the time of the arrival. The future waits
-    /// for the decision if the engine queues the request.
+    /// `config`, from the source `flow` with this locality key. Returns the time of the arrival with the decision.
     pub(crate) fn arrive(
         self: &Rc<Self>,
         config: &ActiveConfig,
         class: ClassRef<'_>,
         (flow, locality_key): (u64, Option<u64>),
         routed: Routed,
-    ) -> (Time, impl Future<Output = Admission> + use<>) {
+    ) -> (Time, Admission) {
         let mut own = self.spare.take();
         let slot = self.waiting.next_slot();
         let origin = Origin { flow, locality_key, demand: routed.demand };
         let (at, decision) = self.shared.control.arrive(self.index, config.version, class, origin, slot, &mut own);
         self.timers.saw(at);
         // The wait slot must exist before a decision about it is delivered.
-        let decided = match decision {
-            None => Ok(Admission::Stale),
-            Some(Decision::Shed(shed)) => Ok(Admission::Shed(at, shed)),
-            Some(Decision::Release { ticket, node }) => Ok(match config.endpoint(node) {
+        let admission = match decision {
+            None => Admission::Stale,
+            Some(Decision::Shed(shed)) => Admission::Shed(at, shed),
+            Some(Decision::Release { ticket, node }) => match config.endpoint(node) {
                 Some(endpoint) => self.released(at, ticket, endpoint, routed),
                 None => {
                     self.observe(ticket, Outcome::Reset);
                     Admission::Stale
                 }
-            }),
-            Some(Decision::Wait { ticket }) => Err(WaitSlot::enter(self, ticket)),
+            },
+            Some(Decision::Wait { ticket }) => Admission::Queued(WaitSlot::enter(self, ticket)),
         };
         self.deliver(own);
-        let worker = Rc::clone(self);
-        let admission = async move {
-            let wait_slot = match decided {
-                Ok(admission) => return admission,
-                Err(wait_slot) => wait_slot,
-            };
-            let ticket = wait_slot.ticket();
-            match wait_slot.await {
-                (at, Ok(endpoint)) => worker.released(at, ticket, endpoint, routed),
-                (at, Err(shed)) => Admission::Shed(at, shed),
-            }
-        };
         (at, admission)
+    }
+
+    /// Returns the admission of a request of `routed` that has waited for `decision`.
+    pub(crate) fn decided(self: &Rc<Self>, ticket: Ticket, decision: Decided, routed: Routed) -> Admission {
+        match decision {
+            (at, Ok(endpoint)) => self.released(at, ticket, endpoint, routed),
+            (at, Err(shed)) => Admission::Shed(at, shed),
+        }
     }
 
     fn released(self: &Rc<Self>, at: Time, ticket: Ticket, endpoint: Arc<Endpoint>, routed: Routed) -> Admission {

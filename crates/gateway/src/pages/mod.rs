@@ -209,9 +209,12 @@ impl Pages {
 }
 
 impl Table {
-    /// Looks up a request by its canonical path and raw query.
-    fn find(&self, path: &str, query: Option<&str>) -> Routed {
-        let route = self.index.find(path, query);
+    /// Looks up a request by its canonical path and raw query. A gateway without routes does not look at them.
+    fn find(&self, request: &Request) -> Routed {
+        let route = match self.costs.is_empty() {
+            true => None,
+            false => self.index.find(request.path(), request.query()),
+        };
         let demand = route.and_then(|route| self.costs.get(route)?.get());
         let route = route.and_then(|route| u32::try_from(route).ok());
         Routed { epoch: self.epoch, route, learned: self.learned, demand }
@@ -234,11 +237,11 @@ impl Lookup {
     }
 
     /// Stage *classify*: returns the route and the cost of a request.
-    pub(crate) fn find(&mut self, pages: &Pages, path: &str, query: Option<&str>) -> Routed {
+    pub(crate) fn find(&mut self, pages: &Pages, request: &Request) -> Routed {
         if self.0.version != pages.version.load(Ordering::Acquire) {
             *self = Lookup::new(pages);
         }
-        self.0.find(path, query)
+        self.0.find(request)
     }
 
     /// Notes that a request was answered successfully. If routes are discovered, the path of a request
@@ -250,7 +253,7 @@ impl Lookup {
         }
         let path = request.path();
         let open = |route: u32| self.0.wide.get(route as usize).copied().unwrap_or(false);
-        if path.len() <= LONGEST_PATH && self.0.find(path, request.query()).route.is_none_or(open) {
+        if path.len() <= LONGEST_PATH && self.0.find(request).route.is_none_or(open) {
             // If the queue is full, there are enough paths to examine.
             let _ = pages.paths.try_send(path.into());
         }
