@@ -74,8 +74,8 @@ impl Session {
         Some(((window.start.into(), window.end.into()), again))
     }
 
-    /// Orders a certificate for `names`. The account answers with `challenge`, whose answers `challenges` gives while
-    /// this waits. Returns the certificate with its chain and its key (PEM).
+    /// Orders a certificate for `names`. The account offers `challenge`, and `challenges` answers the authority's
+    /// checks in the meantime. Returns the certificate with its chain and its key (PEM).
     pub(crate) async fn order(
         &self,
         settings: &Acme,

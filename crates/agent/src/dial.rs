@@ -25,7 +25,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_m
 /// Maximum size of an answer, in bytes. The shares of 100 classes are 2 KiB.
 const MAX_ANSWER: u64 = 64 << 10;
 
-/// Limits of a request that is answered at once. A coordinator whose machine has failed does not close connections.
+/// Limits of a request that is answered at once. A coordinator on a machine that has failed closes no connection.
 const AT_ONCE: Limits = Limits::new(Duration::from_secs(2), MAX_ANSWER);
 
 /// Limits of a request for the next shares. The coordinator answers within 10 s, also if there are none.

@@ -104,7 +104,7 @@ variables! {
     RequestId = "request_id",
     /// The name of the class.
     Class = "class",
-    /// The name of the upstream whose node has the request.
+    /// The name of the upstream of the request's node.
     Upstream = "upstream",
     /// The name of the node that has the request.
     Node = "node",

@@ -493,7 +493,7 @@ pub struct Resolvers {
 /// A place that names nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeSource {
-    /// A name whose addresses are the nodes.
+    /// A name. Its addresses are the nodes.
     Dns {
         /// The name.
         name: String,

@@ -50,7 +50,7 @@ pub(crate) struct Queue {
 pub(crate) struct SubQueue {
     /// The request that has the turn.
     pub(crate) head: u32,
-    /// The request whose turn is last: the oldest one of its source.
+    /// The request with the last turn: the oldest one of its source.
     last: u32,
     /// The first request in order of arrival.
     pub(crate) oldest: u32,

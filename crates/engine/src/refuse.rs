@@ -38,7 +38,7 @@ impl Engine {
         Shed { reason, retry_after: self.retry_after(class, reason), fallback }
     }
 
-    /// Refuses a request whose source or class sends too much. It has no fallback and counts for no guarantee.
+    /// Refuses a request because its source or class sends too much. It has no fallback and counts for no guarantee.
     #[cold]
     pub(crate) fn limited(&mut self, now: Time, class: ClassId, reason: ShedReason, wait: Duration) -> Shed {
         let observed = &mut self.classes[class].observed;

@@ -218,7 +218,7 @@ fn with_policy(root: &Rc<Node>, change: impl FnOnce(&Node) -> Option<Rc<Node>>) 
     Rc::new(Node::new(root.position, Value::Map(entries)))
 }
 
-/// The experiment of tests whose figures are known.
+/// An experiment with known figures, for tests.
 #[cfg(test)]
 pub(crate) fn hand_made() -> Experiment {
     let text = include_str!("../tests/hand-made.yaml");

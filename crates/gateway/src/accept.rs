@@ -57,7 +57,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, sockets: TcpListener, named: Sock
     }
 }
 
-/// Serves a connection that has been counted, on this thread or on the one whose turn it is.
+/// Serves a connection that has been counted, on this thread or on the next one in turn.
 fn begin(worker: &Rc<Worker>, accepted: Accepted<Socket>, deal: bool) {
     if !deal {
         return worker.serve(accepted);

@@ -180,7 +180,7 @@ impl ClientConn {
         self.worker.set_spare(self, spare);
     }
 
-    /// Enters the list of connections whose request may give way. Not if it has several requests.
+    /// Enters the list of connections with a request that may give way, unless it has several requests.
     pub(crate) fn may_give_way(&self) {
         if !self.http2.get() && !self.closing.get() {
             self.worker.set_spare(self, Some(Spare::Waiting));

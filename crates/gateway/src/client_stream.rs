@@ -43,7 +43,7 @@ pub(crate) struct ClientStream {
     requests: Requests,
     /// Bytes received and not yet examined.
     input: BytesMut,
-    /// Head of the request before, whose memory the next one gets. Its index is in `requests`.
+    /// Head of the request before. The next one gets its memory. Its index is in `requests`.
     before: BytesMut,
     body: ReceivedBody,
     /// Bytes of the response that the client has not taken.
@@ -227,7 +227,7 @@ impl ClientStream {
         self.has_sent_all() && self.input.is_empty()
     }
 
-    /// Ends the current request, whose body is complete, and takes back its memory.
+    /// Ends the current request after its whole body, and takes back its memory.
     fn recycle(&mut self, request: Request) {
         self.requests.resume();
         self.body.clear();

@@ -112,7 +112,7 @@ impl From<Refusal> for Stop {
     }
 }
 
-/// Serves a request whose head a client has sent.
+/// Serves a request after its head has been received.
 ///
 /// The block captures the exchange and uses it in place. The argument of an `async fn` would be in its future twice.
 pub(crate) fn serve<S: RequestStream>(

@@ -105,7 +105,7 @@ fn certificate_fault(error: &CertificateError) -> &'static str {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the node's certificate is for another name"
         }
-        // The latter is one whose name an authority has, and whose key it has not.
+        // The latter has the name of a known authority, but another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "the issuer of the node's certificate is not trusted"
         }
@@ -149,7 +149,7 @@ impl<'a> Reply<'a> {
         Reply { retry_after: Some(1), ..reply }
     }
 
-    /// The response to a request whose deadline has passed.
+    /// The response to a request after its deadline.
     pub(crate) fn late() -> Reply<'a> {
         Reply::text(StatusCode::GATEWAY_TIMEOUT, "deadline_exceeded", ("http_request_error", "deadline_exceeded"))
     }
@@ -159,8 +159,8 @@ impl<'a> Reply<'a> {
         Reply::text(refusal.status, refusal.what, ("http_request_error", refusal.what))
     }
 
-    /// The response to a request whose listener redirects. Status 308, because the method and the body stay the same
-    /// (RFC 9110 Sec. 15.4.9).
+    /// The response to a request on a listener that redirects. Status 308, because method and body stay the same (RFC
+    /// 9110 Sec. 15.4.9).
     pub(crate) fn redirected(location: Vec<u8>) -> Reply<'a> {
         let reply = Reply::text(StatusCode::PERMANENT_REDIRECT, "use https", ("", ""));
         Reply { location: Some(location), error: None, ..reply }

@@ -25,8 +25,8 @@ pub(crate) trait RequestStream {
     /// The body of the request, as far as it is kept.
     fn body(&mut self) -> &mut ReceivedBody;
 
-    /// Begins to receive the body of the request, whose head has just been received. What is refused in it is told by
-    /// [`RequestStream::watch`]. The client has to send the body if it is `awaited`, and otherwise after
+    /// Begins to receive the body of the request, right after its head. [`RequestStream::watch`] reports a body that is
+    /// refused. The client has to send the body if it is `awaited`, and otherwise after
     /// [`RequestStream::invite_body`].
     ///
     /// # Errors
@@ -93,6 +93,6 @@ pub(crate) trait RequestStream {
     /// Whether the client has sent all of the request.
     fn has_sent_all(&self) -> bool;
 
-    /// Ends the request, whose response has been sent. `kept` tells whether its head keeps the connection.
+    /// Ends the request after its response. `kept` tells whether its head keeps the connection.
     fn finish(&mut self, request: Request, kept: bool) -> End;
 }

@@ -61,7 +61,7 @@ impl Deref for StreamState {
 }
 
 impl StreamState {
-    /// Creates the state of a stream of `conn` whose task `alarm` wakes.
+    /// Creates the state of a stream of `conn`. `alarm` wakes the task of the stream.
     pub(crate) fn new(conn: &Rc<ClientConn>, alarm: Rc<Alarm>) -> Rc<StreamState> {
         Rc::new(StreamState {
             conn: Rc::clone(conn),

@@ -112,7 +112,7 @@ impl Threads {
         }
     }
 
-    /// Gives `accepted` to the thread whose turn it is. Returns it if that is thread `own`, or if that thread has
+    /// Gives `accepted` to the next thread in turn. Returns it if that is thread `own`, or if that thread has
     /// ended.
     pub(crate) fn deal(&self, own: usize, accepted: Accepted<Detached>) -> Option<Accepted<Detached>> {
         let turn = self.dealt.fetch_add(1, Ordering::Relaxed) % self.count().max(1);

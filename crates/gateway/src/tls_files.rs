@@ -62,8 +62,8 @@ impl<K: Ord + Clone, V: Watched> Table<K, V> {
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = all;
     }
 
-    /// Looks at the files, and puts changed ones in force. `tell` is called with each use whose files have changed, and
-    /// the faults that keep them from being used.
+    /// Looks at the files, and puts changed ones in force. `tell` is called for each use of changed files, with the
+    /// fault that keeps them from being used, if any.
     fn look(&self, mut tell: impl FnMut(&K, Result<(), String>)) {
         let mut all = self.all();
         let mut looks = lock(&self.looks);

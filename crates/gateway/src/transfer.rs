@@ -4,8 +4,8 @@
 //! turn. The node's last byte frees the slot, however slowly the client reads: the response is read ahead, up to a
 //! limit per request and one for the whole process. When a limit is reached, the node has to wait, and its timeouts are
 //! suspended. A response that stalls in this way gives its slot back: the node does nothing for it but keep a
-//! connection open. The number of such responses per node is limited, because the rest of a response whose client
-//! reads fast after all is work that the window does not see, and because some servers have few connections.
+//! connection open. The number of such responses per node is limited. A client may read the rest fast after all, which
+//! is work that the window does not see, and some servers have few connections.
 //!
 //! The head of a response is sent when no more of the response has arrived, or a good part of it. A response that
 //! breaks off before can be replaced by that of another node.

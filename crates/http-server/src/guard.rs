@@ -37,7 +37,7 @@ const MAX_LOGGED: usize = 200;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; \
                       img-src data:; frame-ancestors 'none'";
 
-/// Who may use a listener, and for what.
+/// Permissions of a listener.
 pub struct Access {
     /// Values of `Host` and `Origin` that are accepted in addition to the address itself and `localhost`, without port.
     /// `None` accepts every value: for listeners on which nothing can be changed and nothing is secret.
@@ -50,8 +50,8 @@ pub struct Access {
     pub readers: &'static [Role],
     /// Parties that may do everything.
     pub writers: &'static [Role],
-    /// Paths that everybody may read, because orchestrators' health probes have neither certificate nor token. Their
-    /// answers must reveal nothing secret.
+    /// Public paths, because orchestrators' health probes have neither certificate nor token. Their answers must reveal
+    /// nothing secret.
     pub open: &'static [&'static str],
     /// Is called with a line for people about each refused party. Of one source it is called ten times at once, and
     /// then once a second.

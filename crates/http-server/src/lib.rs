@@ -2,13 +2,13 @@
 //! and the reports of agents to the coordinator.
 //!
 //! hyper implements the protocol (RFC 9112), and a router of axum answers. This crate adds what all of these listeners
-//! need: an address that is open to nobody by accident, mutual TLS ([`weirgate_tls::trust`]), the check of each request
+//! need: an address that is never open by accident, mutual TLS ([`weirgate_tls::trust`]), the check of each request
 //! ([`Access`]), and bounds. A plain listener is on loopback or on a Unix socket. On any other address one starts only
 //! with TLS, and admits the parties that its [`Access`] names.
 //!
 //! # Modules
 //! `listen` opens sockets, `serve` accepts connections, `handshake` does TLS, `strict` checks the bytes of requests,
-//! `guard` decides who may do what, `token` is a secret that clients may show,
+//! `guard` checks permissions, `token` is a secret that clients may show,
 //! `attempts` limits wrong tries, and `answer` makes answers.
 #![forbid(unsafe_code)]
 

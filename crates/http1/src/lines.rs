@@ -106,7 +106,7 @@ impl Lines {
         }
     }
 
-    /// Parses a request whose fields are those of the request before, of which `head` is the index and `before` has the
+    /// Parses a request with the same fields as the request before, of which `head` is the index and `before` has the
     /// bytes. Returns the size of its head, or `None` if it is to be parsed line by line, from its beginning on.
     pub(crate) fn repeat(input: &[u8], before: &[u8], limits: Limits, head: &mut Head) -> Option<usize> {
         let feed = bytes::find(input, b'\n')?;

@@ -138,7 +138,7 @@ impl Requests {
     }
 
     /// Does the same, and faster if the fields of a request are those of the request before. `before` has the bytes of
-    /// that request's head, whose index was given back with [`Requests::keep_head`]. It may be empty.
+    /// the former head, and [`Requests::keep_head`] gave back its index. It may be empty.
     ///
     /// # Errors
     /// As for [`Requests::receive`].

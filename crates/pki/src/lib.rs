@@ -1,11 +1,11 @@
-//! A small certificate authority for a site: it names Weirgate's processes and the people who run them, so that they
-//! can trust one another ([`weirgate_tls::trust`]).
+//! A small certificate authority for a site: it names Weirgate's processes and their operators, so that they can
+//! trust one another ([`weirgate_tls::trust`]).
 //!
 //! Sources: RFC 5280 (certificates, revocation lists), the SPIFFE standard "X.509-SVID" (names). The authority is a
 //! folder, as that of easy-rsa and of `consul tls`:
 //!
 //! ```text
-//! pki/ca.key              key of the authority, for nobody else
+//! pki/ca.key              key of the authority, readable by its owner only
 //! pki/ca.crt  pki/ca.crl  its certificate and its revocation list
 //! pki/index.json          every certificate that it has issued
 //! pki/issued/agent-n1/    a trust folder for each party, to copy to its machine

@@ -126,7 +126,7 @@ impl Certificate {
     }
 }
 
-/// Reads a chain, whose first certificate is the own one.
+/// Reads a chain. Its first certificate is the own one.
 pub(crate) fn chain(path: &Path, part: Part) -> Result<Vec<CertificateDer<'static>>, Fault> {
     let chain: Vec<CertificateDer<'static>> = file::parts(path, part)?;
     match chain.is_empty() {
@@ -165,7 +165,7 @@ pub(crate) fn key(path: &Path, part: Part) -> Result<PrivateKeyDer<'static>, Fau
 /// Reads an OCSP response that says that it is successful (RFC 6960 Sec. 4.2.1). Its other parts are for clients.
 fn ocsp(path: &Path, part: Part) -> Result<Vec<u8>, Fault> {
     let bytes = file::read(path, part)?;
-    // A sequence of at least 256 bytes, whose first element is the enumerated value 0.
+    // A sequence of at least 256 bytes that begins with the enumerated value 0.
     match bytes.get(..7) {
         Some([0x30, 0x82, _, _, 0x0a, 0x01, 0x00]) => Ok(bytes),
         _ => Err(Fault::new(

@@ -136,7 +136,7 @@ fn system_roots() -> Result<RootCertStore, Fault> {
     }
 }
 
-/// Accepts every certificate whose key the node has.
+/// Accepts every certificate, if the node has its key.
 #[derive(Debug)]
 struct Unverified;
 

@@ -18,7 +18,7 @@ pub enum Part {
     Key(usize),
     /// The OCSP response for the certificate with this index.
     Ocsp(usize),
-    /// The authorities whose certificates are accepted.
+    /// The accepted authorities.
     Ca,
     /// The revocation lists.
     Crl,

@@ -17,7 +17,7 @@ use crate::file::Part;
 /// Maximum number of alternative names that are kept. Certificates of clients have one or a few.
 const MAX_NAMES: usize = 100;
 
-/// The identity of a client whose certificate was verified.
+/// The identity in the verified certificate of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The subject, such as `CN=alice,O=Example`.

@@ -3,7 +3,7 @@
 //! Source: RFC 6066 Sec. 3. An exact name precedes a wildcard, and a wildcard stands for one label. A client that sends
 //! no name, or one that no certificate covers, gets the first certificate. If there is none at all, because an
 //! authority has not issued any yet, the handshake fails. Among certificates for the same name the first one counts
-//! whose key the client can check, so that RSA and ECDSA can stand side by side.
+//! that has a key which the client can check. So a name can have an RSA and an ECDSA certificate.
 
 use std::collections::HashMap;
 use std::sync::Arc;

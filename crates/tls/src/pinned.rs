@@ -1,4 +1,4 @@
-//! Verification of a node whose certificate is itself in the file of authorities.
+//! Verification of a node by its own certificate in the file of authorities.
 //!
 //! Many internal servers have a certificate that no authority has signed, and that `openssl req -x509` marks as an
 //! authority. The rules for chains (RFC 5280 Sec. 6) do not accept it as a server's. An operator who lists it trusts

@@ -1,8 +1,8 @@
 //! The settings of rustls for a listener.
 //!
-//! Only TLS 1.2 with forward secrecy and authenticated encryption, and TLS 1.3. Sessions are resumed by tickets, whose
-//! key belongs to one listener and changes every six hours (rustls), so that nothing is kept per client. 0-RTT data is
-//! not accepted, because it can be replayed (RFC 8446 Sec. 8).
+//! Only TLS 1.2 with forward secrecy and authenticated encryption, and TLS 1.3. Sessions are resumed by
+//! tickets, so that nothing is kept per client. Their key belongs to one listener and changes every six hours (rustls).
+//! 0-RTT data is not accepted, because it can be replayed (RFC 8446 Sec. 8).
 
 use std::path::PathBuf;
 use std::sync::Arc;

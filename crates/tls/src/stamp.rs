@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::Watched;
 use crate::file::Fault;
 
-/// State of some files. Equal states have equal contents, unless somebody sets back the clock of the file system.
+/// State of some files. Equal states have equal contents, unless the clock of the file system is set back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamps(Vec<Option<Stamp>>);
 

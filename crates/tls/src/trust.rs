@@ -128,14 +128,14 @@ impl Trust {
         &self.certificate
     }
 
-    /// Returns the settings of connections to other parties. The caller checks with [`Trust::reached`] whom it has
-    /// reached.
+    /// Returns the settings of connections to other parties. The caller checks the other party with
+    /// [`Trust::reached`].
     #[must_use]
     pub fn client(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.client)
     }
 
-    /// Returns the settings of listeners. The caller learns with [`Trust::party`] who has connected.
+    /// Returns the settings of listeners. [`Trust::party`] returns the party of a connection.
     #[must_use]
     pub fn server(&self, clients: ClientMode) -> Arc<ServerConfig> {
         let [required, optional] = &self.servers;
@@ -145,7 +145,7 @@ impl Trust {
         })
     }
 
-    /// Returns the other party of a connection, whose certificates were verified. `None` if it has none.
+    /// Returns the other party of a connection from its verified certificates. `None` if it has none.
     ///
     /// # Errors
     /// The certificate is for no party of this site.
@@ -158,7 +158,7 @@ impl Trust {
         Err(format!("the certificate of {party} is of the site {:?}, and this is {:?}", party.site, self.own.site))
     }
 
-    /// Checks whether a server, whose certificates were verified, is the wanted party.
+    /// Checks by its verified certificates whether a server is the wanted party.
     ///
     /// # Errors
     /// It is another one.

@@ -39,7 +39,7 @@ pub(super) fn allocations(text: &str) -> u64 {
     count
 }
 
-/// The functions whose names have been read, by their numbers: whether they allocate.
+/// The functions with names that have been read, by number: whether they allocate.
 #[derive(Default)]
 struct Names(std::collections::HashMap<String, bool>);
 

@@ -13,7 +13,7 @@ record! {
     /// Where an upstream finds its nodes: one of `dns`, `srv`, `file` and `http`. If the source fails or names no node,
     /// the last nodes stay.
     pub(crate) struct Discover {
-        /// A name whose addresses (A and AAAA) are the nodes: `name:port`.
+        /// A name, as `name:port`. Its addresses (A and AAAA) are the nodes.
         dns: Optional<NodeAddress>,
         /// A name of service records (SRV, RFC 2782), such as `_http._tcp.web.internal`. Those of the lowest priority
         /// are the nodes.

@@ -23,7 +23,7 @@ record! {
         protocol: Defaulted<ProtocolWord> = "http1",
         /// Version of the PROXY protocol, `v1` or `v2`, in which a header at the start of each connection to a node
         /// names the client. A connection then serves the requests of one client connection only. Health checks name
-        /// nobody. By default no header is sent, because a node that does not expect it refuses it.
+        /// no client. By default no header is sent, because a node that does not expect it refuses it.
         proxy_protocol: Optional<ProxyVersionWord>,
         /// Whether connections to the nodes come from the address of the client, so that the nodes see it. The nodes
         /// must send their answers through this machine, and it needs `CAP_NET_ADMIN`. A connection then serves the
@@ -71,8 +71,8 @@ record! {
         server_name: Optional<Text>,
         /// The gateway's own certificate, for nodes that ask for one.
         client_certificate: Optional<NodeCertificate>,
-        /// Whether the nodes' certificates are verified. Without it anybody between gateway and node can read and
-        /// change everything.
+        /// Whether the nodes' certificates are verified. Without it a third party between gateway and node can read
+        /// and change everything.
         verify: Defaulted<Answer> = true,
     }
 }

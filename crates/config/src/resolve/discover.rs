@@ -17,8 +17,8 @@ const FILE_EVERY: Duration = Duration::from_secs(1);
 /// Time between two requests of a page. Prometheus asks every 60 s. Half of it is still no load for a server.
 const HTTP_EVERY: Duration = Duration::from_secs(30);
 
-/// Shortest and longest time between two looks. More than ten a second load the source and help nobody, and after an
-/// hour no operator expects a change.
+/// Shortest and longest time between two looks. More than ten a second load the source without any use. An operator
+/// does not expect a change to take more than an hour.
 const MIN_EVERY: Duration = Duration::from_millis(100);
 const MAX_EVERY: Duration = Duration::from_secs(3600);
 

@@ -28,7 +28,8 @@ pub(super) fn trust(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
     Some(path)
 }
 
-/// Reports collectors on other machines that could be anyone, and those whose agents cannot have certificates.
+/// Reports collectors on other machines without a proof of identity, and collectors with agents that cannot have
+/// certificates.
 pub(super) fn check_collectors(file: &PolicyFile, pools: &Pools, cx: &mut Context) {
     let upstreams = file.upstreams.get().map_or(&[][..], |upstreams| &upstreams.items);
     let named = upstreams.iter().filter_map(|item| Some((item.value.mark, item.value.get()?)));

@@ -221,7 +221,7 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
     }
 }
 
-/// Checks an upstream whose node is the address that the client wanted.
+/// Checks an upstream that forwards to the address that the client wanted.
 fn at_original(upstream: &Upstream, mark: Mark, transparent: bool, cx: &mut Context) {
     if !transparent {
         let what = "no listener intercepts connections, so clients want no other address";

@@ -44,7 +44,7 @@ impl Pki {
         Pki { folder, authority: authority.expect("an authority") }
     }
 
-    /// Returns the trust of a party, whose certificate is made for it.
+    /// Returns the trust of a party, with a new certificate.
     pub(crate) fn trust(&mut self, role: Role, name: &str) -> Arc<LiveTrust> {
         let folder = self.authority.issue(role, name, &[], 30).expect("a certificate");
         load(&folder, role)

@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Pipeliner,
     /// Requests that the gateway refuses.
     Refused,
-    /// Requests to a class whose queue is full.
+    /// Requests to a class with a full queue.
     FullQueue,
     /// Hundreds of requests at once from one source.
     Crowd,

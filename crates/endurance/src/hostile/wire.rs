@@ -95,7 +95,7 @@ impl Wire {
         stream.write_all(bytes).await
     }
 
-    /// Counts a response whose status was read elsewhere.
+    /// Counts a response by its status, which was read elsewhere.
     pub(crate) fn count(&self, status: u16) {
         self.seen.response(status);
     }

@@ -1,7 +1,7 @@
 //! The stream behind the live page: a look at the gateway each second, the same for all viewers.
 //!
 //! It has the form of server-sent events (WHATWG HTML, Sec. 9.2), so `curl -N` shows it as well. A look is taken and
-//! formatted once, and only while somebody watches. A viewer that does not read misses looks, and costs no memory
+//! formatted once, and only while there are viewers. A viewer that does not read misses looks, and costs no memory
 //! beyond one of them. A response ends after [`LOOKS`], because no connection to this listener lasts for ever. The
 //! page then asks for the next one.
 

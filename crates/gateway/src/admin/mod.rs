@@ -114,7 +114,7 @@ impl AdminListener {
     }
 
     /// Serves `router` on its own thread, with the same rules as a gateway's admin API. Other processes
-    /// have other pages and the same dangers. `open` are the paths that reveal nothing and that everybody may read.
+    /// have other pages and the same dangers. `open` are the paths that reveal nothing and are open to all.
     ///
     /// # Errors
     /// The thread or its runtime cannot be created.

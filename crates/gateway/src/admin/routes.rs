@@ -31,7 +31,7 @@ const PAGE_HTML: &str = include_str!("page/page.html");
 const PAGE_CSS: &str = include_str!("page/page.css");
 const PAGE_JS: &str = include_str!("page/page.js");
 
-/// Paths that everybody may read. Orchestrators' health probes have neither certificate nor token, and the page asks
+/// Public paths. Orchestrators' health probes have neither certificate nor token, and the page asks
 /// its reader for a token.
 pub(super) const OPEN: [&str; 5] = ["/live", "/ready", "/", "/page.css", "/page.js"];
 

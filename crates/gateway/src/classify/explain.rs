@@ -136,7 +136,7 @@ fn body_lacks(wants: &str, condition: &BodyCondition, fields: &Fields<'_, '_>) -
 }
 
 /// Describes `wants` together with the actual values. Values of cookies and headers are shown, because the
-/// person who asks has typed them.
+/// user has typed them.
 fn with_values<'a>(wants: &str, values: impl Iterator<Item = &'a [u8]>) -> String {
     let values: Vec<String> = values
         .map(|v| if v.len() > MAX_VALUE_BYTES { format!("{} bytes, too long to compare", v.len()) } else { quoted(v) })

@@ -33,8 +33,8 @@ impl<'b> Payload<'b> {
     /// The body of a request without one.
     pub const NONE: Payload<'static> = Payload::Read { bytes: b"", whole: true };
 
-    /// Returns what conditions see of a body whose `bytes` have been received, `whole` or not, if they see at most the
-    /// first `limit` bytes.
+    /// Returns the part of a body that conditions see: at most the first `limit` of the received `bytes`. `whole` tells
+    /// whether all of the body has been received.
     #[must_use]
     pub fn of(request: &Request, bytes: &'b [u8], whole: bool, limit: usize) -> Payload<'b> {
         if grpc::is_call(request) {

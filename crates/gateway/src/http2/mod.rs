@@ -61,7 +61,7 @@ struct Serving<T> {
     conn: Rc<ClientConn>,
     connection: Connection<Transport<T>, Bytes>,
     passing: Rc<Passing>,
-    /// Maximum number of streams, including those whose task still ends.
+    /// Maximum number of streams, including those with a task that has yet to end.
     streams: u32,
     heads: Limits,
     /// Time at which a GOAWAY was sent.

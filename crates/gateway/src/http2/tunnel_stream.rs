@@ -28,7 +28,7 @@ pub(crate) struct TunnelStream {
 }
 
 impl TunnelStream {
-    /// Wraps a stream whose heads have been exchanged. `open` counts it at a node.
+    /// Wraps a stream after the exchange of heads. `open` counts it at a node.
     pub(crate) fn new(incoming: RecvStream, outgoing: SendStream<Bytes>, open: Option<OpenStream>) -> TunnelStream {
         TunnelStream { incoming, outgoing, received: Bytes::new(), ended: false, _open: open }
     }

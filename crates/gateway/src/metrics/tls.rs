@@ -16,7 +16,7 @@ pub(crate) struct Tls {
     pub(crate) handshakes: [u64; 2],
     /// Numbers of handshakes that failed.
     pub(crate) failures: Vec<(HandshakeFailure, u64)>,
-    /// Numbers of listeners whose changed certificates were put in force, and could not be used.
+    /// Numbers of renewals: changed certificates that were put in force, and those that could not be used.
     pub(crate) renewals: [u64; 2],
     /// The end of validity of each certificate, by its file.
     pub(crate) ends: BTreeMap<String, std::time::SystemTime>,

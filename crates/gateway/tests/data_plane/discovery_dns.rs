@@ -167,7 +167,7 @@ fn a_record_is_not_asked_for_before_its_time() {
     let stage = Stage::open(&server.policy("dns: \"web.test:80\", max_ttl: 1h"));
     server.say(Zone::failing(SERV_FAIL));
     let looked = source(&stage);
-    // Another upstream whose records live shorter sees the failure meanwhile.
+    // Another upstream has records with a shorter life, and sees the failure meanwhile.
     let other = Stage::open(&server.policy("dns: \"web.test:80\""));
     wait_until("the other has failed three times", || source(&other).failures >= 3);
     assert_eq!((source(&stage).failures, looked.failures), (0, 0));

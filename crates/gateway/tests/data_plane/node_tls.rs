@@ -42,7 +42,7 @@ fn counting_node(config: ServerConfig, requests: Arc<AtomicUsize>) -> Node {
     })
 }
 
-/// A policy whose upstream has these fields besides its node.
+/// A policy with an upstream that has these fields besides its node.
 fn policy(node: &Node, fields: &str) -> String {
     format!(
         "listen: 127.0.0.1:0\nadmin: off\nthreads: 2\nupstreams: {{ web: {{ nodes: \"{}\", {fields} }} }}\n{PLAIN}",

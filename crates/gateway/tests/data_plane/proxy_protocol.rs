@@ -9,7 +9,7 @@ use weirgate_gateway::{Ending, HeaderFailure};
 
 use crate::stage::{Client, Node, PLAIN, Stage, ok, policy, wait_until};
 
-/// Builds a policy whose listener expects headers from 127.0.0.1.
+/// Builds a policy with a listener that expects headers from 127.0.0.1.
 fn behind_a_balancer(node: &Node, listener: &str, rest: &str) -> String {
     let listener = format!("listen: {{ address: 127.0.0.1:0, proxy_protocol: [127.0.0.1]{listener} }}");
     policy(&[node], rest).replacen("listen: 127.0.0.1:0", &listener, 1)

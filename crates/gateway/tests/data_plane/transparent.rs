@@ -29,7 +29,7 @@ impl Drop for Network {
     }
 }
 
-/// Runs a command, whose words are separated by spaces.
+/// Runs a command. Spaces separate its words.
 fn run(line: &str) -> Result<(), String> {
     let mut words = line.split(' ');
     let output = Command::new(words.next().unwrap_or_default()).args(words).output();

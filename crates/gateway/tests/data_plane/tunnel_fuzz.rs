@@ -66,7 +66,7 @@ impl Draw {
     }
 }
 
-/// Starts a node over HTTP/1.1 whose tunnels say hello, repeat each byte, and say bye.
+/// Starts a node over HTTP/1.1. Its tunnels say hello, repeat each byte, and say bye.
 async fn echoing() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -1,4 +1,4 @@
-//! Enums whose variants have names in tables.
+//! Enums with a name of each variant, for tables.
 
 /// Declares an enum with the list of its variants and their names.
 macro_rules! named {

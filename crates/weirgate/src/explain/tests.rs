@@ -202,7 +202,7 @@ fn node() -> SocketAddr {
     address
 }
 
-/// Reads requests, whose bodies are short and without an empty line, and answers each.
+/// Reads requests with short bodies without an empty line, and answers each.
 fn answer_all(mut stream: TcpStream) {
     let mut input = Vec::new();
     let mut read_to = |stream: &mut TcpStream, end: &dyn Fn(&[u8]) -> bool| {

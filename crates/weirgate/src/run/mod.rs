@@ -138,7 +138,7 @@ pub(crate) fn open_admin(
     Ok((listener, place))
 }
 
-/// Says who can use a listener.
+/// Describes the permission that a listener asks for.
 pub(crate) fn guarded(encrypted: bool, has_token: bool) -> &'static str {
     match (encrypted, has_token) {
         (true, true) => "with a certificate or a token",

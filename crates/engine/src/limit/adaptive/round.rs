@@ -52,7 +52,7 @@ pub(super) struct Round {
     /// Position in the active classes, and the number of classes before it that stay active.
     pub(super) at: usize,
     pub(super) kept: usize,
-    /// Number of classes whose needs are in the sums.
+    /// Number of classes in the sums of needs.
     pub(super) counted: usize,
     began: Time,
     /// Seconds between the beginnings of the round before and of this one.

@@ -55,7 +55,7 @@ fn the_window_opens_by_the_bytes_that_were_passed_on() {
         wire.send(DATA, 0, 1, &[b'x'; 16 * 1024]);
     }
     wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
-    // Another stream of the connection is not held by the one whose window is used up.
+    // A stream with a used up window does not hold back another stream of the connection.
     wire.request(3, 0, &pseudo("POST", "/other"));
     wire.send(DATA, 0, 3, &[b'y'; 16 * 1024]);
     wait_until("both wait", || stage.gateway.control().snapshot().waiting == 2);
