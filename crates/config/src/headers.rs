@@ -1,7 +1,7 @@
-//! Changes to the fields of heads, as a policy asks for them.
+//! The header rules of a policy: changes to the fields of heads.
 //!
 //! The rules of the policy and of a class are merged when the policy is read, so that one list is applied to a head:
-//! some fields are taken out, and then others are written after the rest.
+//! it removes some fields, and then adds others after the rest.
 
 use std::sync::Arc;
 

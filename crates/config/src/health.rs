@@ -1,5 +1,4 @@
-//! Active health checks, and the rule of `fall` and `rise` by which they take a node out and bring it back, for every
-//! driver.
+//! Active health checks, and the rule of `fall` and `rise` by which every driver takes a node out and brings it back.
 
 use std::time::Duration;
 
@@ -39,7 +38,7 @@ pub struct HealthVerdict {
 }
 
 impl HealthVerdict {
-    /// Adds an answer. Returns whether the node is up, if its state has changed.
+    /// Adds an answer. If it changes the state of the node, returns whether the node is up.
     #[must_use]
     pub fn hear(&mut self, healthy: bool, check: &HealthCheck) -> Option<bool> {
         self.run = if self.last == healthy { self.run.saturating_add(1) } else { 1 };

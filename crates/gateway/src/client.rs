@@ -70,8 +70,8 @@ pub(crate) fn peer_key(peer: IpAddr) -> u64 {
     key(peer.to_canonical(), NetworkSize::ADDRESS)
 }
 
-/// Returns the source of a request as a keyed hash. `by` is the value that tells it, and `field` finds a header or
-/// cookie. A request without that value counts for its client's address.
+/// Returns the source of a request as a keyed hash. `by` names the value that identifies it, and `field` finds a header
+/// or cookie. A request without that value is identified by its client's address.
 pub(crate) fn source<'a>(
     hasher: &impl BuildHasher,
     by: &Key,

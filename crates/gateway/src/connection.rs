@@ -93,7 +93,7 @@ async fn begin(mut guard: ConnectionGuard, mut client: Rc<ClientConn>, mut io: S
         })
         .await
     };
-    // Boxed like requests, because every connection would have the memory of every ending.
+    // Boxed like requests, so that a connection does not hold the memory that only its end needs.
     match end {
         End::Gone => {}
         end => Box::pin(conclude(end, &client, conn, stream)).await,

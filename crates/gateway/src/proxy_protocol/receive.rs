@@ -1,6 +1,6 @@
-//! Receiving of a header, before anything else of a connection.
+//! Receives the header that precedes everything else on a connection.
 //!
-//! Not one byte after the header is taken from the socket, so that TLS or HTTP begin where they begin without it. The
+//! No byte after the header is taken from the socket, so that TLS or HTTP begin as they do without a header. The
 //! header is bounded, and due within `timeouts.header` from the acceptance of the connection.
 
 use std::future::poll_fn;
