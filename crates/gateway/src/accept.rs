@@ -51,7 +51,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, sockets: TcpListener, named: Sock
             Err(_) => {
                 counters.accept_pauses.fetch_add(1, Ordering::Relaxed);
                 worker.make_room();
-                weirgate_clock::sleep(PAUSE).await;
+                worker.timers.sleep(PAUSE).await;
             }
         }
     }
@@ -80,7 +80,7 @@ async fn wait_for_room(worker: Rc<Worker>, accepted: Accepted<Socket>, deal: boo
     let waiting = WaitingConn::new(&worker.shared.waiting_conns);
     while !open_conn(&worker) {
         worker.close_idle(1);
-        let _ = weirgate_clock::within(PAUSE, worker.left.notified()).await;
+        let _ = worker.timers.within(PAUSE, worker.left.notified()).await;
     }
     drop(waiting);
     begin(&worker, accepted, deal);

@@ -23,6 +23,7 @@ use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::request_stream::{Lost, RequestStream};
 use crate::stream_state::StreamState;
+use crate::timer::Timers;
 
 /// Maximum capacity of an empty buffer that is kept for the next request: enough for most heads. Larger
 /// buffers are freed, because thousands of connections may be idle.
@@ -252,17 +253,17 @@ impl ClientStream {
             self.io.write_all(last).await?;
             self.io.flush().await
         };
-        weirgate_clock::within(LINGER.0, sent).await.is_some_and(|sent| sent.is_ok())
+        self.conn.worker.timers.within(LINGER.0, sent).await.is_some_and(|sent| sent.is_ok())
     }
 
     /// Closes the connection in such a way that the last response arrives, although the client may still be sending.
     pub(crate) async fn linger(self) {
-        linger(self.io).await;
+        linger(&self.conn.worker.timers, self.io).await;
     }
 
     /// Closes the connection in an orderly way.
     pub(crate) async fn close(mut self) {
-        drop(weirgate_clock::within(LINGER.0, self.io.shutdown()).await);
+        drop(self.conn.worker.timers.within(LINGER.0, self.io.shutdown()).await);
     }
 }
 
@@ -408,7 +409,7 @@ impl RequestStream for ClientStream {
 }
 
 /// Closes a connection in such a way that the last response arrives, although the client may still be sending.
-pub(crate) async fn linger<T: AsyncRead + AsyncWrite + Unpin>(mut io: T) {
+pub(crate) async fn linger<T: AsyncRead + AsyncWrite + Unpin>(timers: &Timers, mut io: T) {
     let drain = async {
         if io.shutdown().await.is_err() {
             return;
@@ -423,5 +424,5 @@ pub(crate) async fn linger<T: AsyncRead + AsyncWrite + Unpin>(mut io: T) {
             }
         }
     };
-    let _ = weirgate_clock::within(LINGER.0, drain).await;
+    let _ = timers.within(LINGER.0, drain).await;
 }

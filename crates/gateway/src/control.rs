@@ -20,6 +20,7 @@ use weirgate_engine::{
 use crate::active_config::{ActiveConfig, Endpoint};
 use crate::classify::ClassRef;
 use crate::clock::Clock;
+use crate::kernel_timer::KernelTimer;
 
 /// Maximum number of threads. A bit mask with one bit per thread records the threads to wake.
 pub(crate) const MAX_THREADS: usize = 128;
@@ -40,6 +41,8 @@ pub struct Control {
     version: AtomicU64,
     /// One waker per thread. It signals that the thread's outbox or command queue is not empty.
     wakers: Vec<Arc<Notify>>,
+    /// Wakes the thread that follows the configuration for the sake of the nodes.
+    watch: Arc<Notify>,
     /// Signals that the engine must be polled earlier than the timer is set.
     timer: Notify,
 }
@@ -123,14 +126,14 @@ impl Control {
         site: Site,
         text: &str,
         seed: u64,
-        wakers: Vec<Arc<Notify>>,
+        (wakers, watch): (Vec<Arc<Notify>>, Arc<Notify>),
     ) -> Result<Control, InvalidPolicy> {
         let mut next_endpoint = 0;
         let active_config = Arc::new(ActiveConfig::new(site, text, 1, None, &mut next_endpoint));
         let engine = Engine::new(clock.now(), active_config.site.policy.clone(), seed)?;
         let outboxes = wakers.iter().map(|_| Vec::new()).collect();
         let state = State { engine, active_config, outboxes, armed: Time::ZERO, next_endpoint, held: Held::default() };
-        Ok(Control { clock, state: Mutex::new(state), version: AtomicU64::new(1), wakers, timer: Notify::new() })
+        Ok(Control { clock, state: Mutex::new(state), version: AtomicU64::new(1), wakers, watch, timer: Notify::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -299,7 +302,7 @@ impl Control {
             self.version.store(next.version, Ordering::Release);
             Ok(())
         })?;
-        for waker in &self.wakers {
+        for waker in self.wakers.iter().chain([&self.watch]) {
             waker.notify_one();
         }
         Ok(next)
@@ -355,7 +358,7 @@ impl Control {
     }
 
     /// Polls the engine whenever it is due. Never returns. Exactly one thread runs it.
-    pub(crate) async fn keep_time(&self) {
+    pub(crate) async fn keep_time(&self, timer: &KernelTimer) {
         loop {
             let wait = {
                 let mut concerned = 0;
@@ -369,8 +372,10 @@ impl Control {
                 self.ring(concerned);
                 wait.max(FINEST)
             };
-            // Limits a wait for a time in the far future, which the runtime's timer does not support.
-            let _ = weirgate_clock::within(wait.min(Duration::from_secs(3600)), self.timer.notified()).await;
+            tokio::select! {
+                () = timer.sleep(wait) => {}
+                () = self.timer.notified() => {}
+            }
         }
     }
 }

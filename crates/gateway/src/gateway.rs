@@ -32,7 +32,7 @@ use crate::record::{AccessRecord, Observer};
 use crate::threads::{Command, Threads};
 use crate::tls_files::{self, TlsFiles};
 use crate::tunnel::Tunnels;
-use crate::worker;
+use crate::{watch_thread, worker};
 
 /// A running gateway. Clones refer to the same gateway.
 #[derive(Clone, Debug)]
@@ -52,8 +52,7 @@ pub(crate) struct Shared {
     pub(crate) hasher: RandomState,
     /// Memory limit of the process, and the present pressure.
     pub(crate) memory: Memory,
-    /// Maximum number of open client connections, limited by the policy and by the available file
-    /// descriptors.
+    /// Maximum number of open client connections: the policy's, or fewer if file descriptors are scarce.
     pub(crate) connections: AtomicU64,
     /// Number of accepted connections that wait because that maximum is reached.
     pub(crate) waiting_conns: AtomicUsize,
@@ -89,6 +88,8 @@ pub(crate) struct Shared {
     pub(crate) events: Events,
     pub(crate) config_thread: ConfigThread,
     running: AtomicUsize,
+    /// Wakes the thread of `watch_thread`, after a change of the configuration and at the end.
+    pub(crate) watch: Arc<Notify>,
     ended: Notify,
 }
 
@@ -167,10 +168,10 @@ impl Shared {
     }
 }
 
-/// Returns the maximum number of open client connections under `site`.
-fn max_connections(site: &Site) -> u64 {
+/// Returns the maximum number of open client connections of `threads` threads under `site`.
+fn max_connections(site: &Site, threads: usize) -> u64 {
     let wanted = site.limits.connections as u64;
-    listener::connections_that_fit().map_or(wanted, |fit| wanted.min(fit))
+    listener::connections_that_fit(threads).map_or(wanted, |fit| wanted.min(fit))
 }
 
 impl Gateway {
@@ -216,11 +217,12 @@ impl Gateway {
         let trust = site.trust.as_deref().map(|folder| LiveTrust::load(folder, &[Role::Gateway], None)).transpose();
         let trust = trust.map_err(|faults| io::Error::new(io::ErrorKind::InvalidInput, faults))?.map(Arc::new);
         let memory = Memory::new(&site.limits);
-        let connections = max_connections(&site);
+        let connections = max_connections(&site, count);
         let wakers: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
+        let watch = Arc::new(Notify::new());
         let config_thread = ConfigThread::start();
         let control = {
-            let (site, text, wakers) = (Arc::new(site), text.to_owned(), wakers.clone());
+            let (site, text, wakers) = (Arc::new(site), text.to_owned(), (wakers.clone(), Arc::clone(&watch)));
             config_thread
                 .run(move || Control::new(Clock::start(), Site::clone(&site), &text, weirgate_clock::seed(), wakers))
         };
@@ -253,10 +255,12 @@ impl Gateway {
             events: Events::default(),
             config_thread,
             running: AtomicUsize::new(count),
+            watch,
             ended: Notify::new(),
         });
         let gateway = Gateway { shared };
-        let started = gateway.start_threads(count).and_then(|()| gateway.follow_sources());
+        let started = gateway.start_threads(count).and_then(|()| watch_thread::start(&gateway));
+        let started = started.and_then(|()| gateway.follow_sources());
         if let Err(error) = started.and_then(|()| gateway.follow_authority()) {
             gateway.cut();
             gateway.join();
@@ -535,7 +539,7 @@ impl Gateway {
         }
         let tls = shared.tls.load(&site).map_err(ReloadError::Invalid)?;
         let limits = site.limits;
-        let connections = max_connections(&site);
+        let connections = max_connections(&site, self.shared.threads.count());
         shared.discovery.fill(&mut site, &shared.control.active_config().site);
         let active_config =
             shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;
@@ -589,6 +593,7 @@ impl Drop for Finish {
     fn drop(&mut self) {
         if self.0.running.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.phase.store(Phase::Stopped as u8, Ordering::Release);
+            self.0.watch.notify_one();
             self.0.ended.notify_one();
         }
     }

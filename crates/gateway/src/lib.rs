@@ -10,14 +10,16 @@
 //!
 //! # Modules
 //! - The whole: `gateway` (phases), `threads` (commands to them), `worker` (one thread), `hand_over`, `control` (the
-//!   engine behind its lock), `active_config` (a configuration in force), `clock`, `timer`, `memory`, `signals`.
+//!   engine behind its lock), `active_config` (a configuration in force), `clock`, `timer`, `kernel_timer`, `memory`,
+//!   `signals`.
 //! - A client connection: `listener`, `tls_files` (certificates), `connection` (its task), `handshake` (TLS), `io`
 //!   (its transport), `client_conn` (its state), `request_stream` (one request in, its response out), `client_stream`
 //!   (that over HTTP/1.1), `http2` (that over HTTP/2), `stream_state`, `received_body`, `body_pace`.
 //! - A request: `exchange` (the stages in order), then `request`, `path`, `client`, `trace` and `classify`, `waiting`,
 //!   `permit`, `forward`, `transfer`, `upstream`, `hops`, `forwarded` and `header_edits` (heads for the next hop),
 //!   `tunnel`, `websocket`, and `reply`, `refusal` and `grpc` for the gateway's own answers.
-//! - Requests of the gateway itself: `polling`, `health`, `collector`.
+//! - Work that no request waits for: `watch_thread`, and on it the requests of the gateway itself: `polling`, `health`,
+//!   `collector`.
 //! - `pages`: the page table, with the costs of routes and their learning.
 //! - Observation: `record`, `metrics`, `counters`, `access_log`, `events` (changes that an operator acts on).
 //! - `admin`: the admin API on its own thread.
@@ -53,6 +55,7 @@ mod health;
 mod hops;
 mod http2;
 mod io;
+mod kernel_timer;
 mod listener;
 mod memory;
 pub mod metrics;
@@ -82,6 +85,7 @@ mod transfer;
 mod tunnel;
 mod upstream;
 mod waiting;
+mod watch_thread;
 mod websocket;
 mod worker;
 

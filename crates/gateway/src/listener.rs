@@ -19,13 +19,18 @@ const BACKLOG: i32 = 4096;
 /// logs.
 const RESERVED: u64 = 32;
 
+/// Number of file descriptors of a thread that serves: four of its runtime and two timers.
+const PER_THREAD: u64 = 6;
+
 /// Returns the number of client connections for which the process has file descriptors, if each also needs a
-/// connection to a node (HAProxy computes it like this). Returns `None` if the limit is not known.
-pub(crate) fn connections_that_fit() -> Option<u64> {
+/// connection to a node (HAProxy computes it like this) and there are `threads` threads. Returns `None` if the limit is
+/// not known.
+pub(crate) fn connections_that_fit(threads: usize) -> Option<u64> {
     // The soft limit in "Max open files    1024    524288    files" applies.
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?;
-    soft.parse::<u64>().ok().map(|files| (files.saturating_sub(RESERVED) / 2).max(1))
+    let reserved = RESERVED + PER_THREAD * threads as u64;
+    soft.parse::<u64>().ok().map(|files| (files.saturating_sub(reserved) / 2).max(1))
 }
 
 /// An address with its sockets.

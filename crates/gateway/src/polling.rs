@@ -1,6 +1,6 @@
 //! Requests that the gateway itself sends to its nodes: active health checks and collectors' reports.
 //!
-//! There is one task per node and kind of request, all on one thread. A task lives as long as its node stays
+//! There is one task per node and kind of request, all on the thread of [`crate::watch_thread`]. A task lives as long as its node stays
 //! in the policy unchanged. Each request uses its own connection, as a new client would.
 
 use std::collections::HashMap;

@@ -6,8 +6,10 @@
 //! deadline. Departure: entries further away than one turn come up early and are put back.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use weirgate_engine::Time;
@@ -109,6 +111,26 @@ impl Timers {
         }
     }
 
+    /// Waits for `span`, and up to two ticks more.
+    pub(crate) async fn sleep(&self, span: Duration) {
+        self.within(span, std::future::pending::<()>()).await;
+    }
+
+    /// Waits for `work`, for at most `span` and up to two ticks more. Returns `None` if it takes longer.
+    pub(crate) async fn within<T>(&self, span: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let (alarm, due) = (Alarm::new(), self.now() + span + TICK);
+        let mut work = pin!(work);
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if self.now() >= due => Poll::Ready(None),
+            Poll::Pending => {
+                self.set(&alarm, due, cx.waker());
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
     fn enter(&self, alarm: &Rc<Alarm>, due: Time) {
         alarm.armed.set(due);
         // Never enter the slot that is being emptied now.
@@ -160,7 +182,7 @@ fn tick_of(time: Time) -> u64 {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
+    use std::task::{Context, Wake};
 
     use super::*;
 
@@ -226,6 +248,20 @@ mod tests {
         assert_eq!(timers.turn(at(55_000)), 1);
         assert_eq!(timers.turn(at(59_000)), 0);
         assert_eq!(timers.turn(at(60_100)), 1);
+    }
+
+    #[test]
+    fn a_wait_takes_at_least_its_time() {
+        let timers = Timers::new(at(1000));
+        let mut wait = pin!(timers.sleep(Duration::from_millis(50)));
+        let mut work = pin!(timers.within(Duration::from_millis(50), std::future::ready(7)));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(work.as_mut().poll(&mut cx), Poll::Ready(Some(7)));
+        assert!(wait.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(timers.turn(at(1049)), 0);
+        assert!(wait.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(timers.turn(at(1100)), 1);
+        assert!(wait.as_mut().poll(&mut cx).is_ready());
     }
 
     #[test]

@@ -22,10 +22,10 @@ use crate::classify::ClassRef;
 use crate::client_conn::ClientConn;
 use crate::control::{Delivery, Origin};
 use crate::gateway::Shared;
+use crate::kernel_timer::KernelTimer;
 use crate::pages::{Lookup, Routed, ServiceInterval};
 use crate::permit::Permit;
 use crate::places::Place;
-use crate::polling::Polls;
 use crate::proxy_protocol::Ends;
 use crate::request::Request;
 use crate::roster::{Roster, Spare};
@@ -35,7 +35,7 @@ use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
 use crate::upstream::{Inbox, Pools};
 use crate::waiting::{Decided, WaitSlot, Waiting};
-use crate::{client, connection, events, tls_files, upstream};
+use crate::{client, connection, upstream};
 
 /// Maximum number of bytes read from a client at once.
 const SCRATCH: usize = 64 * 1024;
@@ -362,7 +362,7 @@ pub(crate) fn run(
     ready: &std::sync::mpsc::SyncSender<io::Result<()>>,
 ) {
     // All tasks of a thread stay on it.
-    let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+    let runtime = match Builder::new_current_thread().enable_io().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
             // The receiver waits for exactly one message from each thread.
@@ -372,8 +372,10 @@ pub(crate) fn run(
     };
     runtime.block_on(async {
         let worker = Worker::new(index, shared);
-        let listeners = Listeners::default();
-        serve(&worker, waker, listeners, ready).await;
+        match KernelTimer::new().and_then(|first| Ok((first, KernelTimer::new()?))) {
+            Ok(timers) => serve(&worker, waker, timers, ready).await,
+            Err(error) => drop(ready.send(Err(error))),
+        }
     });
     // Dropping the tasks gives back every remaining permit and wait slot.
     drop(runtime);
@@ -382,18 +384,14 @@ pub(crate) fn run(
 async fn serve(
     worker: &Rc<Worker>,
     waker: &Notify,
-    mut listeners: Listeners,
+    (for_ticks, for_engine): (KernelTimer, KernelTimer),
     ready: &std::sync::mpsc::SyncSender<io::Result<()>>,
 ) {
-    let ticker = tokio::task::spawn_local(tick(Rc::clone(worker)));
-    let mut keepers = Vec::new();
-    let mut polls = Polls::default();
+    let mut listeners = Listeners::default();
+    let mut keepers = vec![tokio::task::spawn_local(tick(Rc::clone(worker), for_ticks))];
     if worker.index == 0 {
         let shared = Arc::clone(&worker.shared);
-        keepers.push(tokio::task::spawn_local(async move { shared.control.keep_time().await }));
-        keepers.push(tokio::task::spawn_local(events::watch(Arc::clone(&worker.shared))));
-        keepers.push(tokio::task::spawn_local(tls_files::watch(Arc::clone(&worker.shared))));
-        polls.follow(&worker.active_config(), &worker.shared);
+        keepers.push(tokio::task::spawn_local(async move { shared.control.keep_time(&for_engine).await }));
     }
     let clock = worker.shared.control.clock();
     let _ = ready.send(Ok(()));
@@ -413,7 +411,7 @@ async fn serve(
                     break;
                 }
                 // The last connection may end on another thread.
-                let _ = weirgate_clock::within(left.min(PAUSE), rung).await;
+                let _ = worker.timers.within(left.min(PAUSE), rung).await;
             }
         }
         let mut own = worker.spare.take();
@@ -423,23 +421,18 @@ async fn serve(
             break;
         }
         // Also lets go of a replaced configuration.
-        let active_config = worker.active_config();
-        if worker.index == 0 && worker.drain.get().is_none() {
-            polls.follow(&active_config, &worker.shared);
-        }
+        worker.active_config();
     }
-    polls.stop();
-    ticker.abort();
     keepers.iter().for_each(JoinHandle::abort);
     worker.pools.clear();
 }
 
 /// Turns the timer wheel.
-async fn tick(worker: Rc<Worker>) {
+async fn tick(worker: Rc<Worker>, timer: KernelTimer) {
     let clock = worker.shared.control.clock();
     let mut ticks = 0;
     loop {
-        weirgate_clock::sleep(TICK).await;
+        timer.sleep(TICK).await;
         let now = clock.now();
         worker.timers.turn(now);
         worker.close_drained(now);

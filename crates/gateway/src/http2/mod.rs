@@ -86,7 +86,7 @@ where
         converse(conn, connection, passing, site).await;
     }
     if let Ok(io) = Rc::try_unwrap(io) {
-        client_stream::linger(io.into_inner()).await;
+        client_stream::linger(&conn.worker.timers, io.into_inner()).await;
     }
 }
 

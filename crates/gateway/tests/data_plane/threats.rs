@@ -269,7 +269,7 @@ fn p2_child() {
         format!("listen: 127.0.0.1:0\nadmin: off\nthreads: 2\nupstreams: {{ web: {{ nodes: [{node}] }} }}\n{PLAIN}");
     let stage = Stage::open(&text);
     println!("listening on {}", stage.address());
-    assert_eq!(stage.gateway.connection_limit(), 16);
+    assert_eq!(stage.gateway.connection_limit(), 10);
     let mut end = Vec::new();
     std::io::stdin().read_to_end(&mut end).expect("its input");
 }
