@@ -12,6 +12,9 @@ use crate::steps::{becomes_true, read, show};
 /// Number of connections, unless another one is asked for.
 const CONNECTIONS: u32 = 20_000;
 
+/// Open files of a process for each connection. The gateway keeps one for the connection to a node.
+const FILES: u32 = 2;
+
 /// Open files of a process besides its connections.
 const SPARE: u32 = 200;
 
@@ -48,7 +51,7 @@ pub(crate) fn run() -> Result<(), String> {
     let words: Vec<String> = std::env::args().collect();
     let asked = words.windows(2).find(|pair| pair[0] == "--connections").map(|pair| pair[1].parse());
     let asked = asked.unwrap_or(Ok(CONNECTIONS)).map_err(|e| format!("--connections: {e}"))?;
-    let connections = allow_files(asked + SPARE)?.saturating_sub(SPARE);
+    let connections = allow_files(asked * FILES + SPARE)?.saturating_sub(SPARE) / FILES;
     let node = Node::start()?;
     println!("   {connections} connections of each kind, of {asked} that were asked for");
     println!(

@@ -42,6 +42,14 @@ impl Socket {
         either!(self, io => io.try_write(bytes))
     }
 
+    /// Whether there is nothing to read, and the connection has not ended. The runtime takes a new socket for readable.
+    /// This corrects it.
+    pub(crate) fn is_silent(&self) -> bool {
+        let mut peek = || Ok(recv(self, &mut [0; 1], RecvFlags::PEEK)?);
+        let seen = either!(self, io => io.try_io(Interest::READABLE, &mut peek));
+        seen.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Ready when there are bytes to read, or the connection has ended or is broken.
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         either!(self, io => io.poll_read_ready(cx)).map(drop)
@@ -127,5 +135,22 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         either!(self.get_mut(), io => Pin::new(io).poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_silent_client_is_not_readable() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+        let mut client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+        let socket = Socket::Tcp(listener.accept().await.expect("a connection").0);
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(socket.is_silent() && socket.poll_readable(&mut cx).is_pending());
+        tokio::io::AsyncWriteExt::write_all(&mut client, b"x").await.expect("it is sent");
+        std::future::poll_fn(|cx| socket.poll_readable(cx)).await;
+        assert!(!socket.is_silent());
     }
 }
