@@ -36,9 +36,9 @@ struct State {
 }
 
 const STATES: [State; 3] = [
-    State { name: "silent", port: 18_121, budget: 2.6, target: 2.0, enter: |_| Ok(()) },
-    State { name: "idle", port: 18_122, budget: 4.1, target: 6.0, enter: |client| client.ask("/", BROWSER).map(drop) },
-    State { name: "waiting", port: 18_123, budget: 7.2, target: 9.0, enter: |client| client.send("/", BROWSER) },
+    State { name: "silent", port: 18_121, budget: 1.3, target: 2.0, enter: |_| Ok(()) },
+    State { name: "idle", port: 18_122, budget: 3.1, target: 6.0, enter: |client| client.ask("/", BROWSER).map(drop) },
+    State { name: "waiting", port: 18_123, budget: 4.8, target: 9.0, enter: |client| client.send("/", BROWSER) },
 ];
 
 /// Maximum part of the memory of connections that the process keeps after they have ended.
