@@ -115,6 +115,22 @@ fn a_class_says_what_a_source_is() {
 }
 
 #[test]
+fn requests_wait_as_long_as_their_limit_allows() {
+    let class = |name: &str, rest: &str| format!("  - {{ name: {name}, match: {{ host: {name} }}{rest} }}\n");
+    let promise = |limit: &str| format!(", guarantee: {{ throughput: 1/s, response_time: {{ p95: {limit} }} }}");
+    let (short, long) = (promise("2s"), promise("4min"));
+    let classes = [
+        class("short", &short),
+        class("long", &long),
+        class("stated", &format!("{long}, queue: {{ max_wait: 10s }}")),
+        "  - { name: rest }\n".to_owned(),
+    ];
+    let site = loaded(&format!("{HEAD}discipline: weirgate\nclasses:\n{}", classes.concat())).site;
+    let waits: Vec<u64> = site.policy.classes.iter().map(|class| class.queue.max_wait.as_secs()).collect();
+    assert_eq!(waits, [30, 240, 10, 30]);
+}
+
+#[test]
 fn a_default_class_is_added_and_said() {
     let Loaded { site, warnings } =
         loaded(&format!("{HEAD}discipline: none\nclasses:\n  - {{ name: a, match: {{ host: a }} }}\n"));

@@ -147,7 +147,8 @@ record! {
         /// Maximum number of waiting requests per source, so that no single client fills the queue.
         /// 1000 by default, because an office or a proxy may share one address.
         max_waiting_per_source: Defaulted<Count> = 1000,
-        /// Longest wait. People and clients usually give up after about 30 s.
+        /// Longest wait. People and clients usually give up after about 30 s. If it is not given and the class has
+        /// a longer limit of its response time, the limit applies.
         max_wait: Defaulted<Span> = "30s",
     }
 }

@@ -330,10 +330,16 @@ fn queue(class: &Class, cx: &mut Context) -> engine::QueueBounds {
         let what = "the class may send less than its guaranteed throughput";
         cx.fail(class.limit.mark, Complaint::new(what, "make it at least `guarantee.throughput`, or remove it"));
     }
+    let limit = class.guarantee.get().and_then(|guarantee| guarantee.response_time.get()).map(|file| file.0.limit);
+    let max_wait = match limit {
+        // A shorter wait would refuse requests that can still be answered within the limit.
+        Some(limit) if !queue.max_wait.given => limit.max(queue.max_wait.get().0),
+        _ => queue.max_wait.get().0,
+    };
     engine::QueueBounds {
         max_waiting,
         max_waiting_per_flow: per_source,
-        max_wait: queue.max_wait.get().0,
+        max_wait,
         max_rate,
         max_rate_per_flow: class.limit_per_source.get().map(|rate| rate.0),
     }
