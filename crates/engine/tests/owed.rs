@@ -133,6 +133,7 @@ fn failing(shares: [f64; 4], count: u64) -> Vec<u32> {
 fn a_node_that_fails_a_third_is_ejected_and_failures_that_all_share_eject_none() {
     assert_eq!(failing([0.0, 0.3, 0.0, 0.0], 1000), [1]);
     assert_eq!(failing([0.3, 0.3, 0.0, 0.0], 1000), [0, 1]);
+    assert_eq!(failing([0.2, 0.2, 0.2, 0.0], 10_000), [0, 1, 2], "the healthy node can serve");
     assert_eq!(failing([0.02, 0.03, 0.01, 0.02], 10_000), [], "a few failures are ordinary");
     assert_eq!(failing([0.3; 4], 10_000), [], "their requests are to blame");
 }

@@ -2,9 +2,10 @@
 //!
 //! Passive ejection solves a known problem: least outstanding sends every request to the node that fails
 //! fastest. A node is ejected after `consecutive_failures` in a row, or if it fails a fifth of its requests
-//! and four times as many as the others (Envoy's outlier detection has both tests). It gets no requests for
-//! `base`, twice as long each further time, up to 16 times. After its return the first failure ejects it
-//! again.
+//! while enough other nodes of its pool fail none (Envoy's outlier detection has a test of either kind). Enough
+//! is the share that must stay in service. Compared with the median of the others, no node would be an outlier
+//! where most of them fail a part of their requests. An ejected node gets no requests for `base`, twice as long
+//! each further time, up to 16 times. After its return the first failure ejects it again.
 //!
 //! The others must be able to serve. So at most `max_share` of a pool is ejected at once, three quarters by
 //! default, but one node of two or more may always be: this is the panic threshold. A smaller share (a third
@@ -14,7 +15,7 @@
 
 use core::time::Duration;
 
-use super::Nodes;
+use super::{NodeInfo, Nodes};
 use crate::request::{NodeEvent, NodeId};
 use crate::time::Time;
 
@@ -25,14 +26,20 @@ const MAX_DOUBLINGS: u32 = 4;
 /// to 0.23.
 const ERROR_WEIGHT: f64 = 0.05;
 
-/// Error average above which a node is an outlier, and its minimum ratio to the median of the others. If all
-/// nodes fail alike, their requests are the cause.
+/// Error average above which a node is an outlier.
 const OUTLIER: f64 = 0.2;
-const TIMES_OTHERS: f64 = 4.0;
 
-/// Good answers in a row after which earlier ejections are forgotten: enough to tell a healthy node from one
-/// that fails every few requests, and few enough to be reached within a second or two.
-const FORGIVEN_AFTER: u32 = 20;
+/// Good answers in a row that show a healthy node. A node that fails a tenth of its requests reaches it once in
+/// seventy times. So if all nodes fail alike, because their requests are the cause, hardly any is an outlier
+/// next to a healthy one. Earlier ejections of a healthy node are forgotten.
+const HEALTHY: u32 = 40;
+
+impl NodeInfo {
+    /// Whether it has not failed for a while.
+    fn is_healthy(&self) -> bool {
+        self.successes >= HEALTHY
+    }
+}
 
 impl Nodes {
     /// Counts a good answer of the node.
@@ -44,9 +51,8 @@ impl Nodes {
         node.served += 1;
         node.failures = 0;
         node.errors -= ERROR_WEIGHT * node.errors;
-        node.successes += 1;
-        if node.successes >= FORGIVEN_AFTER {
-            node.successes = 0;
+        node.successes = node.successes.saturating_add(1);
+        if node.is_healthy() {
             node.ejections = 0;
         }
     }
@@ -67,7 +73,7 @@ impl Nodes {
         if rule.consecutive_failures == 0 || !usable {
             return false;
         }
-        if failures < rule.consecutive_failures && !self.is_outlier(index, pool, errors) {
+        if failures < rule.consecutive_failures && !self.is_outlier(index, errors) {
             return false;
         }
         let members = self.nodes.iter().filter(|n| n.pool == pool).count();
@@ -84,23 +90,28 @@ impl Nodes {
         let node = &mut self.nodes[index];
         let span: Duration = rule.base.saturating_mul(1 << node.ejections.min(MAX_DOUBLINGS));
         node.ejections = (node.ejections + 1).min(MAX_DOUBLINGS);
-        // It returns on probation.
+        // It returns on probation. A node that fails only a part of its requests may begin with a good answer, so
+        // its error average stays.
         node.failures = rule.consecutive_failures - 1;
-        node.errors = 0.0;
         node.ejected_until = Some(now + span);
         self.refresh();
         true
     }
 
-    /// Whether the node fails much more often than the others of its pool.
-    fn is_outlier(&self, index: NodeId, pool: usize, errors: f64) -> bool {
+    /// Whether the node fails many requests while enough others of its pool are healthy: the share that ejection
+    /// leaves in service, and at least one.
+    fn is_outlier(&self, index: NodeId, errors: f64) -> bool {
         if errors <= OUTLIER {
             return false;
         }
+        let pool = self.nodes[index].pool;
         let others = self.nodes.pairs().filter(|(other, node)| *other != index && node.pool == pool && node.usable());
-        // The median of the others is below a quarter of its errors if most of them are.
-        let below = others.map(|(_, node)| if TIMES_OTHERS * node.errors < errors { 1 } else { -1 });
-        below.sum::<i64>() > 0
+        let (mut all, mut healthy) = (0u32, 0u32);
+        for (_, other) in others {
+            all += 1;
+            healthy += u32::from(other.is_healthy());
+        }
+        healthy > 0 && f64::from(healthy) >= (1.0 - self.ejection[pool].max_share) * f64::from(all)
     }
 
     /// Applies an event from the driver. Returns true if the set of usable nodes changed.
