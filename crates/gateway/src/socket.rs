@@ -45,8 +45,8 @@ impl Socket {
     /// Whether there is nothing to read, and the connection has not ended. The runtime takes a new socket for readable.
     /// This corrects it.
     pub(crate) fn is_silent(&self) -> bool {
-        let mut peek = || Ok(recv(self, &mut [0; 1], RecvFlags::PEEK)?);
-        let seen = either!(self, io => io.try_io(Interest::READABLE, &mut peek));
+        let peek = || Ok(recv(self, &mut [0; 1], RecvFlags::PEEK)?);
+        let seen = either!(self, io => io.try_io(Interest::READABLE, peek));
         seen.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
