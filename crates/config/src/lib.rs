@@ -40,7 +40,10 @@ mod workers;
 
 pub use body::{BodyCondition, JsonPointer};
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, RouteBounds, feasibility};
-pub use file::{ORIGINAL, node_address, page_table_schema, schema, socket_path};
+pub use file::{
+    ORIGINAL, UNIX_CLIENT, client_address, client_text, network_text, node_address, page_table_schema, schema,
+    socket_path,
+};
 pub use headers::{FieldTemplate, HeaderEdits, HeaderRules, Piece, Variable, canonical};
 pub use health::{HealthCheck, HealthProbe, HealthVerdict};
 pub use load::{Loaded, load, load_bytes, load_file, load_page_table};

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 pub use ipnet::IpNet;
 use weirgate_engine as engine;
+use weirgate_listening::{Address, FileAccess};
 use weirgate_reserves::Cluster;
 use weirgate_tls::{ClientSettings, ServerSettings};
 
@@ -72,17 +73,17 @@ pub struct Site {
 }
 
 impl Site {
-    /// Returns the listener at an address of the policy.
+    /// Returns the listener of that name.
     #[must_use]
-    pub fn listener(&self, address: SocketAddr) -> Option<&Listener> {
-        self.listeners.iter().find(|listener| listener.address == address)
+    pub fn listener(&self, name: &ListenerName) -> Option<&Listener> {
+        self.listeners.iter().find(|listener| listener.name == *name)
     }
 
-    /// Whether a connection of `peer` to the listener at `address` begins with a header of the PROXY protocol.
+    /// Whether a connection of `peer` to the listener of that name begins with a header of the PROXY protocol.
     #[must_use]
-    pub fn expects_header(&self, address: SocketAddr, peer: IpAddr) -> bool {
+    pub fn expects_header(&self, name: &ListenerName, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
-        self.listener(address).is_some_and(|listener| listener.proxy_protocol.iter().any(|net| net.contains(&peer)))
+        self.listener(name).is_some_and(|listener| listener.proxy_protocol.iter().any(|net| net.contains(&peer)))
     }
 
     /// Whether `peer` is trusted to state the origin of requests.
@@ -140,11 +141,39 @@ pub struct Route {
     pub probed: Option<String>,
 }
 
+/// A listener among those of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListenerName {
+    /// The address, as the policy names it.
+    pub address: Address,
+    /// Its number among the listeners with this address, from 0. Only port 0 of an address has several.
+    pub nth: usize,
+}
+
+impl ListenerName {
+    /// Returns the name of the first listener with an address.
+    #[must_use]
+    pub fn first(address: Address) -> ListenerName {
+        ListenerName { address, nth: 0 }
+    }
+}
+
+impl fmt::Display for ListenerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.nth {
+            0 => self.address.fmt(f),
+            nth => write!(f, "{} ({})", self.address, nth + 1),
+        }
+    }
+}
+
 /// An address that clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Address and port.
-    pub address: SocketAddr,
+    /// Its address, and its number among those with the same.
+    pub name: ListenerName,
+    /// Mode and owner of the file, if it is a Unix socket.
+    pub file: FileAccess,
     /// TLS. `None` if connections are not encrypted.
     pub tls: Option<ServerSettings>,
     /// Whether clients may speak HTTP/2.
@@ -535,21 +564,14 @@ pub struct NodeSite {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
     /// Address and port, or Unix socket.
-    pub address: AdminAddress,
+    pub address: Address,
+    /// Mode and owner of the file, if it is a Unix socket.
+    pub file: FileAccess,
     /// File with a bearer token (at least 128 bits as hex or base64). `None` means no token.
     /// `WEIRGATE_ADMIN_TOKEN` in the environment can be used instead.
     pub token_file: Option<PathBuf>,
     /// Values of `Host` that are accepted in addition to the listener's own address and `localhost`.
     pub hosts: Vec<String>,
-}
-
-/// Address of the admin listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AdminAddress {
-    /// A TCP address.
-    Tcp(SocketAddr),
-    /// A Unix socket, mode 0600.
-    Unix(PathBuf),
 }
 
 /// The access log.

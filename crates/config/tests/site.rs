@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use weirgate_config::{
-    AdminAddress, HostPattern, Key, Loaded, Match, NetworkSize, PathPattern, RuleTarget, ValuePattern, load,
-    load_bytes, load_file,
+    HostPattern, Key, Loaded, Match, NetworkSize, PathPattern, RuleTarget, ValuePattern, load, load_bytes, load_file,
 };
 use weirgate_engine as engine;
+use weirgate_listening::Address;
 
 const HEAD: &str = "listen: 127.0.0.1:80\nupstreams: { web: { nodes: [a:1, b:1] } }\n";
 
@@ -46,7 +46,7 @@ fn defaults_are_filled_in() {
     assert_eq!(site.policy.nodes[0].machine, "a:1");
     assert_eq!(site.classes[0].shed.body, "overloaded, please try again\n");
     assert_eq!((site.limits.head_bytes, site.limits.headers, site.limits.body_bytes), (65_536, 100, None));
-    assert_eq!(site.admin.unwrap().address, AdminAddress::Tcp("127.0.0.1:9900".parse().unwrap()));
+    assert_eq!(site.admin.unwrap().address, Address::Tcp("127.0.0.1:9900".parse().unwrap()));
     assert!(site.access_log.is_none() && site.threads.is_none());
 }
 
@@ -276,7 +276,7 @@ fn reserves_may_stand_alone() {
     );
     assert_eq!((reserves.every, reserves.on_demand), (Some(Duration::from_secs(5)), true));
     let page = reserves.admin.as_ref().expect("a page");
-    assert_eq!(page.address, AdminAddress::Tcp("127.0.0.1:9904".parse().unwrap()));
+    assert_eq!(page.address, Address::Tcp("127.0.0.1:9904".parse().unwrap()));
     let classes: Vec<_> = reserves.cluster.classes.iter().map(|c| (c.name.as_str(), c.share, c.create)).collect();
     assert_eq!(classes, [("gold", 50.0, true), ("silver", 30.0, true), ("rest", 20.0, true)]);
     assert_eq!((reserves.cluster.node("n3"), reserves.cluster.node("n5")), (Some(2), None));

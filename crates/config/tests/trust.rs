@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use weirgate_config::{AdminAddress, Loaded, load};
+use weirgate_config::{Loaded, load};
+use weirgate_listening::Address;
 use weirgate_pki::Authority;
 use weirgate_tls::Role;
 
@@ -43,7 +44,7 @@ fn it_opens_listeners_and_collectors_to_other_machines() {
     let Loaded { site, warnings } = loaded(folder.path(), &policy(&format!("admin: 0.0.0.0:9900\n{WEB}{reserves}")));
     assert!(warnings.is_empty(), "{warnings:?}");
     assert_eq!(site.trust, Some(folder.path().join("trust")));
-    assert_eq!(site.admin.unwrap().address, AdminAddress::Tcp("0.0.0.0:9900".parse().unwrap()));
+    assert_eq!(site.admin.unwrap().address, Address::Tcp("0.0.0.0:9900".parse().unwrap()));
     assert!(site.pools[0].collector.is_some() && site.reserves.is_some());
 }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weirgate_config::Reserves;
-use weirgate_http_server::{Access, Listener, Place, follow};
+use weirgate_http_server::{Access, Listener, follow};
+use weirgate_listening::{Address, FileAccess};
 use weirgate_tls::{LiveTrust, Role};
 
 use crate::agents;
@@ -42,7 +43,8 @@ impl CoordinatorServer {
         trust: Option<Arc<LiveTrust>>,
         say: impl Fn(&str) + Send + Sync + 'static,
     ) -> io::Result<CoordinatorServer> {
-        let listener = Listener::open(&Place::Tcp(reserves.listen), "coordinator", trust.is_some())?;
+        let listener =
+            Listener::open(&Address::Tcp(reserves.listen), FileAccess::OWNER, "coordinator", trust.is_some())?;
         let coordinator = &reserves.cluster.coordinator;
         let host = coordinator.rsplit_once(':').map_or(coordinator.as_str(), |(host, _)| host);
         let connections = u32::try_from(2 * reserves.cluster.nodes.len() + SPARE).unwrap_or(u32::MAX);

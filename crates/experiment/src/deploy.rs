@@ -205,7 +205,7 @@ mod tests {
                 let written: Vec<String> = site.nodes.iter().map(|node| node.address.clone()).collect();
                 let wanted: Vec<String> = deployment.nodes.iter().map(|(_, a)| a.to_string()).collect();
                 assert_eq!(written, wanted);
-                assert_eq!((site.listeners[0].address, site.threads), (listen, Some(1)));
+                assert_eq!((&site.listeners[0].name.address, site.threads), (&listen.into(), Some(1)));
             }
         }
     }

@@ -1,21 +1,21 @@
 //! Accepting connections, within the limits of the process and of each peer.
 
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::net::TcpListener;
+use weirgate_config::ListenerName;
 
-use crate::listener;
+use crate::listener::{self, Acceptor};
 use crate::memory::Pressure;
 use crate::socket::Socket;
 use crate::threads::Accepted;
 use crate::worker::{PAUSE, Worker};
 
 /// Accepts connections until the task is aborted, and serves them or, if `deal`, deals them out to all threads.
-pub(crate) async fn accept(worker: Rc<Worker>, sockets: TcpListener, named: SocketAddr, deal: bool) {
-    let bound = sockets.local_addr().unwrap_or(named);
+pub(crate) async fn accept(worker: Rc<Worker>, sockets: Acceptor, named: Arc<ListenerName>, deal: bool) {
+    let bound = sockets.bound();
     let port = bound.port();
     let counters = &worker.shared.counters;
     loop {
@@ -24,19 +24,15 @@ pub(crate) async fn accept(worker: Rc<Worker>, sockets: TcpListener, named: Sock
                 counters.accepted.fetch_add(1, Ordering::Relaxed);
                 let active_config = worker.active_config();
                 // Those of a balancer are counted for the clients that it names.
-                let is_balancer = active_config.site.expects_header(named, peer.ip());
-                let destination = match active_config.site.listener(named).and_then(|listener| listener.transparent) {
-                    Some(how) => listener::wanted(&stream, how).ok(),
-                    // A listener on all addresses does not know which of them a client used.
-                    None if bound.ip().is_unspecified() => stream.local_addr().ok(),
-                    None => None,
-                };
-                let destination = destination.unwrap_or(bound);
+                let is_balancer = active_config.site.expects_header(&named, peer.ip());
+                let how = active_config.site.listener(&named).and_then(|listener| listener.transparent);
+                let destination = listener::destination(&stream, bound, how);
                 let Some(place) = worker.place(peer.ip(), !is_balancer) else {
                     counters.refused_connections.fetch_add(1, Ordering::Relaxed);
                     continue;
                 };
-                let accepted = Accepted { stream: Socket::Tcp(stream), peer, place, named, port, destination };
+                let named = Arc::clone(&named);
+                let accepted = Accepted { stream, peer, place, named, port, destination };
                 if open_conn(&worker) {
                     begin(&worker, accepted, deal);
                 } else {

@@ -4,10 +4,12 @@
 //! busy or to be closed. It does not depend on the transport. The state of one request is in `stream_state`.
 
 use std::cell::{Cell, OnceCell};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use weirgate_config::{ListenerName, UNIX_CLIENT};
 use weirgate_engine::Time;
 
 use crate::active_config::Endpoint;
@@ -30,11 +32,11 @@ pub(crate) struct ClientConn {
     pub(crate) worker: Rc<Worker>,
     /// Address of the peer. It is the client that a balancer has named by the PROXY protocol.
     pub(crate) peer: SocketAddr,
-    /// Its IP address as text. It is written in every head for a node.
-    pub(crate) peer_text: Box<str>,
+    /// Its IP address as text. It is written in every head for a node. `None` for a client on a Unix socket.
+    peer_text: Option<Box<str>>,
     /// The listener that accepted it, as the policy names it.
-    pub(crate) listener: SocketAddr,
-    /// Port of that listener.
+    pub(crate) listener: Arc<ListenerName>,
+    /// Port of that listener, 0 for a Unix socket.
     pub(crate) port: u16,
     /// Address that the client connected to.
     pub(crate) destination: SocketAddr,
@@ -69,13 +71,13 @@ impl ClientConn {
     pub(crate) fn new(
         worker: &Rc<Worker>,
         Ends { client: peer, destination }: Ends,
-        (listener, port): (SocketAddr, u16),
+        (listener, port): (Arc<ListenerName>, u16),
         place: Place,
     ) -> Rc<ClientConn> {
         Rc::new(ClientConn {
             worker: Rc::clone(worker),
             peer,
-            peer_text: peer.ip().to_canonical().to_string().into_boxed_str(),
+            peer_text: address_of(peer).map(|ip| ip.to_string().into_boxed_str()),
             listener,
             port,
             destination,
@@ -96,9 +98,19 @@ impl ClientConn {
 
     /// Returns the connection between the ends that a balancer names, which this one continues.
     pub(crate) fn continues(&self, ends: Ends, place: Place) -> Rc<ClientConn> {
-        let conn = ClientConn::new(&self.worker, ends, (self.listener, self.port), place);
+        let conn = ClientConn::new(&self.worker, ends, (Arc::clone(&self.listener), self.port), place);
         conn.idle_since.set(self.idle_since.get());
         conn
+    }
+
+    /// Returns the peer's IP address. `None` for a client on a Unix socket.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        address_of(self.peer)
+    }
+
+    /// Returns the text of that address.
+    pub(crate) fn address_text(&self) -> Option<&str> {
+        self.peer_text.as_deref()
     }
 
     /// Returns the ends of the connection.
@@ -216,4 +228,8 @@ impl ClientConn {
         self.stand();
         self.alarm.wake();
     }
+}
+
+fn address_of(peer: SocketAddr) -> Option<IpAddr> {
+    Some(peer.ip().to_canonical()).filter(|ip| *ip != UNIX_CLIENT)
 }

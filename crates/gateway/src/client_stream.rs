@@ -119,7 +119,7 @@ impl ClientStream {
     /// neither path nor protocol. It counts as a broken one, which gets no response of HTTP/1.1 (RFC 9113 Sec. 3.4).
     fn begins_http2(&self) -> bool {
         let config = self.conn.worker.active_config();
-        let may_speak = || config.site.listener(self.conn.listener).is_some_and(|listener| listener.http2);
+        let may_speak = || config.site.listener(&self.conn.listener).is_some_and(|listener| listener.http2);
         let line = || self.input.as_ref().split_inclusive(|&b| b == b'\n').next().unwrap_or_default();
         // A header of the PROXY protocol from a peer that is not listed gets a response that says so.
         let names_none = || {

@@ -61,7 +61,7 @@ pub(crate) async fn drive(client: Rc<ClientConn>, io: Socket) {
 
 /// Serves a connection whose client has sent something, or whose first byte is overdue.
 async fn begin(mut guard: ConnectionGuard, mut client: Rc<ClientConn>, mut io: Socket) {
-    if client.worker.active_config().site.expects_header(client.listener, client.peer.ip()) {
+    if client.worker.active_config().site.expects_header(&client.listener, client.peer.ip()) {
         // Boxed like a handshake.
         match Box::pin(identify(&mut guard, &client, &mut io)).await {
             Some(named) => client = named,

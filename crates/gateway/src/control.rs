@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use weirgate_config::Site;
+use weirgate_config::{Site, network_text};
 use weirgate_engine::{
     Action, Arrival, ClassId, ClassSnapshot, Decision, Demand, Engine, InvalidPolicy, NodeEvent, NodeId, Outcome, Shed,
     Snapshot, Ticket, Time,
@@ -222,7 +222,7 @@ impl Control {
         let token = (thread as u64) << 48 | slot as u64;
         // The text of a network is made before the lock is taken.
         let network = match class {
-            ClassRef::Network(_, key) => key.to_string(),
+            ClassRef::Network(_, key) => network_text(&key),
             ClassRef::Class(_) | ClassRef::Template(..) => String::new(),
         };
         self.locked(Some(thread), own, |state, now| {

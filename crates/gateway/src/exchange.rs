@@ -190,7 +190,7 @@ impl Exchange {
         {
             return Err(Stop::Challenge(answer));
         }
-        let listener = self.active_config.site.listener(self.conn.listener);
+        let listener = self.active_config.site.listener(&self.conn.listener);
         if let Some(port) = listener.and_then(|listener| listener.redirect_to_https)
             && self.conn.tls.get().is_none()
         {

@@ -3,11 +3,14 @@
 //! Sources: RFC 7239 (`Forwarded`) and the older `X-Forwarded-*`. Proxies write one family or both. Nodes read one or
 //! the other, so both must say the same: the family that is missing is derived from the one that is there. A
 //! `Forwarded` that is there is continued and never changed.
+//!
+//! A peer on a Unix socket has no address. It adds no hop to those that it states, because a reader that looks for the
+//! nearest hop that it does not trust would stop there. HAProxy does the same. Where it is the only hop, `Forwarded`
+//! says `unknown` (RFC 7239 Sec. 6.2), and `X-Forwarded-For`, which has no such word, is left out.
 
-use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
-use weirgate_config::Forward;
+use weirgate_config::{Forward, UNIX_CLIENT};
 use weirgate_http1::{Name, Names, write};
 
 use crate::request::Request;
@@ -16,7 +19,7 @@ use crate::request::Request;
 pub(crate) const REWRITTEN: Names = Names::of(&[Name::XForwardedFor]);
 
 /// Writes the fields of the origin, continued by `peer`, the listed proxy, which used `scheme`.
-pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, (peer, scheme): (&str, &[u8]), forward: Forward) {
+pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, (peer, scheme): (Option<&str>, &[u8]), forward: Forward) {
     let old = hops(request, Name::XForwardedFor);
     let new = hops(request, Name::Forwarded);
     let value = |name| request.all(name).next();
@@ -38,21 +41,26 @@ pub(crate) fn continued(out: &mut Vec<u8>, request: &Request, (peer, scheme): (&
     if !forward.forwarded {
         return;
     }
-    out.extend_from_slice(b"forwarded: ");
     let mut hop = (host, proto);
     let mut own = hop;
     if !old.is_empty() || !new.is_empty() {
         own = (authority, scheme);
     }
-    if new.is_empty() {
-        for text in &old {
-            let address = address(text).map_or_else(|| "unknown".to_owned(), |address| address.to_string());
-            element(out, &address, hop);
-            out.extend_from_slice(b", ");
-            hop = (authority, b"http".as_slice());
-        }
+    let stated = if new.is_empty() { &old[..] } else { &[] };
+    let adds_a_hop = peer.is_some() || (old.is_empty() && new.is_empty());
+    if stated.is_empty() && !adds_a_hop {
+        return;
     }
-    element(out, peer, own);
+    let mut before = "forwarded: ";
+    for text in stated {
+        out.extend_from_slice(before.as_bytes());
+        element(out, address(text).map(|address| address.to_string()).as_deref(), hop);
+        (before, hop) = (", ", (authority, b"http".as_slice()));
+    }
+    if adds_a_hop {
+        out.extend_from_slice(before.as_bytes());
+        element(out, peer, own);
+    }
     out.extend_from_slice(b"\r\n");
 }
 
@@ -64,20 +72,19 @@ pub(crate) fn scheme(request: &Request) -> Option<&[u8]> {
 }
 
 /// Writes `X-Forwarded-For`: the hops of the older family or else of the newer one, and `peer`.
-fn older(out: &mut Vec<u8>, (old, new): (&[&[u8]], &[&[u8]]), peer: &str) {
-    out.extend_from_slice(b"x-forwarded-for: ");
-    if old.is_empty() {
-        for address in new.iter().filter_map(|element| of_element(element, b"for")).filter_map(address) {
-            let _ = write!(out, "{address}, ");
-        }
-    } else {
-        for hop in old {
-            out.extend_from_slice(hop);
-            out.extend_from_slice(b", ");
-        }
+fn older(out: &mut Vec<u8>, (old, new): (&[&[u8]], &[&[u8]]), peer: Option<&str>) {
+    let derived = || new.iter().filter_map(|element| of_element(element, b"for")).filter_map(address);
+    let derived: Vec<_> = if old.is_empty() { derived().map(|ip| ip.to_string()).collect() } else { Vec::new() };
+    let hops = old.iter().copied().chain(derived.iter().map(String::as_bytes)).chain(peer.map(str::as_bytes));
+    let mut before = "x-forwarded-for: ";
+    for hop in hops {
+        out.extend_from_slice(before.as_bytes());
+        out.extend_from_slice(hop);
+        before = ", ";
     }
-    out.extend_from_slice(peer.as_bytes());
-    out.extend_from_slice(b"\r\n");
+    if before == ", " {
+        out.extend_from_slice(b"\r\n");
+    }
 }
 
 /// Returns the elements of all fields of this name, from the farthest hop to the nearest.
@@ -87,7 +94,8 @@ fn hops(request: &Request, name: Name) -> Vec<&[u8]> {
 }
 
 /// Writes one element of `Forwarded`, for an address or the word `unknown`.
-pub(crate) fn element(out: &mut Vec<u8>, address: &str, (host, proto): (&[u8], &[u8])) {
+pub(crate) fn element(out: &mut Vec<u8>, address: Option<&str>, (host, proto): (&[u8], &[u8])) {
+    let address = address.unwrap_or("unknown");
     // Quoted, because an IPv6 address and an authority contain colons and brackets, which a token may not.
     let (before, after) = if address.contains(':') { ("for=\"[", "]\"") } else { ("for=", "") };
     for part in [before, address, after] {
@@ -119,7 +127,8 @@ pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     let text = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
     let found = bare.parse::<IpAddr>().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|a| a.ip()));
-    found.map(|ip| ip.to_canonical())
+    // A client without an address has none that a header could state.
+    found.map(|ip| ip.to_canonical()).filter(|ip| *ip != UNIX_CLIENT)
 }
 
 /// Whether `text` can be written as the value of a parameter without quotes.
@@ -137,10 +146,14 @@ mod tests {
     use super::*;
 
     fn continued_from(fields: &str) -> String {
+        continued_by(Some("10.0.0.1"), fields)
+    }
+
+    fn continued_by(peer: Option<&str>, fields: &str) -> String {
         let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
         let request = Request::parse(head.as_bytes()).expect("it is sound");
         let mut out = Vec::new();
-        continued(&mut out, &request, ("10.0.0.1", b"http"), crate::tests::FORWARD);
+        continued(&mut out, &request, (peer, b"http"), crate::tests::FORWARD);
         String::from_utf8(out).expect("ASCII").replace("\r\n", "\n")
     }
 
@@ -169,6 +182,23 @@ mod tests {
             ),
             "x-forwarded-for: 2001:db8::7, 2.2.2.2, 10.0.0.1\nx-forwarded-proto: https\nx-forwarded-host: shop.test\n\
              forwarded: for=10.0.0.1;host=\"a.test\";proto=http\n"
+        );
+    }
+
+    #[test]
+    fn a_peer_without_an_address_adds_no_hop() {
+        assert_eq!(
+            continued_by(None, "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n"),
+            "x-forwarded-for: 192.0.2.7\nx-forwarded-host: a.test\n\
+             forwarded: for=192.0.2.7;host=\"a.test\";proto=https\n"
+        );
+        assert_eq!(
+            continued_by(None, "Forwarded: for=192.0.2.7;host=a.test;proto=https\r\n"),
+            "x-forwarded-for: 192.0.2.7\nx-forwarded-proto: https\nx-forwarded-host: a.test\n"
+        );
+        assert_eq!(
+            continued_by(None, ""),
+            "x-forwarded-proto: http\nx-forwarded-host: a.test\nforwarded: for=unknown;host=\"a.test\";proto=http\n"
         );
     }
 

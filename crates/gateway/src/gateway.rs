@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::RandomState;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,8 @@ use std::{fmt, io};
 
 use tokio::sync::Notify;
 use weirgate_acme::Acme;
-use weirgate_config::Site;
+use weirgate_config::{ListenerName, Site};
+use weirgate_listening::{Address, Socket};
 use weirgate_tls::{LiveTrust, Role};
 
 use crate::active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource};
@@ -142,12 +143,12 @@ impl Shared {
     fn hand_out(&self, opened: Vec<Opened>) {
         let threads = self.threads.count();
         for (nth, mut one) in opened.into_iter().enumerate() {
-            let (named, deal) = (one.named, one.accepting.len() < threads);
+            let deal = one.accepting.len() < threads;
             for (index, socket) in std::mem::take(&mut one.accepting).into_iter().enumerate() {
                 // Every socket gets a thread, because connections wait in its queue. Where there are few sockets,
                 // different threads accept for different addresses.
                 let index = if deal { index + nth } else { index } % threads;
-                self.threads.tell(index, Command::Listen { named, socket, deal });
+                self.threads.tell(index, Command::Listen { named: Arc::clone(&one.named), socket, deal });
             }
             lock(&self.listeners).push(one);
         }
@@ -191,8 +192,8 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Does the same up to the point where connections are accepted. For each address of the policy, `inherited`
-    /// returns the sockets that another process has opened for it. Addresses without any are opened. Clients can
+    /// Does the same up to the point where connections are accepted. For each listener of the policy, `inherited`
+    /// returns the sockets that another process has opened for it. Listeners without any are opened. Clients can
     /// connect when this returns, and wait until [`Gateway::serve`].
     ///
     /// # Errors
@@ -202,11 +203,11 @@ impl Gateway {
         text: &str,
         source: ReloadSource,
         observers: Vec<Box<dyn Observer>>,
-        mut inherited: impl FnMut(SocketAddr) -> Vec<TcpListener>,
+        mut inherited: impl FnMut(&ListenerName) -> Vec<Socket>,
     ) -> io::Result<Gateway> {
         let count = site.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let count = count.clamp(1, MAX_THREADS);
-        let listeners = site.listeners.iter().map(|one| match inherited(one.address) {
+        let listeners = site.listeners.iter().map(|one| match inherited(&one.name) {
             sockets if sockets.is_empty() => listener::open(one, count),
             sockets => listener::adopt(one, sockets),
         });
@@ -275,7 +276,8 @@ impl Gateway {
         let _not_during_a_drain = lock(&self.shared.reloading);
         let (starting, ready) = (Phase::Starting as u8, Phase::Ready as u8);
         if self.shared.phase.compare_exchange(starting, ready, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            let opened = std::mem::take(&mut *lock(&self.shared.listeners));
+            let mut opened = std::mem::take(&mut *lock(&self.shared.listeners));
+            opened.iter_mut().for_each(Opened::take_over);
             self.shared.hand_out(opened);
         }
     }
@@ -313,18 +315,18 @@ impl Gateway {
         self.shared.control.active_config()
     }
 
-    /// Returns the addresses that clients can connect to now, with the actual port where port 0 was
+    /// Returns the TCP addresses that clients can connect to now, with the actual port where port 0 was
     /// configured.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        lock(&self.shared.listeners).iter().map(|opened| opened.bound).collect()
+        lock(&self.shared.listeners).iter().filter_map(|opened| opened.bound.tcp()).collect()
     }
 
-    /// Returns these addresses, each with whether connections to it are encrypted.
+    /// Returns all addresses that clients can connect to now, each with whether connections to it are encrypted.
     #[must_use]
-    pub fn listeners(&self) -> Vec<(SocketAddr, bool)> {
-        let listeners = lock(&self.shared.listeners);
-        listeners.iter().map(|opened| (opened.bound, self.shared.tls.listeners.of(&opened.named).is_some())).collect()
+    pub fn listeners(&self) -> Vec<(Address, bool)> {
+        let is_encrypted = |opened: &Opened| self.shared.tls.listeners.of(&opened.named).is_some();
+        lock(&self.shared.listeners).iter().map(|opened| (opened.bound.clone(), is_encrypted(opened))).collect()
     }
 
     /// Returns the limit of the process's memory in bytes, if there is one.
@@ -522,19 +524,15 @@ impl Gateway {
         if shared.handing_over.load(Ordering::Acquire) {
             return Err(ReloadError::HandingOver);
         }
-        let wanted: Vec<_> = site.listeners.iter().map(|l| l.address).collect();
-        let known: Vec<_> = lock(&shared.listeners).iter().map(|opened| opened.named).collect();
+        let wanted: Vec<_> = site.listeners.iter().map(|listener| listener.name.clone()).collect();
+        let known: Vec<_> = lock(&shared.listeners).iter().map(|opened| Arc::clone(&opened.named)).collect();
         let count = shared.threads.count();
-        let opened = site
-            .listeners
-            .iter()
-            .filter(|listener| !known.contains(&listener.address))
-            .map(|listener| listener::open(listener, count))
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(|error| ReloadError::Listen(error.to_string()))?;
+        let new = site.listeners.iter().filter(|listener| known.iter().all(|known| **known != listener.name));
+        let opened = new.map(|listener| listener::open(listener, count)).collect::<io::Result<Vec<_>>>();
+        let opened = opened.map_err(|error| ReloadError::Listen(error.to_string()))?;
         for opened in &*lock(&shared.listeners) {
-            if let Some(listener) = site.listener(opened.named) {
-                listener::intercept(opened, listener).map_err(|error| ReloadError::Listen(error.to_string()))?;
+            if let Some(listener) = site.listener(&opened.named) {
+                opened.set(listener).map_err(|error| ReloadError::Listen(error.to_string()))?;
             }
         }
         let tls = shared.tls.load(&site).map_err(ReloadError::Invalid)?;
@@ -550,9 +548,9 @@ impl Gateway {
         shared.tls.set(tls);
         self.follow_authority().map_err(|error| ReloadError::Listen(error.to_string()))?;
         shared.hand_out(opened);
-        for gone in known.into_iter().filter(|address| !wanted.contains(address)) {
+        for gone in known.into_iter().filter(|known| !wanted.contains(known)) {
             lock(&shared.listeners).retain(|opened| opened.named != gone);
-            shared.threads.tell_all(|| Command::Close(gone));
+            shared.threads.tell_all(|| Command::Close(Arc::clone(&gone)));
         }
         Ok(active_config)
     }

@@ -3,12 +3,15 @@
 //! Both processes hold the same sockets, so no connection is refused and none waits in a queue that nothing reads. The
 //! gateway serves until the other process has taken over. If that fails, the gateway serves on.
 
-use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fmt, io};
 
+use weirgate_config::ListenerName;
+use weirgate_listening::Socket;
+
 use crate::gateway::{Gateway, Phase, lock};
+use crate::listener::Opened;
 
 /// Time for which a connection without a request is kept after a hand-over. A client that sends requests more often
 /// than this loses none of them, because the response to the next one announces the end of the connection.
@@ -68,14 +71,15 @@ impl Gateway {
 }
 
 impl HandOver<'_> {
-    /// Returns duplicates of all listening sockets, with their addresses as the policy names them.
+    /// Returns duplicates of all listening sockets, with their listeners as the policy names them.
     ///
     /// # Errors
     /// The process has no file descriptors left.
-    pub fn sockets(&self) -> Result<Vec<(SocketAddr, TcpListener)>, HandOverError> {
+    pub fn sockets(&self) -> Result<Vec<(ListenerName, Socket)>, HandOverError> {
         let listeners = lock(&self.gateway.shared.listeners);
-        let all = listeners.iter().flat_map(|one| one.sockets.iter().map(|socket| (one.named, socket)));
-        all.map(|(named, socket)| Ok((named, socket.try_clone().map_err(HandOverError::Failed)?))).collect()
+        let all = listeners.iter().flat_map(|one| one.sockets.iter().map(|socket| (&one.named, socket)));
+        all.map(|(named, socket)| Ok((ListenerName::clone(named), socket.try_clone().map_err(HandOverError::Failed)?)))
+            .collect()
     }
 
     /// Lets the other process take over with `go`, and drains. An idle connection is kept for some seconds. Until then
@@ -91,6 +95,7 @@ impl HandOver<'_> {
         }
         go().map_err(HandOverError::Failed)?;
         shared.handed_over.store(true, Ordering::Release);
+        lock(&shared.listeners).iter_mut().for_each(Opened::leave);
         shared.drain(IDLE_AFTERWARDS);
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use weirgate_config::{FieldTemplate, HeaderEdits, Piece, Variable};
+use weirgate_config::{FieldTemplate, HeaderEdits, Piece, UNIX_CLIENT, Variable};
 
 use crate::exchange::Exchange;
 use crate::forwarded;
@@ -129,8 +129,8 @@ impl Facts for Exchange {
         let tls = || self.conn.tls.get();
         let identity = || tls().and_then(|tls| tls.identity.as_ref());
         let text: &str = match variable {
-            Variable::Client => return Some(own(self.origin.client)),
-            Variable::Port => return Some(own(self.conn.port)),
+            Variable::Client => return (self.origin.client != UNIX_CLIENT).then(|| own(self.origin.client)),
+            Variable::Port => return (self.conn.port != 0).then(|| own(self.conn.port)),
             Variable::RequestId => return Some(own(self.trace.as_ref()?.id)),
             Variable::Target => return Some(Cow::Borrowed(self.request.target())),
             Variable::Scheme => {

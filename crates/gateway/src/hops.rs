@@ -78,8 +78,8 @@ pub(crate) struct Way<'a> {
     pub(crate) request: &'a Request,
     /// Protocol of the request.
     pub(crate) protocol: Protocol,
-    /// Address of the peer that sent the request to the gateway.
-    pub(crate) peer: &'a str,
+    /// Address of the peer that sent the request to the gateway. `None` for one on a Unix socket.
+    pub(crate) peer: Option<&'a str>,
     /// Scheme that the peer used.
     pub(crate) scheme: &'a str,
     /// Whether the peer is trusted to state the origin of requests.
@@ -169,9 +169,11 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
 }
 
 /// Writes the origin of a request that comes from its client directly.
-fn origin(out: &mut Vec<u8>, authority: &[u8], (peer, scheme): (&str, &str), forward: Forward) {
+fn origin(out: &mut Vec<u8>, authority: &[u8], (peer, scheme): (Option<&str>, &str), forward: Forward) {
     if forward.x_forwarded {
-        write::field(out, b"x-forwarded-for", peer.as_bytes());
+        if let Some(peer) = peer {
+            write::field(out, b"x-forwarded-for", peer.as_bytes());
+        }
         write::field(out, b"x-forwarded-proto", scheme.as_bytes());
         write::field(out, b"x-forwarded-host", authority);
     }
@@ -321,7 +323,7 @@ mod tests {
             &Way {
                 request: &request,
                 protocol: Protocol::Http11,
-                peer: "192.0.2.1",
+                peer: Some("192.0.2.1"),
                 scheme: "http",
                 trusted,
                 trace,

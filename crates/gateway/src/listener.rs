@@ -6,10 +6,14 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, Type};
 use tokio::net::TcpStream;
-use weirgate_config::{Interception, Listener};
+use weirgate_config::{Interception, Listener, ListenerName, UNIX_CLIENT};
+use weirgate_listening::{Address, Socket};
+
+use crate::socket;
 
 /// Maximum number of connections waiting in the kernel, larger than any burst that a core can accept in a
 /// second. The kernel limits it to `net.core.somaxconn`.
@@ -33,82 +37,150 @@ pub(crate) fn connections_that_fit(threads: usize) -> Option<u64> {
     soft.parse::<u64>().ok().map(|files| (files.saturating_sub(reserved) / 2).max(1))
 }
 
-/// An address with its sockets.
+/// A listener with its sockets.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// Address as the policy names it.
-    pub(crate) named: SocketAddr,
+    /// The listener, as the policy names it.
+    pub(crate) named: Arc<ListenerName>,
     /// Address that clients connect to. It has the actual port where the policy names port 0.
-    pub(crate) bound: SocketAddr,
+    pub(crate) bound: Address,
     /// The sockets, to be passed on to another process.
-    pub(crate) sockets: Vec<TcpListener>,
+    pub(crate) sockets: Vec<Socket>,
     /// Duplicates of them, from which the threads accept. Taken by the threads.
-    pub(crate) accepting: Vec<TcpListener>,
+    pub(crate) accepting: Vec<Socket>,
 }
 
 impl Opened {
-    fn new(named: SocketAddr, bound: SocketAddr, sockets: Vec<TcpListener>) -> io::Result<Opened> {
-        let accepting = sockets.iter().map(TcpListener::try_clone).collect::<io::Result<_>>()?;
-        Ok(Opened { named, bound, sockets, accepting })
+    fn new(listener: &Listener, bound: Address, sockets: Vec<Socket>) -> io::Result<Opened> {
+        let accepting = sockets.iter().map(Socket::try_clone).collect::<io::Result<_>>()?;
+        let opened = Opened { named: Arc::new(listener.name.clone()), bound, sockets, accepting };
+        opened.set(listener)?;
+        Ok(opened)
+    }
+
+    /// Sets what the sockets themselves know of their listener.
+    ///
+    /// # Errors
+    /// The process lacks a right.
+    pub(crate) fn set(&self, listener: &Listener) -> io::Result<()> {
+        for socket in &self.sockets {
+            match socket {
+                Socket::Tcp(socket) => intercept(socket, listener),
+                Socket::Unix(_, file) => file.as_ref().map_or(Ok(()), |file| file.set(listener.file)),
+            }
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.named)))?;
+        }
+        Ok(())
+    }
+
+    /// Owns the files of the sockets, because the process that did has left them to this one.
+    pub(crate) fn take_over(&mut self) {
+        self.sockets.iter_mut().filter_map(Socket::file_mut).for_each(weirgate_listening::SocketFile::take_over);
+    }
+
+    /// Leaves the files of the sockets to another process.
+    pub(crate) fn leave(&mut self) {
+        self.sockets.iter_mut().filter_map(Socket::file_mut).for_each(weirgate_listening::SocketFile::leave);
     }
 }
 
-/// Opens `count` sockets of one listener. For port 0 the kernel chooses one port for all of them.
+/// Opens the sockets of one listener: `count` for TCP, and one Unix socket, because the kernel does not distribute
+/// connections over several. For port 0 the kernel chooses one port for all of them.
 ///
 /// # Errors
 /// The address is in use or cannot be bound.
 pub(crate) fn open(listener: &Listener, count: usize) -> io::Result<Opened> {
-    let address = listener.address;
+    let address = &listener.name.address;
     let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
-    if in_use(address).map_err(failed)? {
-        return Err(failed(io::ErrorKind::AddrInUse.into()));
+    let (bound, sockets) = match address {
+        Address::Tcp(address) if in_use(*address).map_err(failed)? => {
+            return Err(failed(io::ErrorKind::AddrInUse.into()));
+        }
+        Address::Tcp(address) => bind(*address, count),
+        Address::Unix(path) => Socket::open_unix(path, listener.file).map(|socket| (address.clone(), vec![socket])),
     }
-    let opened = bind(address, count).map_err(failed)?;
-    intercept(&opened, listener)?;
-    Ok(opened)
+    .map_err(failed)?;
+    Opened::new(listener, bound, sockets)
 }
 
 /// Adopts sockets that another process has opened for `listener`.
 ///
 /// # Errors
 /// Something else than a socket was passed.
-pub(crate) fn adopt(listener: &Listener, sockets: Vec<TcpListener>) -> io::Result<Opened> {
-    let (named, mut bound) = (listener.address, listener.address);
+pub(crate) fn adopt(listener: &Listener, sockets: Vec<Socket>) -> io::Result<Opened> {
+    let mut bound = listener.name.address.clone();
     for socket in &sockets {
         socket.set_nonblocking(true)?;
-        bound = socket.local_addr()?;
+        if let Socket::Tcp(socket) = socket {
+            bound = Address::Tcp(socket.local_addr()?);
+        }
     }
-    let opened = Opened::new(named, bound, sockets)?;
-    intercept(&opened, listener)?;
-    Ok(opened)
+    Opened::new(listener, bound, sockets)
 }
 
-/// Lets sockets receive connections for other addresses, if the listener is to have them by `TPROXY`.
-///
-/// # Errors
-/// The process lacks `CAP_NET_ADMIN`.
-pub(crate) fn intercept(opened: &Opened, listener: &Listener) -> io::Result<()> {
-    let transparent = listener.transparent == Some(Interception::Tproxy);
-    for socket in &opened.sockets {
-        let socket = SockRef::from(socket);
-        let set = match opened.named {
-            SocketAddr::V4(_) if socket.ip_transparent_v4()? != transparent => {
-                socket.set_ip_transparent_v4(transparent)
-            }
-            SocketAddr::V6(_) if socket.ip_transparent_v6()? != transparent => {
-                socket.set_ip_transparent_v6(transparent)
-            }
-            _ => Ok(()),
-        };
-        set.map_err(|error| {
-            io::Error::other(format!("`transparent: tproxy` of {} needs CAP_NET_ADMIN: {error}", opened.named))
-        })?;
+/// A socket from which a thread accepts connections.
+#[derive(Debug)]
+pub(crate) enum Acceptor {
+    Tcp(tokio::net::TcpListener),
+    Unix(tokio::net::UnixListener),
+}
+
+impl Acceptor {
+    /// Watches a socket on this thread.
+    pub(crate) fn new(socket: Socket) -> io::Result<Acceptor> {
+        Ok(match socket {
+            Socket::Tcp(socket) => Acceptor::Tcp(tokio::net::TcpListener::from_std(socket)?),
+            Socket::Unix(socket, _) => Acceptor::Unix(tokio::net::UnixListener::from_std(socket)?),
+        })
     }
-    Ok(())
+
+    /// Returns the address that the socket has. A Unix socket has no port, and no address of IP.
+    pub(crate) fn bound(&self) -> SocketAddr {
+        match self {
+            Acceptor::Tcp(socket) => socket.local_addr().ok(),
+            Acceptor::Unix(_) => None,
+        }
+        .unwrap_or(SocketAddr::new(UNIX_CLIENT, 0))
+    }
+
+    /// Returns the next connection, and its peer.
+    pub(crate) async fn accept(&self) -> io::Result<(socket::Socket, SocketAddr)> {
+        match self {
+            Acceptor::Tcp(listener) => listener.accept().await.map(|(io, peer)| (socket::Socket::Tcp(io), peer)),
+            Acceptor::Unix(listener) => {
+                listener.accept().await.map(|(io, _)| (socket::Socket::Unix(io), SocketAddr::new(UNIX_CLIENT, 0)))
+            }
+        }
+    }
+}
+
+/// Returns the address that a client connected to. `how` says how its connection was intercepted, if it was.
+pub(crate) fn destination(stream: &socket::Socket, bound: SocketAddr, how: Option<Interception>) -> SocketAddr {
+    let socket::Socket::Tcp(stream) = stream else { return bound };
+    let found = match how {
+        Some(how) => wanted(stream, how).ok(),
+        // A listener on all addresses does not know which of them a client used.
+        None if bound.ip().is_unspecified() => stream.local_addr().ok(),
+        None => None,
+    };
+    found.unwrap_or(bound)
+}
+
+/// Lets a socket receive connections for other addresses, if the listener is to have them by `TPROXY`.
+fn intercept(socket: &TcpListener, listener: &Listener) -> io::Result<()> {
+    let transparent = listener.transparent == Some(Interception::Tproxy);
+    let is_ipv4 = socket.local_addr()?.is_ipv4();
+    let socket = SockRef::from(socket);
+    let set = match is_ipv4 {
+        true if socket.ip_transparent_v4()? != transparent => socket.set_ip_transparent_v4(transparent),
+        false if socket.ip_transparent_v6()? != transparent => socket.set_ip_transparent_v6(transparent),
+        _ => Ok(()),
+    };
+    set.map_err(|error| io::Error::other(format!("`transparent: tproxy` needs CAP_NET_ADMIN: {error}")))
 }
 
 /// Returns the address that the client of an intercepted connection wanted.
-pub(crate) fn wanted(stream: &TcpStream, how: Interception) -> io::Result<SocketAddr> {
+fn wanted(stream: &TcpStream, how: Interception) -> io::Result<SocketAddr> {
     let own = stream.local_addr()?;
     match how {
         Interception::Tproxy => Ok(own),
@@ -121,11 +193,11 @@ pub(crate) fn wanted(stream: &TcpStream, how: Interception) -> io::Result<Socket
     }
 }
 
-fn bind(named: SocketAddr, count: usize) -> io::Result<Opened> {
+fn bind(named: SocketAddr, count: usize) -> io::Result<(Address, Vec<Socket>)> {
     let mut bound = named;
     let mut sockets = Vec::with_capacity(count);
     for _ in 0..count {
-        let socket = Socket::new(Domain::for_address(named), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = RawSocket::new(Domain::for_address(named), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         if named.is_ipv6() {
@@ -137,9 +209,9 @@ fn bind(named: SocketAddr, count: usize) -> io::Result<Opened> {
         socket.listen(BACKLOG)?;
         let listener = TcpListener::from(socket);
         bound = listener.local_addr()?;
-        sockets.push(listener);
+        sockets.push(Socket::Tcp(listener));
     }
-    Opened::new(named, bound, sockets)
+    Ok((Address::Tcp(bound), sockets))
 }
 
 /// Returns whether another process or another gateway serves `address`. Binding would not show it because of
@@ -148,7 +220,7 @@ fn in_use(address: SocketAddr) -> io::Result<bool> {
     if address.port() == 0 {
         return Ok(false);
     }
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;

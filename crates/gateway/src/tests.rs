@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weirgate_config::{
-    ClassSite, ClientTimeouts, Forward, HeaderRules, Key, Limits, MemoryLimit, NetworkSize, NodeTimeouts, PoolSite,
-    ShedReply, Site, Tunnels,
+    ClassSite, ClientTimeouts, Forward, HeaderRules, Key, Limits, ListenerName, MemoryLimit, NetworkSize, NodeTimeouts,
+    PoolSite, ShedReply, Site, Tunnels,
 };
 use weirgate_engine as engine;
+
+use weirgate_listening::FileAccess;
 
 use crate::active_config::ReloadSource;
 use crate::gateway::Gateway;
@@ -114,7 +116,8 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
 fn a_panic_ends_its_own_request_only() {
     let mut site = site_trusting(&[]);
     site.listeners.push(weirgate_config::Listener {
-        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        name: ListenerName::first(SocketAddr::from(([127, 0, 0, 1], 0)).into()),
+        file: FileAccess::GROUP,
         http2: true,
         redirect_to_https: None,
         proxy_protocol: Vec::new(),

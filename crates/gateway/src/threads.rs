@@ -1,11 +1,13 @@
 //! Commands to the threads: sockets to accept from, connections to serve, and the end.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use weirgate_config::ListenerName;
+use weirgate_listening::Socket;
 
 use crate::places::Place;
 use crate::socket::Detached;
@@ -13,13 +15,13 @@ use crate::socket::Detached;
 /// Command to a thread.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Accept connections from this socket, which belongs to this address of the policy. With `deal` the connections
+    /// Accept connections from this socket, which belongs to this listener. With `deal` the connections
     /// are dealt out to all threads, because not every thread has a socket.
-    Listen { named: SocketAddr, socket: TcpListener, deal: bool },
+    Listen { named: Arc<ListenerName>, socket: Socket, deal: bool },
     /// Serve this connection, which another thread has accepted and counted.
     Serve(Accepted<Detached>),
-    /// Stop accepting connections on this address.
-    Close(SocketAddr),
+    /// Stop accepting connections of this listener.
+    Close(Arc<ListenerName>),
     /// Stop accepting, finish the requests in flight, and end. An idle connection is closed after this time.
     Drain(Duration),
     /// End without finishing the requests in flight.
@@ -34,8 +36,8 @@ pub(crate) struct Accepted<S> {
     /// The connection among those of its peer.
     pub(crate) place: Place,
     /// The listener, as the policy names it.
-    pub(crate) named: SocketAddr,
-    /// Port of the listener.
+    pub(crate) named: Arc<ListenerName>,
+    /// Port of the listener, 0 for a Unix socket.
     pub(crate) port: u16,
     /// Address that the client connected to.
     pub(crate) destination: SocketAddr,
@@ -133,16 +135,17 @@ fn lock(queue: &Mutex<CommandQueue>) -> MutexGuard<'_, CommandQueue> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpStream;
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
 
     fn accepted() -> Accepted<Detached> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let named = listener.local_addr().unwrap();
-        let stream = Detached::Tcp(TcpStream::connect(named).unwrap());
+        let peer = listener.local_addr().unwrap();
+        let named = Arc::new(ListenerName::first(peer.into()));
+        let stream = Detached::Tcp(TcpStream::connect(peer).unwrap());
         let place = crate::places::Places::default().enter(0, None).unwrap();
-        Accepted { stream, peer: named, place, named, port: named.port(), destination: named }
+        Accepted { stream, peer, place, named, port: peer.port(), destination: peer }
     }
 
     #[test]

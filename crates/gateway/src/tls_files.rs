@@ -5,11 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use weirgate_config::Site;
+use weirgate_config::{ListenerName, Site};
 use weirgate_tls::trust::LOOK_EVERY;
 use weirgate_tls::{Client, ClientSettings, LiveTrust, Look, Server, Watched};
 
@@ -18,8 +17,8 @@ use crate::gateway::{Shared, lock};
 /// All TLS in force.
 #[derive(Debug, Default)]
 pub(crate) struct TlsFiles {
-    /// By the address of the listener as the policy names it.
-    pub(crate) listeners: Table<SocketAddr, Server>,
+    /// By the listener.
+    pub(crate) listeners: Table<ListenerName, Server>,
     /// By the settings of the upstream.
     pub(crate) nodes: Table<ClientSettings, Client>,
     /// Number of times that changed files were put in force.
@@ -30,7 +29,7 @@ pub(crate) struct TlsFiles {
 
 /// TLS of a site, not yet in force.
 pub(crate) struct Loaded {
-    listeners: BTreeMap<SocketAddr, Arc<Server>>,
+    listeners: BTreeMap<ListenerName, Arc<Server>>,
     nodes: BTreeMap<ClientSettings, Arc<Client>>,
 }
 
@@ -100,9 +99,9 @@ impl TlsFiles {
         let mut faults = String::new();
         for listener in &site.listeners {
             let Some(settings) = &listener.tls else { continue };
-            match Server::load(settings, self.listeners.of(&listener.address).as_deref()) {
-                Ok(server) => drop(loaded.listeners.insert(listener.address, Arc::new(server))),
-                Err(found) => found.iter().for_each(|fault| faults += &format!("{}: {fault}\n", listener.address)),
+            match Server::load(settings, self.listeners.of(&listener.name).as_deref()) {
+                Ok(server) => drop(loaded.listeners.insert(listener.name.clone(), Arc::new(server))),
+                Err(found) => found.iter().for_each(|fault| faults += &format!("{}: {fault}\n", listener.name)),
             }
         }
         for settings in site.pools.iter().filter_map(|pool| pool.tls.as_ref()) {

@@ -152,7 +152,7 @@ impl Transfer {
             && let (Some(endpoint), Some(trace)) = (&exchange.endpoint, exchange.trace)
         {
             let (request, protocol) = (&exchange.request, exchange.protocol());
-            let (peer, trusted) = (&*self.conn.peer_text, exchange.origin.listed);
+            let (peer, trusted) = (self.conn.address_text(), exchange.origin.listed);
             let (forward, scheme) = (exchange.active_config.site.forward, self.conn.scheme());
             let (address, edits) = (endpoint.authority(), exchange.request_edits());
             hops::to_node(&mut out, &Way { request, protocol, peer, scheme, trusted, trace, forward, address, edits });

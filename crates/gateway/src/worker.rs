@@ -3,17 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
-use weirgate_config::Key;
+use weirgate_config::{Key, ListenerName};
 use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
 
 use crate::accept::accept;
@@ -23,6 +22,7 @@ use crate::client_conn::ClientConn;
 use crate::control::{Delivery, Origin};
 use crate::gateway::Shared;
 use crate::kernel_timer::KernelTimer;
+use crate::listener::Acceptor;
 use crate::pages::{Lookup, Routed, ServiceInterval};
 use crate::permit::Permit;
 use crate::places::Place;
@@ -468,7 +468,7 @@ enum Order {
 /// The listeners of one thread.
 #[derive(Default)]
 struct Listeners {
-    open: Vec<(SocketAddr, JoinHandle<()>)>,
+    open: Vec<(Arc<ListenerName>, JoinHandle<()>)>,
 }
 
 impl Listeners {
@@ -477,23 +477,24 @@ impl Listeners {
         let mut order = Order::Serve;
         for command in worker.shared.threads.take(worker.index) {
             match command {
-                Command::Listen { named, socket, deal } => match TcpListener::from_std(socket) {
-                    Ok(listener) => {
-                        let task = tokio::task::spawn_local(accept(Rc::clone(worker), listener, named, deal));
+                Command::Listen { named, socket, deal } => match Acceptor::new(socket) {
+                    Ok(acceptor) => {
+                        let accepting = accept(Rc::clone(worker), acceptor, Arc::clone(&named), deal);
+                        let task = tokio::task::spawn_local(accepting);
                         self.open.push((named, task));
                     }
                     // The other threads serve this address.
                     Err(_) => drop(worker.shared.counters.accept_pauses.fetch_add(1, Ordering::Relaxed)),
                 },
                 Command::Serve(accepted) => worker.serve_dealt(accepted),
-                Command::Close(address) => {
+                Command::Close(named) => {
                     self.open.retain(|(open, task)| {
-                        if *open == address {
+                        if *open == named {
                             task.abort();
                         }
-                        *open != address
+                        *open != named
                     });
-                    worker.conns_that(|conn| conn.listener == address).iter().for_each(|conn| conn.close());
+                    worker.conns_that(|conn| conn.listener == named).iter().for_each(|conn| conn.close());
                 }
                 Command::Drain(idle) => {
                     self.close_all();

@@ -22,6 +22,5 @@ mod strict;
 mod token;
 
 pub use guard::{Access, Peer};
-pub use listen::{ListeningSocket, Place};
 pub use serve::{Listener, follow};
 pub use token::Token;

@@ -21,12 +21,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weirgate_listening::{Address, FileAccess, Socket};
 use weirgate_tls::LiveTrust;
 use weirgate_tls::trust::LOOK_EVERY;
 
 use crate::guard::{Access, Guard, Peer, seal};
 use crate::handshake;
-use crate::listen::{self, ListeningSocket, Place, Socket};
+use crate::listen;
 use crate::strict::Strict;
 
 /// Time for the requests on connections that are open when another process takes over: twice the time after which an
@@ -53,26 +54,27 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A listener that is open but not yet served.
 #[derive(Debug)]
 pub struct Listener {
-    place: Place,
+    address: Address,
     name: &'static str,
     socket: Socket,
 }
 
 impl Listener {
-    /// Opens a listener, which errors call `name`. `has_trust` says whether it will be served with TLS.
+    /// Opens a listener, which errors call `name`. `file` is for a Unix socket. `has_trust` says whether it will be
+    /// served with TLS.
     ///
     /// # Errors
     /// The address would be open to other machines without TLS, is in use, or cannot be opened.
-    pub fn open(place: &Place, name: &'static str, has_trust: bool) -> io::Result<Listener> {
-        Ok(Listener { place: place.clone(), name, socket: listen::open(place, name, has_trust)? })
+    pub fn open(address: &Address, file: FileAccess, name: &'static str, has_trust: bool) -> io::Result<Listener> {
+        Ok(Listener { address: address.clone(), name, socket: listen::open(address, file, name, has_trust)? })
     }
 
     /// Does the same with a socket that another process has opened.
     ///
     /// # Errors
     /// The address would be open to other machines without TLS.
-    pub fn adopt(place: &Place, name: &'static str, has_trust: bool, socket: ListeningSocket) -> io::Result<Listener> {
-        Ok(Listener { place: place.clone(), name, socket: listen::adopt(place, name, has_trust, socket)? })
+    pub fn adopt(address: &Address, name: &'static str, has_trust: bool, socket: Socket) -> io::Result<Listener> {
+        Ok(Listener { address: address.clone(), name, socket: listen::adopt(address, name, has_trust, socket)? })
     }
 
     /// Returns the TCP address, with the actual port if port 0 was configured, or `None` for a Unix socket.
@@ -88,8 +90,8 @@ impl Listener {
     ///
     /// # Errors
     /// There is no file descriptor left.
-    pub fn duplicate(&self) -> io::Result<ListeningSocket> {
-        self.socket.duplicate()
+    pub fn duplicate(&self) -> io::Result<Socket> {
+        self.socket.try_clone()
     }
 
     /// Answers requests with `router` on at most `connections` connections at once. Others wait in the kernel's
@@ -106,33 +108,31 @@ impl Listener {
         release: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let bound = self.address();
-        match &self.place {
-            Place::Tcp(address) => listen::guarded(*address, self.name, access.trust.is_some())?,
-            Place::Unix(_) => access.trust = None,
+        listen::guarded(&self.address, self.name, access.trust.is_some())?;
+        if self.address.tcp().is_none() {
+            access.trust = None;
         }
-        let own = match &self.place {
-            Place::Tcp(address) => Some(address.ip()),
-            Place::Unix(_) => None,
-        };
-        let own: Vec<_> = own.into_iter().chain(bound.map(|bound| bound.ip())).collect();
+        let own: Vec<_> = self.address.tcp().into_iter().chain(bound).map(|address| address.ip()).collect();
         let served = Arc::new(Served { guard: Guard::new(access, &own), router: TowerToHyperService::new(router) });
-        let (socket, name) = match self.socket {
-            Socket::Tcp(listener) => (ListeningSocket::Tcp(listener), None),
-            Socket::Unix(listener, name) => (ListeningSocket::Unix(listener), Some(name)),
-        };
+        let mut socket = self.socket;
+        // The process that has left it to this one does not remove it.
+        if let Some(file) = socket.file_mut() {
+            file.take_over();
+        }
         let places = Arc::new(Semaphore::new(connections as usize));
         tokio::select! {
             // A process without clients stops right after the release, and the release has precedence.
             biased;
             () = release => {
-                if let Some(name) = name {
-                    name.keep();
+                if let Some(file) = socket.file_mut() {
+                    file.leave();
                 }
+                drop(socket);
                 // All places are free when no connection is left. The semaphore is never closed.
                 let _ = weirgate_clock::within(LAST_REQUESTS, places.acquire_many(connections)).await;
                 Ok(())
             }
-            ended = accept(socket, served, &places) => ended,
+            ended = accept(&socket, served, &places) => ended,
         }
     }
 }
@@ -173,10 +173,10 @@ impl Served {
     }
 }
 
-async fn accept(socket: ListeningSocket, served: Arc<Served>, places: &Arc<Semaphore>) -> io::Result<()> {
+async fn accept(socket: &Socket, served: Arc<Served>, places: &Arc<Semaphore>) -> io::Result<()> {
     match socket {
-        ListeningSocket::Tcp(listener) => {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
+        Socket::Tcp(listener) => {
+            let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
             loop {
                 let place = place(places).await?;
                 match listener.accept().await {
@@ -193,8 +193,8 @@ async fn accept(socket: ListeningSocket, served: Arc<Served>, places: &Arc<Semap
                 }
             }
         }
-        ListeningSocket::Unix(listener) => {
-            let listener = tokio::net::UnixListener::from_std(listener)?;
+        Socket::Unix(listener, _) => {
+            let listener = tokio::net::UnixListener::from_std(listener.try_clone()?)?;
             loop {
                 let place = place(places).await?;
                 match listener.accept().await {

@@ -12,7 +12,8 @@ use clap::{ArgGroup, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use weirgate_agent::{Content, Globs, Meter, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, routes};
 use weirgate_config::Site;
-use weirgate_http_server::{Access, Listener, Place, follow};
+use weirgate_http_server::{Access, Listener, follow};
+use weirgate_listening::{Address, FileAccess};
 use weirgate_tls::{LiveTrust, Role};
 use weirgate_wire::Active;
 
@@ -219,8 +220,9 @@ impl Collector {
             return Err("--usage-of: the machine contains all groups; name either the machine or groups".to_owned());
         }
         let meter = Meter::open(&groups, args.interface.as_deref())?;
-        let place = Place::Tcp(args.listen);
-        let listener = Listener::open(&place, "agent's report", trust.is_some()).map_err(|e| e.to_string())?;
+        let address = Address::Tcp(args.listen);
+        let listener = Listener::open(&address, FileAccess::OWNER, "agent's report", trust.is_some())
+            .map_err(|e| e.to_string())?;
         let address = listener.address().unwrap_or(args.listen);
         let (scheme, guarded) = match trust.is_some() {
             true => ("https", "with a certificate"),

@@ -168,10 +168,11 @@ pub(crate) struct Explain {
     /// A header of the request. Repeatable.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
-    /// Address that connects to the gateway. If `trusted_proxies` lists it, the client is the one that it names with
-    /// -H 'X-Forwarded-For: …' or 'Forwarded: …'.
-    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
-    pub(crate) client: IpAddr,
+    /// Address that connects to the gateway, or `unix` for a Unix socket. If `trusted_proxies` lists it, the client is
+    /// the one that it names with -H 'X-Forwarded-For: …' or 'Forwarded: …'. By default 127.0.0.1, or `unix` for a
+    /// listener on a Unix socket.
+    #[arg(long, value_name = "IP", value_parser = weirgate_config::client_address)]
+    pub(crate) client: Option<IpAddr>,
     /// Name that the client asks for when it begins TLS. By default the host of an `https` URL.
     #[arg(long, value_name = "NAME")]
     pub(crate) sni: Option<String>,

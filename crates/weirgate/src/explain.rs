@@ -1,10 +1,13 @@
 //! `weirgate explain`: the gateway's treatment of a request.
 
 use std::fmt::{self, Display, Write as _};
+use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use weirgate_config::{HeaderEdits, HeaderRules, Key, Listener, LocalityKeyOf, RuleTarget, Site};
+use weirgate_config::{
+    HeaderEdits, HeaderRules, Key, Listener, LocalityKeyOf, RuleTarget, Site, UNIX_CLIENT, client_text,
+};
 use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
 use weirgate_gateway::classify::{ClassRef, Classifier, Explained, Payload, View};
 use weirgate_gateway::{ClientTls, Origin, Request};
@@ -99,16 +102,18 @@ impl Asked {
                 return Err(format!(
                     "the listener {} has no TLS, so a client sends it no name and no certificate; choose another one \
                      with --port or an https URL",
-                    listener.address
+                    listener.name
                 ));
             }
             None => None,
         };
+        let address = listener.name.address.tcp();
+        let own = if address.is_some() { Ipv4Addr::LOCALHOST.into() } else { UNIX_CLIENT };
         Ok(Asked {
             request,
             body,
-            peer: args.client.to_canonical(),
-            port: args.port.unwrap_or(listener.address.port()),
+            peer: args.client.map_or(own, |client| client.to_canonical()),
+            port: args.port.unwrap_or(address.map_or(0, |address| address.port())),
             tls,
             redirect: listener.redirect_to_https,
         })
@@ -122,11 +127,13 @@ fn listener<'s>(args: &Explain, site: &'s Site) -> Result<&'s Listener, String> 
         Some((scheme, _)) => scheme.eq_ignore_ascii_case("https"),
         None => false,
     };
-    let same_scheme = || listeners().find(|listener| listener.tls.is_some() == encrypted);
-    let found = match args.port {
-        Some(port) => listeners().find(|listener| listener.address.port() == port).or_else(same_scheme),
-        None => same_scheme(),
-    };
+    let same_scheme = || listeners().filter(|listener| listener.tls.is_some() == encrypted);
+    let port = |listener: &Listener| listener.name.address.tcp().map(|address| address.port());
+    let same_port = || listeners().find(|listener| args.port.is_some() && port(listener) == args.port);
+    // A client with an address may still be one that a header of the PROXY protocol names.
+    let reaches = |client, listener: &Listener| (client == UNIX_CLIENT) == port(listener).is_none();
+    let same_kind = || same_scheme().find(|listener| args.client.is_none_or(|client| reaches(client, listener)));
+    let found = same_port().or_else(same_kind).or_else(|| same_scheme().next());
     found.or(site.listeners.first()).ok_or_else(|| "no listener receives requests".to_owned())
 }
 
@@ -157,18 +164,18 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "request   {} {:?} {:?}, client {}, port {}",
+        "request   {} {:?} {:?}, client {}, {}",
         request.method().map_or("", http::Method::as_str),
         request.host(),
         format!("{}{query}", request.path()),
-        origin.client,
-        asked.port
+        client_text(origin.client),
+        if asked.port == 0 { "no port".to_owned() } else { format!("port {}", asked.port) }
     );
     if origin.listed {
         let _ = writeln!(
             text,
             "proxy     {}, which trusted_proxies lists, so its word about the client counts",
-            asked.peer
+            client_text(asked.peer)
         );
     }
     if let Some(tls) = &asked.tls {

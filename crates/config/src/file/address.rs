@@ -1,22 +1,27 @@
 //! Addresses: listeners, nodes, networks.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use ipnet::IpNet;
+use weirgate_listening::{Address, UNIX, abstract_name};
 use weirgate_spanned_yaml::decode::FromText;
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::text_schema;
 
-/// Address of a listener.
+/// TCP address of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listen(pub(crate) SocketAddr);
+
+/// Address of a listener: TCP, or a Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListenAddress(pub(crate) Address);
 
 /// Address of a node: `host:port`, `unix:/path`, or `original`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeAddress(pub(crate) String);
 
-/// A network, or a single address.
+/// A network, a single address, or the clients on Unix sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Net(pub(crate) IpNet);
 
@@ -45,6 +50,21 @@ impl FromText for Listen {
             "write one such as `0.0.0.0:8080`; a listener takes no names".to_owned()
         };
         Err(Complaint::new(what, hint))
+    }
+}
+
+impl FromText for ListenAddress {
+    const EXPECTED: &'static str = "an address such as `127.0.0.1:8080`, or `unix:/path`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let address = match text.strip_prefix(UNIX) {
+            Some(path) => Address::Unix(checked_path(path)?.to_owned()),
+            None if text.starts_with('/') => {
+                return Err(Complaint::new(format!("{} is a path", quoted(text)), format!("write `{UNIX}{text}`")));
+            }
+            None => Address::Tcp(Listen::from_text(text)?.0),
+        };
+        Ok(ListenAddress(address))
     }
 }
 
@@ -97,9 +117,12 @@ impl FromText for NodeAddress {
 }
 
 impl FromText for Net {
-    const EXPECTED: &'static str = "a network such as `10.0.0.0/8`, or an address";
+    const EXPECTED: &'static str = "a network such as `10.0.0.0/8`, an address, or `unix`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
+        if text == UNIX_WORD {
+            return Ok(Net(IpNet::from(UNIX_CLIENT)));
+        }
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Ok(Net(IpNet::from(ip)));
         }
@@ -122,12 +145,42 @@ impl FromText for Net {
 /// The address of a node that stands for the address which the client of an intercepted connection wanted.
 pub const ORIGINAL: &str = "original";
 
-/// Begins the address of a Unix socket.
-const UNIX: &str = "unix:";
+/// The address of every client that connects over a Unix socket: none. No TCP connection comes from it.
+pub const UNIX_CLIENT: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// Returns the path of a Unix socket.
+/// The clients on Unix sockets among networks.
+const UNIX_WORD: &str = "unix";
+
+/// Returns the text of a network, as a policy writes it.
+#[must_use]
+pub fn network_text(network: &IpNet) -> String {
+    match network.addr() {
+        UNIX_CLIENT if network.prefix_len() >= 64 => UNIX_WORD.to_owned(),
+        _ => network.to_string(),
+    }
+}
+
+/// Returns the text of a client's address: `unix` for one without.
+#[must_use]
+pub fn client_text(client: IpAddr) -> String {
+    if client == UNIX_CLIENT { UNIX_WORD.to_owned() } else { client.to_string() }
+}
+
+/// Returns the client's address of its text.
+///
+/// # Errors
+/// It is neither an IP address nor `unix`.
+pub fn client_address(text: &str) -> Result<IpAddr, String> {
+    if text == UNIX_WORD {
+        return Ok(UNIX_CLIENT);
+    }
+    text.parse().map_err(|_| format!("{} is neither an IP address nor `{UNIX_WORD}`", quoted(text)))
+}
+
+/// Returns the path of a Unix socket, or `@` with the name of one that is not in the file system.
 pub(super) fn checked_path(path: &str) -> Result<&Path, Complaint> {
-    if !path.starts_with('/') {
+    let is_abstract = abstract_name(Path::new(path)).is_some_and(|name| !name.is_empty());
+    if !path.starts_with('/') && !is_abstract {
         let hint = "write it from the root, such as `unix:/run/weirgate.sock`";
         return Err(Complaint::new("the path of the socket is not absolute", hint));
     }
@@ -177,8 +230,9 @@ pub(crate) fn is_authority(text: &str) -> bool {
 
 text_schema! {
     Listen: { "type": "string", "examples": ["127.0.0.1:8080", "[::]:8080"] };
+    ListenAddress: { "type": "string", "examples": ["127.0.0.1:8080", "[::]:8080", "unix:/run/weirgate/http.sock"] };
     NodeAddress: { "type": "string", "examples": ["10.0.0.1:80", "web1.internal:80", "[::1]:80", "unix:/run/app.sock"] };
-    Net: { "type": "string", "examples": ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"] };
+    Net: { "type": "string", "examples": ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32", "unix"] };
 }
 
 #[cfg(test)]
@@ -200,6 +254,22 @@ mod tests {
         assert_eq!(hint::<Listen>("localhost:80"), "write `127.0.0.1:80`");
         assert_eq!(hint::<Listen>("10.0.0.1"), "write `10.0.0.1:8080`");
         hint::<Listen>("example.com:80");
+    }
+
+    #[test]
+    fn unix_sockets() {
+        for text in ["unix:/run/App.sock", "unix:@weirgate", "[::1]:80"] {
+            assert_eq!(ListenAddress::from_text(text).unwrap().0.to_string(), text);
+        }
+        assert_eq!(hint::<ListenAddress>("/run/a.sock"), "write `unix:/run/a.sock`");
+        for text in ["unix:", "unix:a.sock", "unix:@", "unix:/a/", "unix:@a\n"] {
+            hint::<ListenAddress>(text);
+        }
+        let net = Net::from_text("unix").unwrap().0;
+        assert!(net.contains(&UNIX_CLIENT) && network_text(&net) == "unix");
+        assert!(!Net::from_text("0.0.0.0/0").unwrap().0.contains(&UNIX_CLIENT));
+        assert_eq!((client_address("unix"), client_text(UNIX_CLIENT).as_str()), (Ok(UNIX_CLIENT), "unix"));
+        assert!(client_address("unix:").is_err());
     }
 
     #[test]

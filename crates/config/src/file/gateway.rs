@@ -1,15 +1,13 @@
 //! The gateway process: limits, timeouts towards clients, admin listener, access log.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
-use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, OneOrMany, Optional, Switch, unknown_word};
+use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, OneOrMany, Optional, Switch, unknown_word};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Share, Span, Text};
-use weirgate_spanned_yaml::{any_of, record, text_schema};
+use weirgate_spanned_yaml::{any_of, record};
 
-use super::address::{Listen, checked_path};
+use super::address::ListenAddress;
+use super::listener::{FileMode, GroupName, UserName};
 
 record! {
     /// Limits on client input and on buffers.
@@ -118,7 +116,14 @@ record! {
     /// The admin listener.
     pub(crate) struct AdminForm {
         /// `IP:PORT` or `unix:/path`. A TCP address outside loopback needs the policy's `trust`.
-        address: Defaulted<AdminAddressForm> = "127.0.0.1:9900",
+        address: Defaulted<ListenAddress> = "127.0.0.1:9900",
+        /// Mode of the file of a Unix socket, in octal. To connect, a program needs the right to write. `600` by
+        /// default, so that only the owner has access.
+        mode: Defaulted<FileMode> = "600",
+        /// Owner of that file: a name or an id. The user of the process by default.
+        owner: Optional<UserName>,
+        /// Group of that file: a name or an id. The group of the process by default.
+        group: Optional<GroupName>,
         /// File with a bearer token, at least 128 bits as hex or base64. You can set the environment
         /// variable `WEIRGATE_ADMIN_TOKEN` instead. With `trust` it is for clients without a certificate.
         token_file: Optional<Text>,
@@ -126,13 +131,6 @@ record! {
         /// are refused, so that a web page cannot make a browser call this listener.
         hosts: Optional<OneOrMany<Text>>,
     }
-}
-
-/// Address of the admin listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AdminAddressForm {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
 }
 
 /// The access log, written in short or as a map.
@@ -150,23 +148,12 @@ record! {
     }
 }
 
-impl FromText for AdminAddressForm {
-    const EXPECTED: &'static str = "`off`, an address such as `127.0.0.1:9900`, or `unix:/path`";
-
-    fn from_text(text: &str) -> Result<Self, Complaint> {
-        let Some(path) = text.strip_prefix("unix:") else {
-            return Listen::from_text(text).map(|Listen(address)| AdminAddressForm::Tcp(address));
-        };
-        checked_path(path).map(|path| AdminAddressForm::Unix(path.to_owned()))
-    }
-}
-
 impl Decode for Admin {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         let form = match &node.value {
             Value::Map(_) => AdminForm::decode(node, cx)?,
             _ => {
-                let address = AdminAddressForm::decode(node, cx)?;
+                let address = ListenAddress::decode(node, cx)?;
                 let mut form = AdminForm::decode(&Node::assumed("{}", node.position), cx)?;
                 form.address.set(address);
                 form
@@ -205,12 +192,8 @@ impl Decode for AccessLog {
     }
 }
 
-text_schema! {
-    AdminAddressForm: { "type": "string", "examples": ["127.0.0.1:9900", "unix:/run/weirgate.sock"] };
-}
-
 any_of! {
-    Admin = [AdminAddressForm, AdminForm];
+    Admin = [ListenAddress, AdminForm];
     AccessLog = [{ "const": "stdout" }, AccessLogForm];
     MemoryForm = [{ "enum": ["auto", "off"] }, Bytes];
 }

@@ -1,7 +1,6 @@
 //! Listeners: addresses where clients connect, and their TLS.
 
-use std::net::SocketAddr;
-
+use weirgate_listening::{Address, group_id, user_id};
 use weirgate_spanned_yaml::decode::{Defaulted, FromText, OneOrMany, Optional, Required, TextOrMap};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Answer, Text};
@@ -9,18 +8,25 @@ use weirgate_spanned_yaml::{record, text_schema, words};
 use weirgate_tls::{ClientMode, MinVersion};
 
 use super::acme::CertificateName;
-use super::address::{Listen, Net};
+use super::address::{ListenAddress, Net};
 use super::conditions::Port;
 use crate::site::Interception;
 
 /// A listener, written as its address alone or as a map with further properties.
-pub(crate) type ListenerForm = TextOrMap<Listen, Listener>;
+pub(crate) type ListenerForm = TextOrMap<ListenAddress, Listener>;
 
 record! {
     /// An address where clients connect.
     pub(crate) struct Listener {
-        /// `IP:PORT`.
-        address: Required<Listen>,
+        /// `IP:PORT`, or `unix:/path` for a Unix socket. `unix:@name` is one without a file.
+        address: Required<ListenAddress>,
+        /// Mode of the file of a Unix socket, in octal. To connect, a program needs the right to write. `660` by
+        /// default, so that you choose the programs by the group.
+        mode: Defaulted<FileMode> = "660",
+        /// Owner of that file: a name or an id. The user of the process by default.
+        owner: Optional<UserName>,
+        /// Group of that file: a name or an id. The group of the process by default.
+        group: Optional<GroupName>,
         /// Whether clients may speak HTTP/2 here. With TLS it is offered in the handshake. Without, a client that
         /// begins with the preface of HTTP/2 gets it (`h2c` by prior knowledge). `true` by default, because gRPC needs
         /// it and it costs other clients nothing.
@@ -29,7 +35,7 @@ record! {
         /// query at that port. None of them has a class or reaches a node. By default requests are served here.
         redirect_to_https: Optional<Port>,
         /// Balancers in front of this listener that begin each connection with a header of the PROXY protocol, version
-        /// 1 or 2: addresses or networks of peers. The client of such a connection is the one that the header names,
+        /// 1 or 2: addresses or networks of peers, or `unix` for those on a Unix socket. The client of such a connection is the one that the header names,
         /// for classes, limits, logs and nodes. A connection of theirs without a header is closed. A header of any
         /// other peer is refused. By default no peer sends one.
         proxy_protocol: Optional<OneOrMany<Net>>,
@@ -124,14 +130,67 @@ impl FromText for VersionText {
     }
 }
 
+/// Mode of a file, written in octal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileMode(pub(crate) u32);
+
+impl FromText for FileMode {
+    const EXPECTED: &'static str = "a mode in octal such as `660`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let digits = text.strip_prefix("0o").unwrap_or(text);
+        match u32::from_str_radix(digits, 8) {
+            // Without the bits beyond those of the rights, which mean nothing for a socket.
+            Ok(mode) if digits.bytes().all(|byte| byte.is_ascii_digit()) && mode <= 0o777 => Ok(FileMode(mode)),
+            _ => {
+                let what = format!("{} is no mode of a file", quoted(text));
+                Err(Complaint::new(what, "write three octal digits, such as `660` for owner and group"))
+            }
+        }
+    }
+}
+
+/// Id of a user of this machine, written as a name or an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UserName(pub(crate) u32);
+
+impl FromText for UserName {
+    const EXPECTED: &'static str = "a user's name or id";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let hint = "add it to this machine, or write another name or an id";
+        user_id(text)
+            .map(UserName)
+            .ok_or_else(|| Complaint::new(format!("this machine has no user {}", quoted(text)), hint))
+    }
+}
+
+/// Id of a group of this machine, written as a name or an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupName(pub(crate) u32);
+
+impl FromText for GroupName {
+    const EXPECTED: &'static str = "a group's name or id";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let hint = "add it to this machine, or write another name or an id";
+        group_id(text)
+            .map(GroupName)
+            .ok_or_else(|| Complaint::new(format!("this machine has no group {}", quoted(text)), hint))
+    }
+}
+
 text_schema! {
     VersionText: { "enum": ["1.2", "1.3", 1.2, 1.3] };
+    FileMode: { "type": ["string", "integer"], "examples": ["660", 600] };
+    UserName: { "type": ["string", "integer"], "examples": ["weirgate", 1001] };
+    GroupName: { "type": ["string", "integer"], "examples": ["www-data", 33] };
 }
 
 /// Returns the address of a listener. `None` if it could not be read.
-pub(crate) fn address(form: &ListenerForm) -> Option<SocketAddr> {
+pub(crate) fn address(form: &ListenerForm) -> Option<&Address> {
     match form {
-        ListenerForm::Text(listen) => Some(listen.0),
-        ListenerForm::Map(map) => map.address.get().map(|listen| listen.0),
+        ListenerForm::Text(listen) => Some(&listen.0),
+        ListenerForm::Map(map) => map.address.get().map(|listen| &listen.0),
     }
 }

@@ -28,8 +28,8 @@ use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::unit::{Count, Name, Span, Text};
 
 pub(crate) use acme::AcmeForm;
-pub(crate) use address::{Net, NodeAddress, is_authority};
-pub use address::{ORIGINAL, node_address, socket_path};
+pub(crate) use address::{ListenAddress, Net, NodeAddress, is_authority};
+pub use address::{ORIGINAL, UNIX_CLIENT, client_address, client_text, network_text, node_address, socket_path};
 pub(crate) use body::Body;
 pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, SourceForm, Tunnels};
 pub use conditions::Token;
@@ -37,9 +37,11 @@ pub(crate) use conditions::{ClientCertificateForm, Inner, Match, PatternText, Va
 pub(crate) use discipline::Discipline;
 pub(crate) use discover::{Discover, Resolvers};
 pub(crate) use dispatch::{Dispatch, Lard};
-pub(crate) use gateway::{AccessLog, Admin, AdminAddressForm, ClientTimeouts, ForwardForm, Limits, MemoryForm};
+pub(crate) use gateway::{AccessLog, Admin, ClientTimeouts, ForwardForm, Limits, MemoryForm};
 pub(crate) use headers::{FieldName, Headers, ValueTemplate};
-pub(crate) use listener::{CertificateForm, ListenerForm, ListenerTls, address as listener_address};
+pub(crate) use listener::{
+    CertificateForm, FileMode, GroupName, ListenerForm, ListenerTls, UserName, address as listener_address,
+};
 pub(crate) use mqos::ResourceWord;
 pub use page_table::page_table_schema;
 pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};
@@ -51,7 +53,7 @@ pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 record! {
     /// A Weirgate policy: where clients connect, which servers answer them, and the guarantee of each service class.
     pub(crate) struct PolicyFile {
-        /// Addresses where clients connect: `IP:PORT`, a map with further properties, or a list of them.
+        /// Addresses where clients connect: `IP:PORT`, `unix:/path`, a map with further properties, or a list of them.
         listen: Optional<OneOrMany<ListenerForm>>,
         /// The authority that issues certificates for the `names` of listeners (ACME, RFC 8555), such as Let's Encrypt.
         acme: Optional<AcmeForm>,

@@ -5,8 +5,7 @@ use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Answer, Name, Share, Span, Text};
 use weirgate_spanned_yaml::{record, text_schema};
 
-use super::address::{Listen, NodeAddress};
-use super::gateway::AdminAddressForm;
+use super::address::{Listen, ListenAddress, NodeAddress};
 
 record! {
     /// Cluster Reserves: every class gets its share of the nodes' CPUs, whichever nodes its requests reach.
@@ -20,7 +19,7 @@ record! {
         coordinator: Optional<NodeAddress>,
         /// Status page and metrics of the coordinator: `off`, `IP:PORT` or `unix:/path`. On loopback by default,
         /// so that only this machine reaches it.
-        admin: Defaulted<Switch<AdminAddressForm>> = "127.0.0.1:9904",
+        admin: Defaulted<Switch<ListenAddress>> = "127.0.0.1:9904",
         /// File with a bearer token of the page, at least 128 bits as hex or base64. You can set the
         /// environment variable `WEIRGATE_ADMIN_TOKEN` instead. With `trust` it is for clients without a certificate.
         admin_token_file: Optional<Text>,

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use http::HeaderValue;
 use ipnet::IpNet;
+use weirgate_listening::{Address, FileAccess, abstract_name};
 use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark, OneOrMany, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Bytes, Count, Text};
 
 use crate::embed::Defaults;
-use crate::file::{AdminAddressForm, ForwardForm, MemoryForm, NEEDED, PolicyFile};
-use crate::site::{AccessLog, Admin, AdminAddress, ClientTimeouts, Forward, Limits, Listener, MemoryLimit};
+use crate::file::{FileMode, ForwardForm, GroupName, MemoryForm, NEEDED, PolicyFile, UserName};
+use crate::site::{AccessLog, Admin, ClientTimeouts, Forward, Limits, Listener, MemoryLimit};
 
 /// Maximum number of threads. A number above the cores of any machine is a typing error.
 const MAX_THREADS: u32 = 1_024;
@@ -60,18 +61,41 @@ pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], trusted: bool, cx
         cx.fail(form.token_file.mark, Complaint::new("this is no file", "write the path of the token's file"));
     }
     let mark = if form.address.given { form.address.mark } else { file.admin.mark };
-    let address = match form.address.get() {
-        AdminAddressForm::Unix(path) => AdminAddress::Unix(path.clone()),
-        AdminAddressForm::Tcp(address) => {
-            guarded(*address, "reach the admin listener", trusted, mark, cx);
-            if address.port() != 0 && listeners.iter().any(|l| l.address == *address) {
-                let what = format!("clients connect to `{address}` already");
-                cx.fail(mark, Complaint::new(what, "give the admin listener an address of its own"));
-            }
-            AdminAddress::Tcp(*address)
-        }
+    let address = &form.address.get().0;
+    if let Some(address) = address.tcp() {
+        guarded(address, "reach the admin listener", trusted, mark, cx);
+    }
+    if !is_any_port(address) && listeners.iter().any(|l| l.name.address == *address) {
+        let what = format!("clients connect to `{address}` already");
+        cx.fail(mark, Complaint::new(what, "give the admin listener an address of its own"));
+    }
+    let file = file_access(address, (&form.mode, &form.owner, &form.group), cx);
+    Some(Admin { address: address.clone(), file, token_file, hosts: hosts(&form.hosts, cx) })
+}
+
+/// Whether the kernel chooses the port, a new one each time.
+pub(super) fn is_any_port(address: &Address) -> bool {
+    address.tcp().is_some_and(|address| address.port() == 0)
+}
+
+/// Returns the mode and the owner of a Unix socket's file. Reports them at an address without a file.
+pub(super) fn file_access(
+    address: &Address,
+    (mode, owner, group): (&Defaulted<FileMode>, &Optional<UserName>, &Optional<GroupName>),
+    cx: &mut Context,
+) -> FileAccess {
+    let (why, hint) = match address {
+        Address::Unix(path) if abstract_name(path).is_none() => (None, ""),
+        Address::Unix(_) => (Some("has no file"), "write a path such as `unix:/run/weirgate.sock`, or remove this"),
+        Address::Tcp(_) => (Some("is no Unix socket"), "remove this, or write `unix:/path`"),
     };
-    Some(Admin { address, token_file, hosts: hosts(&form.hosts, cx) })
+    let given = [(mode.given, mode.mark), (owner.given, owner.mark), (group.given, group.mark)];
+    for (_, mark) in given.into_iter().filter(|(given, _)| *given) {
+        if let Some(why) = why {
+            cx.fail(mark, Complaint::new(format!("`{address}` {why}"), hint));
+        }
+    }
+    FileAccess { mode: mode.get().0, owner: owner.get().map(|user| user.0), group: group.get().map(|group| group.0) }
 }
 
 /// Reports an address at which others could do something without a certificate.

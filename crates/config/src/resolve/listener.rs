@@ -6,14 +6,16 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use ipnet::IpNet;
+use weirgate_listening::FileAccess;
 use weirgate_spanned_yaml::decode::{Context, Mark, OneOrMany, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_tls::{Certificate, ClientAuth, Part, Server, ServerSettings};
 
 use super::acme;
+use super::gateway::{file_access, is_any_port};
 use crate::embed::Defaults;
 use crate::file::{ListenerForm, ListenerTls, Net, PolicyFile, listener_address};
-use crate::site::{Acme, HostPattern, Listener, Match, Rule};
+use crate::site::{Acme, HostPattern, Listener, ListenerName, Match, Rule};
 
 /// Longest remaining time of a certificate that is warned about. Programs renew certificates of 90 days when 30 are
 /// left, so renewal has failed for two weeks then.
@@ -38,7 +40,8 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
     if let Some(defaults) = defaults.filter(|_| !file.listen.given) {
         return Listeners {
             listeners: vec![Listener {
-                address: defaults.listen,
+                name: ListenerName::first(defaults.listen.into()),
+                file: FileAccess::OWNER,
                 http2: true,
                 redirect_to_https: None,
                 proxy_protocol: Vec::new(),
@@ -71,10 +74,19 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
             );
         }
         let redirect_to_https = redirect.map(|port| port.0);
-        // Port 0 lets the kernel choose a port, a new one each time.
-        if address.port() != 0 && all.listeners.iter().any(|other| other.address == address) {
+        let nth = all.listeners.iter().filter(|other| other.name.address == *address).count();
+        if nth > 0 && !is_any_port(address) {
             cx.fail(form.mark, Complaint::new(format!("`{address}` is listed twice"), "keep one of them"));
         }
+        if transparent.is_some() && address.tcp().is_none() {
+            let what = "no connections for other addresses reach a Unix socket";
+            cx.fail(form.mark, Complaint::new(what, "remove `transparent`, or write `IP:PORT`"));
+        }
+        let name = ListenerName { address: address.clone(), nth };
+        let socket_file = match map {
+            Some(map) => file_access(address, (&map.mode, &map.owner, &map.group), cx),
+            None => FileAccess::GROUP,
+        };
         let tls = tls.and_then(|tls| Some((tls, settings(tls, http2, (file, folder), &mut all.acme, cx)?)));
         // A policy inside another file describes a gateway elsewhere, or one without real clients.
         if let Some((form, settings)) = tls.as_ref().filter(|_| defaults.is_none()) {
@@ -92,7 +104,15 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
             }
         }
         let tls = tls.map(|(_, settings)| settings);
-        all.listeners.push(Listener { address, http2, redirect_to_https, proxy_protocol, transparent, tls });
+        all.listeners.push(Listener {
+            name,
+            file: socket_file,
+            http2,
+            redirect_to_https,
+            proxy_protocol,
+            transparent,
+            tls,
+        });
     }
     acme::unused(file, all.acme.as_ref(), cx);
     all

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use weirgate_listening::FileAccess;
 use weirgate_reserves::{Cluster, ClusterClass};
 use weirgate_spanned_yaml::decode::{Context, Mark, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted, unknown};
 use weirgate_spanned_yaml::unit::{Name, Text, number_text};
 
 use super::gateway::{guarded, hosts};
-use crate::file::{AdminAddressForm, PolicyFile, ReserveClassForm, Reserves as Form, socket_path};
-use crate::site::{Admin, AdminAddress, Listener, Reserves};
+use crate::file::{ListenAddress, PolicyFile, ReserveClassForm, Reserves as Form, socket_path};
+use crate::site::{Admin, Listener, Reserves};
 
 /// Maximum number of nodes. One coordinator solves for this many within seconds (design: 1000 × 50), and the
 /// paper has up to 32.
@@ -39,8 +40,8 @@ pub(super) fn reserves(
     let classes = classes(form, &nodes, cx);
     let listen = form.listen.get().0;
     let place = if form.listen.given { form.listen.mark } else { file.reserves.mark };
-    let taken = listeners.iter().any(|l| l.address == listen);
-    if listen.port() != 0 && (taken || admin.is_some_and(|admin| admin.address == AdminAddress::Tcp(listen))) {
+    let taken = listeners.iter().any(|l| l.name.address.tcp() == Some(listen));
+    if listen.port() != 0 && (taken || admin.is_some_and(|admin| admin.address.tcp() == Some(listen))) {
         let what = format!("the gateway of this policy listens on `{listen}` already");
         cx.fail(place, Complaint::new(what, "give the coordinator an address of its own"));
     }
@@ -187,19 +188,16 @@ fn within(a: &ClusterClass, b: &ClusterClass) -> bool {
 
 fn page(form: &Form, listen: std::net::SocketAddr, trusted: bool, cx: &mut Context) -> Option<Admin> {
     let token_file = token_file(&form.admin_token_file, cx);
-    let Switch::On(place) = form.admin.get() else { return None };
-    let address = match place {
-        AdminAddressForm::Unix(path) => AdminAddress::Unix(path.clone()),
-        AdminAddressForm::Tcp(address) => {
-            guarded(*address, "reach the coordinator's page", trusted, form.admin.mark, cx);
-            if address.port() != 0 && *address == listen {
-                let what = format!("agents connect to `{address}` already");
-                cx.fail(form.admin.mark, Complaint::new(what, "give the page an address of its own"));
-            }
-            AdminAddress::Tcp(*address)
+    let Switch::On(ListenAddress(address)) = form.admin.get() else { return None };
+    if let Some(address) = address.tcp() {
+        guarded(address, "reach the coordinator's page", trusted, form.admin.mark, cx);
+        if address.port() != 0 && address == listen {
+            let what = format!("agents connect to `{address}` already");
+            cx.fail(form.admin.mark, Complaint::new(what, "give the page an address of its own"));
         }
-    };
-    Some(Admin { address, token_file, hosts: hosts(&form.admin_hosts, cx) })
+    }
+    let hosts = hosts(&form.admin_hosts, cx);
+    Some(Admin { address: address.clone(), file: FileAccess::OWNER, token_file, hosts })
 }
 
 /// Returns the path of a token's file.

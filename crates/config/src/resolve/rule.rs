@@ -43,7 +43,8 @@ pub(super) struct Compiler {
 impl Compiler {
     /// `listeners` are those of the policy, if all of them could be read.
     pub(super) fn new(listeners: Option<&[Listener]>) -> Compiler {
-        let ports = listeners.map(|all| all.iter().map(|one| one.address.port()).collect::<Vec<_>>());
+        let port = |one: &Listener| one.name.address.tcp().map(|address| address.port());
+        let ports = listeners.map(|all| all.iter().filter_map(port).collect::<Vec<_>>());
         Compiler {
             patterns: 0,
             bodies: 0,

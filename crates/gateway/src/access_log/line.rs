@@ -7,6 +7,8 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use weirgate_config::client_text;
+
 use crate::record::{AccessRecord, Ending};
 
 /// Maximum length of a field's value, in bytes before escaping. A longer value is truncated and ends with
@@ -39,7 +41,7 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
     text(line, "host", record.request.host());
     path(line, record);
     // Writing to a vector cannot fail.
-    let _ = write!(line, ",\"client\":\"{}\"", record.client);
+    let _ = write!(line, ",\"client\":\"{}\"", client_text(record.client));
     text(line, "scheme", if record.tls.is_some() { "https" } else { "http" });
     if let Some(tls) = record.tls {
         text(line, "tls_version", tls.version);

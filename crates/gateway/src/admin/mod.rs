@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
-use weirgate_config::{Admin, AdminAddress};
-use weirgate_http_server::{Access, Listener, ListeningSocket, Place, Token};
+use weirgate_config::Admin;
+use weirgate_http_server::{Access, Listener, Token};
+use weirgate_listening::{Address, Socket};
 use weirgate_tls::{LiveTrust, Role};
 
 pub use operations::{NotReloaded, Operations, Reloaded, etag};
@@ -47,7 +48,7 @@ pub struct AdminListener {
 #[derive(Debug)]
 pub struct AdminServer {
     /// The address as the policy names it, and the socket for another process. `None` after a hand-over.
-    socket: Option<(AdminAddress, ListeningSocket)>,
+    socket: Option<(Address, Socket)>,
     release: Option<oneshot::Sender<()>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -72,16 +73,12 @@ impl AdminListener {
         config: Admin,
         variable: Option<String>,
         has_trust: bool,
-        socket: Option<ListeningSocket>,
+        socket: Option<Socket>,
     ) -> io::Result<AdminListener> {
         let token = Token::find("admin", config.token_file.as_deref(), variable.map(|value| (TOKEN_VARIABLE, value)))?;
-        let place = match &config.address {
-            AdminAddress::Tcp(address) => Place::Tcp(*address),
-            AdminAddress::Unix(path) => Place::Unix(path.clone()),
-        };
         let listener = match socket {
-            Some(socket) => Listener::adopt(&place, "admin API", has_trust, socket)?,
-            None => Listener::open(&place, "admin API", has_trust)?,
+            Some(socket) => Listener::adopt(&config.address, "admin API", has_trust, socket)?,
+            None => Listener::open(&config.address, config.file, "admin API", has_trust)?,
         };
         Ok(AdminListener { config, listener, token, has_trust })
     }
@@ -95,7 +92,7 @@ impl AdminListener {
     /// Whether it will be served with TLS.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
-        self.has_trust && matches!(self.config.address, AdminAddress::Tcp(_))
+        self.has_trust && self.config.address.tcp().is_some()
     }
 
     /// Whether requests need a token, or a certificate in its place.
@@ -165,7 +162,7 @@ impl AdminServer {
     /// Returns the socket for another process, with its address as the policy names it. `None` after
     /// [`AdminServer::release`].
     #[must_use]
-    pub fn socket(&self) -> Option<&(AdminAddress, ListeningSocket)> {
+    pub fn socket(&self) -> Option<&(Address, Socket)> {
         self.socket.as_ref()
     }
 

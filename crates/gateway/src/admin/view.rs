@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weirgate_config::{AdminAddress, ClassSite, HealthProbe, RuleTarget, Site};
+use weirgate_config::{ClassSite, HealthProbe, RuleTarget, Site, network_text};
 use weirgate_engine::{Class, ClassId, ClassSnapshot, Dispatch, Snapshot};
 use weirgate_wire::admin as shape;
 
@@ -252,8 +252,8 @@ pub(super) fn policy(active_config: &ActiveConfig) -> PolicyView {
         version: active_config.version,
         checksum: active_config.checksum.clone(),
         discipline: site.policy.discipline.name.clone(),
-        listen: site.listeners.iter().map(|l| l.address.to_string()).collect(),
-        trusted_proxies: site.trusted_proxies.iter().map(ToString::to_string).collect(),
+        listen: site.listeners.iter().map(|l| l.name.address.to_string()).collect(),
+        trusted_proxies: site.trusted_proxies.iter().map(network_text).collect(),
         upstreams: (0..site.policy.pools.len()).map(|pool| upstream(site, pool)).collect(),
         classes: classes.map(|(class, own)| class_view(site, class, own, None)).collect(),
         templates: templates.map(|(t, own)| class_view(site, &t.class, own, Some(t.max_live))).collect(),
@@ -268,13 +268,10 @@ pub(super) fn policy(active_config: &ActiveConfig) -> PolicyView {
             request_id: site.forward.request_id,
         },
         drain_deadline_seconds: site.drain_deadline.as_secs_f64(),
-        admin: site.admin.as_ref().map(|admin| AdminView {
-            address: match &admin.address {
-                AdminAddress::Tcp(address) => address.to_string(),
-                AdminAddress::Unix(path) => format!("unix:{}", path.display()),
-            },
-            hosts: admin.hosts.clone(),
-        }),
+        admin: site
+            .admin
+            .as_ref()
+            .map(|admin| AdminView { address: admin.address.to_string(), hosts: admin.hosts.clone() }),
         access_log_sample: site.access_log.as_ref().map(|log| log.sample),
     }
 }

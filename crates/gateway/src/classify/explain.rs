@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use weirgate_config::{
-    BodyCondition, CertificatePart, HostPattern, Key, Match, PathPattern, Rule, RuleTarget, ValuePattern,
+    BodyCondition, CertificatePart, HostPattern, Key, Match, PathPattern, Rule, RuleTarget, ValuePattern, client_text,
+    network_text,
 };
 
 use super::view::{Fields, MAX_VALUE_BYTES, View};
@@ -95,7 +96,7 @@ fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
                 with_values(&wants, values.into_iter())
             }
         },
-        Match::Source(_) => format!("needs {wants}, but the client is {}", view.client),
+        Match::Source(_) => format!("needs {wants}, but the client is {}", client_text(view.client)),
         Match::Header(name, _) => with_values(&wants, view.request.values(name.as_str())),
         Match::Cookie(name, _) => {
             with_values(&wants, fields.cookies().iter().filter(|(n, _)| *n == name.as_bytes()).map(|&(_, v)| v))
@@ -183,7 +184,7 @@ pub(crate) fn describe(condition: &Match, values: Values) -> String {
             };
             format!("client certificate with {part}{}", describe_value(value, values))
         }
-        Match::Source(net) => format!("client in {net}"),
+        Match::Source(net) => format!("client in {}", network_text(net)),
         Match::Header(name, value) => format!("header {name}{}", describe_value(value, values)),
         Match::Cookie(name, value) => format!("cookie {name}{}", describe_value(value, values)),
         Match::Query(name, value) => format!("query parameter {name}{}", describe_value(value, values)),

@@ -3,16 +3,29 @@
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
-use weirgate_config::ProxyVersion;
+use weirgate_config::{ProxyVersion, UNIX_CLIENT};
 
-use super::{Ends, SIGNATURE, TCP4, TCP6};
+use super::{Ends, SIGNATURE, TCP4, TCP6, UNKNOWN};
 
 /// Version 2 with the command of a connection of this gateway itself, and of a connection for a client.
 const LOCAL: u8 = 0x20;
 const PROXY: u8 = 0x21;
 
-/// Appends the header of a connection for a client.
+/// Version 1 without a client.
+const UNKNOWN_LINE: &[u8] = b"PROXY UNKNOWN\r\n";
+
+/// Appends the header of a connection for a client. One on a Unix socket has no address.
 pub(crate) fn write(out: &mut Vec<u8>, version: ProxyVersion, ends: Ends) {
+    if ends.client.ip() == UNIX_CLIENT {
+        match version {
+            ProxyVersion::V1 => out.extend_from_slice(UNKNOWN_LINE),
+            ProxyVersion::V2 => {
+                out.extend_from_slice(&SIGNATURE);
+                out.extend_from_slice(&[PROXY, UNKNOWN, 0, 0]);
+            }
+        }
+        return;
+    }
     let ports = [ends.client.port(), ends.destination.port()];
     let ips = [ends.client.ip().to_canonical(), ends.destination.ip().to_canonical()];
     if let [IpAddr::V4(client), IpAddr::V4(destination)] = ips {
@@ -33,7 +46,7 @@ pub(crate) fn write(out: &mut Vec<u8>, version: ProxyVersion, ends: Ends) {
 /// Appends the header of a connection of this gateway itself.
 pub(crate) fn write_local(out: &mut Vec<u8>, version: ProxyVersion) {
     match version {
-        ProxyVersion::V1 => out.extend_from_slice(b"PROXY UNKNOWN\r\n"),
+        ProxyVersion::V1 => out.extend_from_slice(UNKNOWN_LINE),
         ProxyVersion::V2 => {
             out.extend_from_slice(&SIGNATURE);
             out.extend_from_slice(&[LOCAL, 0, 0, 0]);

@@ -17,7 +17,7 @@ use crate::client_conn::ClientConn;
 /// # Errors
 /// The address cannot be resolved or reached, or the client's connection was not intercepted.
 pub(super) async fn connect(endpoint: &Endpoint, client: Option<&ClientConn>) -> io::Result<TcpStream> {
-    let from = client.filter(|_| endpoint.settings.from_client).map(|client| client.peer.ip().to_canonical());
+    let from = client.filter(|_| endpoint.settings.from_client).and_then(ClientConn::address);
     if endpoint.address == ORIGINAL {
         let wanted = client.and_then(wanted).ok_or(io::ErrorKind::AddrNotAvailable)?;
         return match from {

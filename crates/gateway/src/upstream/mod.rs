@@ -25,6 +25,7 @@ use tokio::net::UnixStream;
 use tokio_rustls::{TlsConnector, rustls};
 use weirgate_config::socket_path;
 use weirgate_engine::Time;
+use weirgate_listening::unix_address;
 
 use crate::active_config::{ActiveConfig, Endpoint};
 use crate::client_conn::ClientConn;
@@ -132,7 +133,7 @@ pub(crate) async fn open(
     client: Option<&ClientConn>,
 ) -> io::Result<Io> {
     let mut stream = match socket_path(&endpoint.address) {
-        Some(path) => Socket::Unix(UnixStream::connect(path).await?),
+        Some(path) => Socket::Unix(UnixStream::connect_addr(&unix_address(path)?.into()).await?),
         None => Socket::Tcp(dial::connect(endpoint, client).await?),
     };
     stream.set_nodelay()?;

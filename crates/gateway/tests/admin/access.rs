@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use weirgate_config::{Admin, AdminAddress};
+use weirgate_config::Admin;
 use weirgate_gateway::admin::{AdminListener, Operations};
 use weirgate_gateway::metrics::Metrics;
+use weirgate_listening::{Address, FileAccess};
 
 use crate::{Start, TOKEN, exchange, node};
 
@@ -17,7 +18,8 @@ const CHANGES: [&str; 4] = ["/reload", "/drain", "/nodes/web/NODE/drain", "/node
 #[test]
 fn a1_an_address_open_to_others_without_trust_does_not_start() {
     let admin = |address: &str| Admin {
-        address: AdminAddress::Tcp(address.parse().expect("an address")),
+        address: Address::Tcp(address.parse().expect("an address")),
+        file: FileAccess::OWNER,
         token_file: None,
         hosts: Vec::new(),
     };
@@ -138,7 +140,8 @@ fn requests_that_two_readers_could_read_differently_are_refused() {
 fn a1_a_unix_socket_serves_its_owner_without_a_token() {
     let running = Start::default().before(node());
     let path = running.scratch.path("admin.sock");
-    let config = Admin { address: AdminAddress::Unix(path.clone()), token_file: None, hosts: Vec::new() };
+    let config =
+        Admin { address: Address::Unix(path.clone()), file: FileAccess::OWNER, token_file: None, hosts: Vec::new() };
     let listener = AdminListener::open(config, None, false).expect("it opens");
     let operations = Operations::new(running.gateway.clone(), Arc::new(Metrics::new()), Arc::clone(&running.log));
     let server = listener.serve(Arc::new(operations)).expect("it is served");

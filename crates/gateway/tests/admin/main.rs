@@ -73,7 +73,8 @@ impl Start<'_> {
         let source = ReloadSource::File { path: file.clone(), resolve: Box::new(load) };
         let gateway = Gateway::start(site, &text, source, observers).expect("the gateway starts");
         let config = Admin {
-            address: weirgate_config::AdminAddress::Tcp("127.0.0.1:0".parse().expect("an address")),
+            address: weirgate_listening::Address::Tcp("127.0.0.1:0".parse().expect("an address")),
+            file: weirgate_listening::FileAccess::OWNER,
             token_file: self.token.then(|| scratch.write("token", TOKEN)),
             hosts: self.hosts.iter().map(|h| (*h).to_owned()).collect(),
         };

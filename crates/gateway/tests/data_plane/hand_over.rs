@@ -98,7 +98,7 @@ fn one_socket_serves_all_threads() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     let mut listener = Some(listener);
-    let inherited = |_| listener.take().into_iter().collect();
+    let inherited = |_: &_| listener.take().map(Into::into).into_iter().collect();
     let gateway =
         Gateway::prepare(site(&text), &text, ReloadSource::Nowhere, Vec::new(), inherited).expect("a good policy");
     gateway.serve();

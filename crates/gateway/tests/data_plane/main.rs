@@ -29,5 +29,6 @@ mod timeouts;
 mod tls;
 mod transparent;
 mod tunnel_fuzz;
+mod unix_listeners;
 mod unix_sockets;
 mod upgrades;

@@ -149,7 +149,7 @@ fn request(random: &mut Random, pki: &Pki, ports: &[u16]) -> (Explain, Way) {
         method: random.of(METHODS).to_owned(),
         url: format!("{before}{path}{}", random.of(QUERIES)),
         headers,
-        client: IpAddr::from([127, 0, 0, 1 + u8::try_from(random.below(3)).expect("it is small")]),
+        client: Some(IpAddr::from([127, 0, 0, 1 + u8::try_from(random.below(3)).expect("it is small")])),
         sni: encrypted.then(|| random.of(NAMES).to_owned()),
         client_certificate: certificate.map(|name| pki.path(&format!("{name}.pem"))),
         port: Some(ports[usize::from(encrypted)]),
@@ -245,7 +245,7 @@ fn it_agrees_with_a_running_gateway() {
     let gateway = Gateway::start(site.clone(), "", ReloadSource::Nowhere, observers).expect("the gateway starts");
     let addresses = gateway.addresses().to_vec();
     for (listener, address) in site.listeners.iter_mut().zip(&addresses) {
-        listener.address = *address;
+        listener.name.address = (*address).into();
     }
     let ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -11,12 +11,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use weirgate_config::{Admin, AdminAddress, Limits, MemoryLimit, Site};
+use weirgate_config::{Admin, Limits, ListenerName, MemoryLimit, Site};
 use weirgate_gateway::access_log::AccessLog;
 use weirgate_gateway::admin::{AdminListener, Operations, TOKEN_VARIABLE};
 use weirgate_gateway::metrics::Metrics;
 use weirgate_gateway::{Gateway, ReloadSource, Signals};
-use weirgate_http_server::ListeningSocket;
+use weirgate_listening::{Address, Socket};
 use weirgate_spanned_yaml::unit::Bytes;
 
 use crate::args::Run;
@@ -76,14 +76,18 @@ fn start(path: &Path) -> Result<Running, String> {
     // Before clients can connect: a script that sees it may send a signal, which would end the process. It takes
     // effect after the start.
     let signals = Signals::handle().map_err(|e| format!("not started: cannot follow signals: {e}"))?;
-    let sockets = |address| listening.remove(&address).unwrap_or_default();
+    let sockets = |name: &ListenerName| listening.remove(name).unwrap_or_default();
     let gateway = Gateway::prepare(site, &text, source, observers, sockets).map_err(|e| hint(&e))?;
     let active_config = gateway.active_config();
     say(&format!("version {}: {file}, checksum {}", env!("CARGO_PKG_VERSION"), active_config.checksum));
     say(&summary(&active_config.site));
     say(&bounds(&gateway, &limits));
     for (address, encrypted) in gateway.listeners() {
-        say(&format!("listening on {}://{address}", if encrypted { "https" } else { "http" }));
+        let scheme = if encrypted { "https" } else { "http" };
+        say(&match address {
+            Address::Tcp(address) => format!("listening on {scheme}://{address}"),
+            Address::Unix(_) => format!("listening on {address} with {scheme}"),
+        });
     }
     let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log)));
     // Up to here the predecessor serves, and from here on this process.
@@ -125,16 +129,13 @@ pub(crate) fn gateway(file: &str, site: Site) -> Result<Site, String> {
 pub(crate) fn open_admin(
     config: Admin,
     has_trust: bool,
-    socket: Option<ListeningSocket>,
+    socket: Option<Socket>,
 ) -> Result<(AdminListener, String), String> {
-    let path = match &config.address {
-        AdminAddress::Tcp(_) => String::new(),
-        AdminAddress::Unix(path) => path.display().to_string(),
-    };
+    let named = config.address.to_string();
     let variable = std::env::var(TOKEN_VARIABLE).ok();
     let listener = AdminListener::open_or_adopt(config, variable, has_trust, socket).map_err(|e| e.to_string())?;
     let scheme = if listener.is_encrypted() { "https" } else { "http" };
-    let place = listener.address().map_or(path, |address| format!("{scheme}://{address}"));
+    let place = listener.address().map_or(named, |address| format!("{scheme}://{address}"));
     Ok((listener, place))
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use weirgate_gateway::{ActiveConfig, Gateway, Phase, ReloadError, Signalled};
-use weirgate_handover::monotonic_micros;
+use weirgate_listening::monotonic_micros;
 
 use super::{Running, count};
 use crate::exit::{self, say, tell};
@@ -13,7 +13,7 @@ use crate::exit::{self, say, tell};
 /// Tells the service manager `state`, if one has asked for it.
 pub(super) fn notify(state: &str) {
     if !state.is_empty()
-        && let Err(error) = weirgate_handover::notify(state)
+        && let Err(error) = weirgate_listening::notify(state)
     {
         say(&format!("the service manager cannot be told {}: {error}", state.replace('\n', " ")));
     }

@@ -1,11 +1,9 @@
 //! Listening sockets that the gateway does not open itself: from systemd, or from the process that it replaces.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
 
-use weirgate_config::{AdminAddress, Site};
-use weirgate_handover::{Approval, Inherited, Origin, Predecessor, from_service_manager};
-use weirgate_http_server::ListeningSocket;
+use weirgate_config::{ListenerName, Site};
+use weirgate_listening::{Approval, Inherited, Origin, Predecessor, Socket, from_service_manager};
 
 use crate::exit::say;
 
@@ -15,8 +13,8 @@ pub(super) const LISTEN: &str = "listen";
 /// Role of the socket of the admin API.
 pub(super) const ADMIN: &str = "admin";
 
-/// Sockets by the addresses of the policy.
-pub(super) type Listening = BTreeMap<SocketAddr, Vec<TcpListener>>;
+/// Sockets by the listeners of the policy.
+pub(super) type Listening = BTreeMap<ListenerName, Vec<Socket>>;
 
 /// Finds the sockets that were passed to this process, and the process that it replaces.
 pub(super) fn find() -> Result<(Option<Predecessor>, Inherited), String> {
@@ -31,24 +29,17 @@ pub(super) fn find() -> Result<(Option<Predecessor>, Inherited), String> {
 ///
 /// # Errors
 /// The service manager passes a socket that the policy does not name. Clients would connect to it and wait for ever.
-pub(super) fn sort(
-    site: &Site,
-    file: &str,
-    inherited: &mut Inherited,
-) -> Result<(Listening, Option<ListeningSocket>), String> {
-    let addresses = || site.listeners.iter().map(|listener| listener.address);
-    let listening = addresses().map(|address| (address, inherited.take_tcp(LISTEN, address))).collect();
-    let admin = site.admin.as_ref().and_then(|admin| match &admin.address {
-        AdminAddress::Tcp(address) => inherited.take_tcp(ADMIN, *address).pop().map(ListeningSocket::Tcp),
-        AdminAddress::Unix(path) => inherited.take_unix(ADMIN, path).map(ListeningSocket::Unix),
-    });
+pub(super) fn sort(site: &Site, file: &str, inherited: &mut Inherited) -> Result<(Listening, Option<Socket>), String> {
+    let names = || site.listeners.iter().map(|listener| &listener.name);
+    let listening = names().map(|name| (name.clone(), inherited.take(LISTEN, name))).collect();
+    let admin = site.admin.as_ref().and_then(|admin| inherited.take(ADMIN, &admin.address).pop());
     let left = inherited.left();
     match inherited.origin() {
         Origin::Predecessor => left.iter().for_each(|name| say(&format!("{file} no longer names `{name}`: closed"))),
         Origin::ServiceManager if left.is_empty() => {}
         Origin::ServiceManager => {
-            let named: Vec<_> = addresses().map(|address| address.to_string()).collect();
-            let admin = site.admin.as_ref().map(|admin| format!(", and `admin` {}", place(&admin.address)));
+            let named: Vec<_> = names().map(ToString::to_string).collect();
+            let admin = site.admin.as_ref().map(|admin| format!(", and `admin` {}", admin.address));
             return Err(format!(
                 "not started: the service manager passes a socket on {}, which {file} does not name. `listen` names {}{}. \
                  The addresses must be the same, also `0.0.0.0` or `[::]`",
@@ -75,12 +66,4 @@ pub(super) fn take_over(predecessor: Predecessor) -> Result<String, String> {
             format!("MAINPID={}\nREADY=1", std::process::id())
         }
     })
-}
-
-/// Returns an address of the admin API as a policy writes it.
-pub(super) fn place(address: &AdminAddress) -> String {
-    match address {
-        AdminAddress::Tcp(address) => address.to_string(),
-        AdminAddress::Unix(path) => format!("unix:{}", path.display()),
-    }
 }

@@ -1,16 +1,15 @@
 //! Hand-over to a new process at SIGUSR2. It runs the program that is installed now, with the same arguments.
 
-use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weirgate_gateway::Gateway;
 use weirgate_gateway::admin::AdminServer;
-use weirgate_handover::{Inherited, Killer, Successor};
+use weirgate_listening::{Inherited, Killer, Successor};
 
 use super::signals;
-use super::sockets::{ADMIN, LISTEN, place};
+use super::sockets::{ADMIN, LISTEN};
 
 /// Maximum time for a new process to become ready. It reads the policy and its page table and opens new listeners,
 /// which takes less than a second. A process that hangs must not block the next attempt for long.
@@ -61,13 +60,14 @@ impl weirgate_gateway::Succession for Succession {
         let listening = hand_over.sockets().map_err(|e| e.to_string())?;
         let successor = self.start()?;
         let process = successor.process();
-        let ready = {
+        let admin = {
             let admin = lock(&self.admin);
             let admin = admin.as_ref().and_then(AdminServer::socket);
-            let admin = admin.map(|(address, socket)| (Inherited::name(ADMIN, place(address)), socket.as_fd()));
-            let listening = listening.iter().map(|(named, socket)| (Inherited::name(LISTEN, named), socket.as_fd()));
-            successor.ready(listening.chain(admin), READY_WITHIN)
+            admin.map(|(address, socket)| Ok((Inherited::name(ADMIN, address), socket.try_clone()?))).transpose()
         };
+        let admin = admin.map_err(|e: std::io::Error| e.to_string())?;
+        let listening = listening.into_iter().map(|(named, socket)| (Inherited::name(LISTEN, named), socket));
+        let ready = successor.ready(listening.chain(admin), READY_WITHIN);
         lock(&self.starting).killer = None;
         ready.map_err(|e| format!("process {process}: {e}"))?;
         hand_over.finish(|| successor.go()).map_err(|e| format!("process {process}: {e}"))?;

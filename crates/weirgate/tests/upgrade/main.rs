@@ -8,7 +8,7 @@ mod process;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 
 use tempfile::{TempDir, tempdir};
@@ -150,6 +150,57 @@ fn a_unix_socket_of_the_admin_api_is_handed_over() {
         assert_eq!(admin(&Address::Unix(path.clone()), "/ready").0, 200);
     }
     process.stop();
+}
+
+/// Returns the answer to a request over a Unix socket.
+fn ask_unix(path: &std::path::Path) -> String {
+    let mut stream = UnixStream::connect(path).expect("it accepts");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn a_listener_on_a_unix_socket_is_handed_over_and_removed_at_the_end() {
+    let (node, directory) = (Node::start(), tempdir().expect("a directory"));
+    let [path, api] = ["http.sock", "admin.sock"].map(|name| directory.path().join(name));
+    let text = policy(&node, &format!("\"unix:{}\"", path.display()), &format!("\"unix:{}\"", api.display()));
+    let file = write(&directory, &text);
+    let mut process = Process::serving(&file);
+    let broken = text.replace("classes", "klasses");
+    for round in 1..4 {
+        assert!(ask_unix(&path).ends_with("ok"));
+        write(&directory, &broken);
+        process.signal("USR2", process.current);
+        process.line("not handed over", round);
+        // The process that did not start leaves the file.
+        assert!(ask_unix(&path).ends_with("ok"));
+        write(&directory, &text);
+        process.hand_over();
+        process.line("weirgate: stopped", round);
+        // So does the one that has ended.
+        assert!(ask_unix(&path).ends_with("ok"));
+        assert_eq!(admin(&Address::Unix(api.clone()), "/ready").0, 200);
+    }
+    process.stop();
+    assert!(!path.exists() && !api.exists(), "the last process owns them");
+}
+
+#[test]
+fn a_unix_socket_of_systemd_keeps_its_file() {
+    let (node, directory) = (Node::start(), tempdir().expect("a directory"));
+    let paths = ["http.sock", "admin.sock"].map(|name| directory.path().join(name));
+    let [one, two] = paths.each_ref().map(|path| UnixListener::bind(path).expect("a socket"));
+    let [listen, api] = paths.each_ref().map(|path| format!("\"unix:{}\"", path.display()));
+    let file = write(&directory, &policy(&node, &listen, &api));
+    let mut process = Process::start(activated(&file, one.into(), two.into()));
+    process.line("ready", 1);
+    assert!(ask_unix(&paths[0]).ends_with("ok"));
+    process.hand_over();
+    assert!(ask_unix(&paths[0]).ends_with("ok"));
+    process.stop();
+    assert!(paths.iter().all(|path| path.exists()), "they are the service manager's");
 }
 
 /// Runs the gateway as systemd does, with two sockets, as descriptors 3 and 4.

@@ -24,7 +24,7 @@ pub(super) struct Way {
 /// Sends a request from its client's address, and waits until it has been answered.
 pub(super) async fn send(args: &Explain, way: Way, gateway: SocketAddr) {
     let socket = TcpSocket::new_v4().expect("a socket");
-    socket.bind(SocketAddr::new(args.client, 0)).expect("an address of the loopback");
+    socket.bind(SocketAddr::new(args.client.expect("each request has one"), 0)).expect("an address of the loopback");
     let socket = socket.connect(gateway).await.expect("the gateway accepts");
     let request = way.http2.then(|| http2_request(args)).flatten();
     let Some(mut tls) = way.tls else {

@@ -10,8 +10,10 @@ use rustix::net::sockopt::socket_domain;
 use rustix::process::getppid;
 
 use crate::channel::Channel;
-use crate::inherited::{Inherited, Origin, Socket};
-use crate::successor::{ALL, GO, GREETING, READY, SOCKET, VARIABLE};
+use crate::file::SocketFile;
+use crate::inherited::{Inherited, Origin};
+use crate::socket::Socket;
+use crate::successor::{ALL, GO, GREETING, LENT, READY, SOCKET, VARIABLE};
 
 /// The process that this one replaces.
 #[derive(Debug)]
@@ -79,18 +81,23 @@ fn receive(channel: &Channel) -> io::Result<Inherited> {
     loop {
         let message = next()?;
         match (message.text.split_once(' '), message.socket) {
-            (Some((SOCKET, name)), Some(socket)) => sockets.push((name.to_owned(), typed(socket)?)),
+            (Some((word @ (SOCKET | LENT), name)), Some(socket)) => {
+                sockets.push((name.to_owned(), typed(socket, word == SOCKET)?));
+            }
             _ if message.text == ALL => return Ok(Inherited::new(Origin::Predecessor, sockets)),
             _ => return Err(unexpected(&message.text)),
         }
     }
 }
 
-fn typed(socket: OwnedFd) -> io::Result<Socket> {
-    Ok(match socket_domain(&socket)? {
-        AddressFamily::UNIX => Socket::Unix(UnixListener::from(socket)),
-        _ => Socket::Tcp(TcpListener::from(socket)),
-    })
+fn typed(socket: OwnedFd, with_file: bool) -> io::Result<Socket> {
+    if socket_domain(&socket)? != AddressFamily::UNIX {
+        return Ok(Socket::Tcp(TcpListener::from(socket)));
+    }
+    let listener = UnixListener::from(socket);
+    let address = listener.local_addr()?;
+    let file = address.as_pathname().filter(|_| with_file).map(SocketFile::of_predecessor);
+    Ok(Socket::Unix(listener, file))
 }
 
 fn unexpected(text: &str) -> io::Error {

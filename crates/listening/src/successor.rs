@@ -1,18 +1,21 @@
 //! The side of the running process: starts its successor, passes the sockets on, and waits until it is ready.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 
 use crate::channel::Channel;
+use crate::socket::Socket;
 
 /// Variable of the successor's environment with the process id of the predecessor.
 pub(crate) const VARIABLE: &str = "WEIRGATE_HANDOVER";
 
 pub(crate) const GREETING: &str = "weirgate handover 1";
 pub(crate) const SOCKET: &str = "socket";
+/// In place of `socket`, for one whose file belongs to neither process.
+pub(crate) const LENT: &str = "lent";
 pub(crate) const ALL: &str = "all";
 pub(crate) const READY: &str = "ready";
 pub(crate) const GO: &str = "go";
@@ -95,15 +98,12 @@ impl Successor {
     ///
     /// # Errors
     /// It did not become ready. Drop the value then.
-    pub fn ready<'a>(
-        &self,
-        sockets: impl Iterator<Item = (String, BorrowedFd<'a>)>,
-        limit: Duration,
-    ) -> Result<(), Unready> {
+    pub fn ready(&self, sockets: impl Iterator<Item = (String, Socket)>, limit: Duration) -> Result<(), Unready> {
         let exchange = || {
             self.channel.send(GREETING, None)?;
             for (name, socket) in sockets {
-                self.channel.send(&format!("{SOCKET} {name}"), Some(socket))?;
+                let word = if matches!(socket, Socket::Unix(_, None)) { LENT } else { SOCKET };
+                self.channel.send(&format!("{word} {name}"), Some(socket.as_fd()))?;
             }
             self.channel.send(ALL, None)?;
             self.channel.receive()

@@ -1,17 +1,6 @@
 //! Listening sockets that another process opened, and their match with the addresses of a policy.
 
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixListener;
-use std::path::Path;
-
-/// A listening socket.
-#[derive(Debug)]
-pub enum Socket {
-    /// A TCP socket.
-    Tcp(TcpListener),
-    /// A Unix stream socket.
-    Unix(UnixListener),
-}
+use crate::socket::Socket;
 
 /// Source of inherited sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,20 +43,13 @@ impl Inherited {
         format!("{role} {address}")
     }
 
-    /// Takes the TCP sockets for `address` in this role. There may be several, if each thread has its own.
-    pub fn take_tcp(&mut self, role: &str, address: SocketAddr) -> Vec<TcpListener> {
-        let name = self.sought(role, address);
-        let is_it = |(other, socket): &mut (String, Socket)| *other == name && matches!(socket, Socket::Tcp(_));
-        let taken = self.sockets.extract_if(.., is_it);
-        taken.filter_map(|(_, socket)| if let Socket::Tcp(listener) = socket { Some(listener) } else { None }).collect()
-    }
-
-    /// Takes the Unix socket at `path` in this role.
-    pub fn take_unix(&mut self, role: &str, path: &Path) -> Option<UnixListener> {
-        let name = self.sought(role, unix_name(path));
-        let is_it = |(other, socket): &mut (String, Socket)| *other == name && matches!(socket, Socket::Unix(_));
-        let taken = self.sockets.extract_if(.., is_it);
-        taken.filter_map(|(_, s)| if let Socket::Unix(listener) = s { Some(listener) } else { None }).next()
+    /// Takes the sockets for `address` in this role. There may be several, if each thread has its own.
+    pub fn take(&mut self, role: &str, address: &impl std::fmt::Display) -> Vec<Socket> {
+        let name = match self.origin {
+            Origin::ServiceManager => address.to_string(),
+            Origin::Predecessor => Inherited::name(role, address),
+        };
+        self.sockets.extract_if(.., |(other, _)| *other == name).map(|(_, socket)| socket).collect()
     }
 
     /// Returns the names of the sockets that nothing has taken, each once.
@@ -77,27 +59,19 @@ impl Inherited {
         names.dedup();
         names
     }
-
-    fn sought(&self, role: &str, address: impl std::fmt::Display) -> String {
-        match self.origin {
-            Origin::ServiceManager => address.to_string(),
-            Origin::Predecessor => Inherited::name(role, address),
-        }
-    }
-}
-
-/// Returns the name of a Unix socket, as a policy writes it.
-pub(crate) fn unix_name(path: &Path) -> String {
-    format!("unix:{}", path.display())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
 
-    fn tcp() -> (SocketAddr, Socket) {
+    use super::*;
+    use crate::address::Address;
+
+    fn tcp() -> (Address, Socket) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        (listener.local_addr().unwrap(), Socket::Tcp(listener))
+        (Address::Tcp(listener.local_addr().unwrap()), Socket::Tcp(listener))
     }
 
     #[test]
@@ -105,20 +79,20 @@ mod tests {
         let ((first, a), (second, b)) = (tcp(), tcp());
         let named = vec![(first.to_string(), a), (second.to_string(), b)];
         let mut inherited = Inherited::new(Origin::ServiceManager, named);
-        assert_eq!(inherited.take_tcp("listen", second).len(), 1);
-        assert_eq!(inherited.take_tcp("admin", second).len(), 0);
+        assert_eq!(inherited.take("listen", &second).len(), 1);
+        assert_eq!(inherited.take("admin", &second).len(), 0);
         assert_eq!(inherited.left(), [first.to_string()]);
     }
 
     #[test]
     fn sockets_of_a_predecessor_are_found_by_role_and_address() {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let any = Address::Tcp("127.0.0.1:0".parse().unwrap());
         let named = [("listen", tcp().1), ("listen", tcp().1), ("admin", tcp().1)];
-        let named = named.into_iter().map(|(role, socket)| (Inherited::name(role, any), socket)).collect();
+        let named = named.into_iter().map(|(role, socket)| (Inherited::name(role, &any), socket)).collect();
         let mut inherited = Inherited::new(Origin::Predecessor, named);
         assert_eq!(inherited.left(), ["listen 127.0.0.1:0", "admin 127.0.0.1:0"]);
-        assert_eq!(inherited.take_tcp("listen", any).len(), 2);
-        assert_eq!(inherited.take_tcp("admin", any).len(), 1);
+        assert_eq!(inherited.take("listen", &any).len(), 2);
+        assert_eq!(inherited.take("admin", &any).len(), 1);
         assert_eq!(inherited.left(), Vec::<&str>::new());
     }
 
@@ -126,9 +100,10 @@ mod tests {
     fn a_unix_socket_is_found_by_its_path() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
-        let socket = Socket::Unix(UnixListener::bind(&path).unwrap());
-        let mut inherited = Inherited::new(Origin::ServiceManager, vec![(unix_name(&path), socket)]);
-        assert!(inherited.take_unix("admin", Path::new("/other")).is_none());
-        assert!(inherited.take_unix("admin", &path).is_some());
+        let (here, elsewhere) = (Address::Unix(path.clone()), Address::Unix("/other".into()));
+        let socket = Socket::Unix(UnixListener::bind(&path).unwrap(), None);
+        let mut inherited = Inherited::new(Origin::ServiceManager, vec![(here.to_string(), socket)]);
+        assert!(inherited.take("admin", &elsewhere).is_empty());
+        assert_eq!(inherited.take("admin", &here).len(), 1);
     }
 }

@@ -11,7 +11,9 @@ use std::os::unix::net::UnixListener;
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
 
-use crate::inherited::{Inherited, Origin, Socket, unix_name};
+use crate::address::Address;
+use crate::inherited::{Inherited, Origin};
+use crate::socket::Socket;
 
 /// Takes the sockets that systemd has passed to this process, and removes their announcement from the environment. The
 /// caller must have no other thread yet, because that changes the environment.
@@ -47,9 +49,9 @@ fn tcp(listener: TcpListener) -> Option<(String, Socket)> {
 }
 
 fn unix(listener: UnixListener) -> Option<(String, Socket)> {
-    let address = listener.local_addr().ok()?;
-    let path = address.as_pathname()?;
-    listens(&listener).then(|| (unix_name(path), Socket::Unix(listener)))
+    let address = Address::of_unix(&listener.local_addr().ok()?)?;
+    // The file is the service manager's.
+    listens(&listener).then(|| (address.to_string(), Socket::Unix(listener, None)))
 }
 
 /// Whether the socket listens. A unit with `Accept=yes` passes connections instead.

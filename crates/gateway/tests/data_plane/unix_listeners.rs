@@ -1,0 +1,147 @@
+//! Listeners on Unix sockets: who may connect, the client of a connection, and the file of the socket.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use tempfile::tempdir;
+use weirgate_gateway::{Gateway, ReloadSource};
+
+use crate::stage::{LIMIT, Node, PLAIN, Stage, ok, policy, site};
+
+/// Sends `request` and returns everything that comes back. A reset counts as an end.
+fn ask(path: &Path, request: &str) -> String {
+    let mut stream = UnixStream::connect(path).expect("the gateway accepts");
+    stream.set_read_timeout(Some(LIMIT)).expect("a socket");
+    stream.write_all(request.as_bytes()).expect("the gateway reads");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).expect("text")
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+
+/// Returns a policy with these listeners.
+fn listening(node: &Node, listen: &str, rest: &str) -> String {
+    policy(&[node], &format!("{PLAIN}{rest}")).replacen("127.0.0.1:0", listen, 1)
+}
+
+#[test]
+fn a_client_on_a_unix_socket_has_no_address() {
+    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let listen = format!("{{ address: \"unix:{}\", mode: 606 }}", path.display());
+    let rest = "trusted_proxies: 127.0.0.0/8\n\
+                request_headers: { set: { X-Client: '${client}', X-Port: '${port}', X-Scheme: '${scheme}' } }\n";
+    let stage = Stage::open(&listening(&node, &listen, rest));
+    assert_eq!(fs::metadata(&path).expect("a file").mode() & 0o777, 0o606);
+    let request = GET.replace("Connection", "X-Forwarded-For: 10.9.9.9\r\nConnection");
+    assert!(ask(&path, &request).starts_with("HTTP/1.1 200 "));
+    assert_eq!(stage.record().client, "::");
+    let call = node.call();
+    let found = ["x-forwarded-for", "forwarded", "x-client", "x-port", "x-scheme"].map(|name| call.header(name));
+    let forwarded = "for=unknown;host=\"a.test\";proto=http".to_owned();
+    assert_eq!(found, [None, Some(forwarded), None, None, Some("http".to_owned())]);
+    drop(stage);
+    assert!(!path.exists(), "it goes with its gateway");
+}
+
+#[test]
+fn a_proxy_on_a_unix_socket_states_its_clients() {
+    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let listen = format!("\"unix:{}\"", path.display());
+    let stage = Stage::open(&listening(&node, &listen, "trusted_proxies: unix\n"));
+    let request = GET.replace("Connection", "X-Forwarded-For: 10.9.9.9, 192.0.2.7\r\nConnection");
+    assert!(ask(&path, &request).starts_with("HTTP/1.1 200 "));
+    assert_eq!(stage.record().client, "192.0.2.7");
+    let call = node.call();
+    assert_eq!(call.header("x-forwarded-for").as_deref(), Some("10.9.9.9, 192.0.2.7"));
+}
+
+#[test]
+fn a_header_of_the_proxy_protocol_names_the_client() {
+    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let listen = format!("{{ address: \"unix:{}\", proxy_protocol: unix }}", path.display());
+    let stage = Stage::open(&listening(&node, &listen, ""));
+    let answer = ask(&path, &format!("PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n{GET}"));
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(stage.record().client, "192.0.2.7");
+    assert_eq!(node.call().header("x-forwarded-for").as_deref(), Some("192.0.2.7"));
+    assert!(ask(&path, GET).is_empty(), "a header is due");
+}
+
+#[test]
+fn classes_and_limits_see_one_source() {
+    let (node, folder) = (Node::scripted(), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let listen = format!("\"unix:{}\"", path.display());
+    let text = listening(&node, &listen, "limits: { connections_per_source: 1 }\n")
+        .replace("{ name: all }", "{ name: local, match: { source: unix } }, { name: all }");
+    let stage = Stage::open(&text);
+    let mut first = UnixStream::connect(&path).expect("the gateway accepts");
+    first.write_all(GET.as_bytes()).expect("the gateway reads");
+    let call = node.call();
+    assert!(ask(&path, "").is_empty(), "the second connection is closed");
+    call.ok("x");
+    assert_eq!(stage.record().class, "local");
+}
+
+#[test]
+fn a_reload_opens_changes_and_removes_it() {
+    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let stage = Stage::open(&listening(&node, "127.0.0.1:0", ""));
+    let reload = |listen: &str| {
+        let text = listening(&node, listen, "");
+        stage.gateway.reload_site(site(&text), &text)
+    };
+    for mode in ["640", "600"] {
+        let unix = format!("[127.0.0.1:0, {{ address: \"unix:{}\", mode: {mode} }}]", path.display());
+        reload(&unix).expect("a good policy");
+        assert_eq!(format!("{:o}", fs::metadata(&path).expect("a file").mode() & 0o777), mode);
+        assert!(ask(&path, GET).starts_with("HTTP/1.1 200 "));
+    }
+    reload("127.0.0.1:0").expect("a good policy");
+    assert!(!path.exists());
+    fs::write(&path, "precious").expect("a file");
+    let refused = reload(&format!("[127.0.0.1:0, \"unix:{}\"]", path.display())).expect_err("there is a file");
+    assert!(refused.to_string().contains("another kind of file"), "{refused}");
+    assert_eq!(fs::read_to_string(&path).expect("it is left alone"), "precious");
+}
+
+#[test]
+fn only_the_socket_of_a_process_that_has_ended_is_replaced() {
+    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let text = listening(&node, &format!("\"unix:{}\"", path.display()), "");
+    let start = || Gateway::start(site(&text), &text, ReloadSource::Nowhere, Vec::new());
+    let other = UnixListener::bind(&path).expect("a socket");
+    let why = start().expect_err("another process listens").to_string();
+    assert!(why.contains("cannot listen on unix:"), "{why}");
+    drop(other);
+    assert!(fs::symlink_metadata(&path).expect("it outlives its process").file_type().is_socket());
+    let gateway = start().expect("nothing listens");
+    assert!(ask(&path, GET).starts_with("HTTP/1.1 200 "));
+    gateway.drain();
+    gateway.join();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_name_outside_the_file_system_is_an_address() {
+    use std::os::linux::net::SocketAddrExt as _;
+    let node = Node::answering(ok("x"));
+    let name = format!("weirgate-test-{}", std::process::id());
+    let _stage = Stage::open(&listening(&node, &format!("\"unix:@{name}\""), ""));
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
+    let mut stream = UnixStream::connect_addr(&address).expect("the gateway accepts");
+    stream.set_read_timeout(Some(LIMIT)).expect("a socket");
+    stream.write_all(GET.as_bytes()).expect("the gateway reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
