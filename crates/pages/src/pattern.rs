@@ -159,21 +159,32 @@ fn parameters(whole: &str, query: &str) -> Result<Vec<(String, Option<String>)>,
     Ok(parameters)
 }
 
-/// Writes the canonical form, with parameters sorted by name.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for segment in &self.segments {
-            write!(f, "/{}", segment.as_deref().unwrap_or("*"))?;
-        }
-        for (at, (name, value)) in self.parameters.iter().enumerate() {
-            let mark = if at == 0 { '?' } else { '&' };
-            match value.as_deref() {
-                Some("") => write!(f, "{mark}{name}")?,
-                value => write!(f, "{mark}{name}={}", value.unwrap_or("*"))?,
-            }
-        }
-        Ok(())
+        write_route(f, &self.segments, &self.parameters)
     }
+}
+
+/// Writes the canonical form of a route, with `*` for `None`. Its parameters are sorted by name.
+///
+/// # Errors
+/// `f` cannot be written to.
+pub fn write_route(
+    f: &mut fmt::Formatter<'_>,
+    segments: &[Option<String>],
+    parameters: &[(String, Option<String>)],
+) -> fmt::Result {
+    for segment in segments {
+        write!(f, "/{}", segment.as_deref().unwrap_or("*"))?;
+    }
+    for (at, (name, value)) in parameters.iter().enumerate() {
+        let mark = if at == 0 { '?' } else { '&' };
+        match value.as_deref() {
+            Some("") => write!(f, "{mark}{name}")?,
+            value => write!(f, "{mark}{name}={}", value.unwrap_or("*"))?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -89,17 +89,7 @@ impl Route {
 
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for segment in &self.segments {
-            write!(f, "/{}", segment.as_deref().unwrap_or("*"))?;
-        }
-        for (at, (name, value)) in self.parameters.iter().enumerate() {
-            let mark = if at == 0 { '?' } else { '&' };
-            match value.as_deref() {
-                Some("") => write!(f, "{mark}{name}")?,
-                value => write!(f, "{mark}{name}={}", value.unwrap_or("*"))?,
-            }
-        }
-        Ok(())
+        weirgate_pages::write_route(f, &self.segments, &self.parameters)
     }
 }
 
