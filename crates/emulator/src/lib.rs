@@ -38,4 +38,5 @@ pub mod station;
 pub use cluster::{Cluster, MAX_NODES};
 pub use computer::Disk;
 pub use node::{Health, IdLog, NodeSpec, NodeStats};
+pub use port::free_address;
 pub use processor::Thrashing;

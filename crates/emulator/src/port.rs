@@ -1,16 +1,18 @@
-//! An address on which a node listens.
+//! An address on which a node listens, and free addresses for programs that open theirs themselves.
 //!
 //! The port of a crashed node must refuse connections and must still be available when the node comes back.
 //! An unbound port may be taken meanwhile, most likely by an outgoing connection of the load itself. A
 //! closed port is therefore held by a socket that is bound but does not listen.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
 
 use mio::net::TcpListener;
 use mio::{Interest, Poll, Token};
-use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket, sockopt};
 
 /// Connections that the kernel queues until they are accepted. This is the maximum that Linux allows by default.
 const BACKLOG: i32 = 4096;
@@ -82,4 +84,22 @@ fn hold(address: SocketAddr) -> io::Result<OwnedFd> {
     sockopt::set_socket_reuseaddr(&held, true)?;
     bind(&held, &address)?;
     Ok(held)
+}
+
+/// Returns an address on loopback on which no process listens. A process gets another one each time.
+///
+/// The socket that finds it never listens. A process that is started at this moment inherits the socket until it runs its
+/// program. If the socket listened, it would take connections that are meant for the server to come.
+///
+/// # Errors
+/// No port is free, or the system has no descriptor left.
+pub fn free_address() -> io::Result<SocketAddr> {
+    static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
+    loop {
+        let held = hold((Ipv4Addr::LOCALHOST, 0).into())?;
+        let address = SocketAddr::try_from(getsockname(&held)?)?;
+        if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(address) {
+            return Ok(address);
+        }
+    }
 }

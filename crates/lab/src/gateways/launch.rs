@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Setting;
 use crate::process::{Process, cpu_time};
-use weirgate_emulator::clock;
+use weirgate_emulator::{clock, free_address};
 
 /// Maximum time for a start. Envoy waits for its first health checks, which takes seconds on a busy machine.
 const START: Duration = Duration::from_secs(20);
@@ -55,7 +55,7 @@ impl Peer {
         let log = absolute(setting.directory)?.join(format!("{name}.log"));
         let mut start = 1;
         loop {
-            let address = free_address()?;
+            let address = free_address().map_err(|error| format!("no port is free on loopback: {error}"))?;
             let mut command = configure(address)?;
             let process = Process::start(name, &mut command, setting.cpu, &log).map_err(|error| error.to_string())?;
             let mut peer = Peer { address, log: log.clone(), process: Some(process) };
@@ -185,12 +185,6 @@ impl Drop for SocketPath {
 
 pub(super) fn absolute(directory: &Path) -> Result<PathBuf, String> {
     std::path::absolute(directory).map_err(|error| format!("{}: {error}", directory.display()))
-}
-
-/// Returns an address on loopback that is free at present.
-fn free_address() -> Result<SocketAddr, String> {
-    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    bound.map_err(|error| format!("no port is free on loopback: {error}"))
 }
 
 /// Raises the limit on open files of this process and its children as far as the system allows. A queue of

@@ -2,18 +2,15 @@
 //! configuration and output in a temporary directory, listens on a free port, and is gone when the test
 //! ends.
 
-use std::collections::BTreeSet;
 use std::fs::{File, Permissions};
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 /// Time limit of a server's start: ten times the time that a loaded machine needs.
@@ -132,24 +129,9 @@ pub(crate) fn program(name: &str) -> Option<Command> {
     found.map(Command::new)
 }
 
-/// Returns an address on which no process listens now, another one each time.
-///
-/// The socket that finds it never listens. A process that another test starts at this moment inherits the socket until
-/// it runs its program. If the socket listened, it would take connections that are meant for the server to come.
+/// Returns an address on loopback on which no process listens, another one each time.
 pub(crate) fn free_address() -> SocketAddr {
-    static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
-    let free = || {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
-        socket.local_addr()
-    };
-    loop {
-        let address = free().expect("a free port").as_socket().expect("an address");
-        if GIVEN.lock().expect("no panic").insert(address) {
-            return address;
-        }
-    }
+    weirgate_emulator::free_address().expect("a free port")
 }
 
 /// Prints a line that the test runner does not capture: figures and skipped tests.
