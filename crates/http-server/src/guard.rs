@@ -24,8 +24,8 @@ use crate::answer;
 use crate::attempts::Attempts;
 use crate::token::{Token, bearer};
 
-/// Maximum size of a request body, in bytes. A report of 100 classes has 6 KiB.
-const MAX_BODY: usize = 1024 * 1024;
+/// Maximum size of a request body, in bytes. The largest one is a report of 100 classes, with 6 KiB.
+const MAX_BODY: usize = 64 * 1024;
 
 /// Maximum time to receive a whole request body. Admin clients are nearby.
 const BODY_TIME: Duration = Duration::from_secs(5);
@@ -235,7 +235,7 @@ async fn whole(body: Body) -> Result<Bytes, Box<Response>> {
     match weirgate_clock::within(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
         Some(Ok(body)) => Ok(body.to_bytes()),
         Some(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "a request body has at most 1 MiB"))
+            Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "a request body has at most 64 KiB"))
         }
         Some(Err(_)) => Err(refuse(StatusCode::BAD_REQUEST, "the request body broke off")),
         None => Err(refuse(StatusCode::REQUEST_TIMEOUT, "the request body took longer than 5 s")),

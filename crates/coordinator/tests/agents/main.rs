@@ -180,7 +180,7 @@ fn g5_reports_are_limited_in_number_and_size() {
     assert!(refused > 0 && sent.iter().take(20).all(Result::is_ok), "{refused} of 200 were refused");
     let address = Address::Tcp(stage.address.to_string());
     let huge =
-        Request::put(&stage.address.to_string(), &format!("{}/reports/999", one.path), vec![b' '; (1 << 20) + 1]);
+        Request::put(&stage.address.to_string(), &format!("{}/reports/999", one.path), vec![b' '; (64 << 10) + 1]);
     let answer = ask(&address, huge.field("content-type", "application/json")).expect("an answer");
     assert_eq!(answer.status, 413);
 }
