@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use socket2::{Domain, Socket, Type};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use weirgate_gateway::{Ending, HandshakeFailure};
@@ -26,12 +25,8 @@ struct Pebble {
     https: SocketAddr,
 }
 
-/// Returns an address on which no process listens. The socket that finds it never listens.
 fn free_address() -> SocketAddr {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    socket.set_reuse_address(true).expect("a socket");
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
-    socket.local_addr().expect("an address").as_socket().expect("an address")
+    weirgate_emulator::free_address().expect("a free port")
 }
 
 impl Pebble {

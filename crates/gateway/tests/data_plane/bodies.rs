@@ -54,7 +54,7 @@ fn a_body_is_asked_for_when_the_request_is_forwarded() {
     let call = node.call();
     let mut client = stage.client();
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
-    wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
+    wait_until("it waits", || stage.waiting() == 1);
     // The client is not asked for the body while the request waits.
     client.stream().set_nonblocking(true).expect("a socket");
     let mut byte = [0];

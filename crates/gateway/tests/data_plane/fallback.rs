@@ -16,10 +16,6 @@ fn stage(site: &Node, copy: &Node, fallback: &str) -> Stage {
     ))
 }
 
-fn waiting(stage: &Stage) -> u32 {
-    stage.gateway.control().snapshot().waiting
-}
-
 #[test]
 fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
     let (site, copy) = (Node::scripted(), Node::scripted());
@@ -28,14 +24,14 @@ fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
     clients[0].get("/in-flight");
     let in_flight = site.call();
     clients[1].get("/waits");
-    wait_until("one waits", || waiting(&stage) == 1);
+    wait_until("one waits", || stage.waiting() == 1);
 
     // The third request has a body, which the other upstream receives completely.
     clients[2].send("POST /copied HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
     let copied = copy.call();
     assert_eq!((copied.line(), copied.body.as_slice()), ("POST /copied HTTP/1.1", &b"hello"[..]));
     clients[3].get("/waits-there");
-    wait_until("two wait", || waiting(&stage) == 2);
+    wait_until("two wait", || stage.waiting() == 2);
 
     // Both upstreams are full.
     clients[4].get("/light");
@@ -69,11 +65,11 @@ fn where_the_other_upstream_has_no_room_the_first_refusal_stands() {
     clients[0].get("/");
     let in_flight = site.call();
     clients[1].get("/");
-    wait_until("one waits", || waiting(&stage) == 1);
+    wait_until("one waits", || stage.waiting() == 1);
     clients[2].get("/");
     let copied = copy.call();
     clients[3].get("/");
-    wait_until("two wait", || waiting(&stage) == 2);
+    wait_until("two wait", || stage.waiting() == 2);
     clients[4].get("/");
     let answer = clients[4].answer();
     assert_eq!(answer.status, 503);
@@ -95,7 +91,7 @@ fn a_client_that_leaves_the_other_upstream_frees_its_slot() {
     clients[0].get("/");
     let in_flight = site.call();
     clients[1].get("/");
-    wait_until("one waits", || waiting(&stage) == 1);
+    wait_until("one waits", || stage.waiting() == 1);
     let mut leaves = stage.client();
     leaves.get("/copied");
     let copied = copy.call();

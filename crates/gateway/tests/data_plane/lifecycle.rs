@@ -52,7 +52,7 @@ fn waiting_requests_survive_a_reload() {
     in_flight.get("/in-flight");
     let call = node.call();
     waiting.get("/waiting");
-    wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
+    wait_until("it waits", || stage.waiting() == 1);
     let text = policy(&[&node], &windowed(2));
     let active_config = stage.gateway.reload_site(site(&text), &text).expect("a good policy");
     assert_eq!(active_config.version, 2);
@@ -107,7 +107,7 @@ fn a_drain_finishes_what_is_inside_and_takes_nothing_new() {
     in_flight.get("/in-flight");
     let call = node.call();
     waiting.get("/waiting");
-    wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
+    wait_until("it waits", || stage.waiting() == 1);
     stage.gateway.drain();
     assert_eq!(stage.gateway.phase(), Phase::Draining);
     assert!(idle.is_closed());

@@ -5,10 +5,6 @@ use weirgate_gateway::Ending;
 
 use crate::stage::{Node, Stage, ok, policy, wait_until, windowed};
 
-fn waiting(stage: &Stage) -> u32 {
-    stage.gateway.control().snapshot().waiting
-}
-
 #[test]
 fn a_request_waits_until_the_one_inside_is_done() {
     let node = Node::scripted();
@@ -17,7 +13,7 @@ fn a_request_waits_until_the_one_inside_is_done() {
     first.get("/first");
     let call = node.call();
     second.get("/second");
-    wait_until("the second waits", || waiting(&stage) == 1);
+    wait_until("the second waits", || stage.waiting() == 1);
     assert!(node.has_no_call());
     call.ok("1");
     let call = node.call();
@@ -66,13 +62,13 @@ fn a_client_that_leaves_frees_its_place_at_once() {
         for request in &requests {
             let mut client = stage.client();
             client.send(request);
-            wait_until("it waits", || waiting(&stage) == 1);
+            wait_until("it waits", || stage.waiting() == 1);
             if orderly {
                 drop(client);
             } else {
                 client.reset();
             }
-            wait_until("its place is free", || waiting(&stage) == 0);
+            wait_until("its place is free", || stage.waiting() == 0);
             let record = stage.record();
             assert_eq!((record.ending, record.status), (Ending::Left, 0));
         }
@@ -110,7 +106,7 @@ fn what_is_shed_is_told_why_and_when_to_come_back() {
     in_flight.get("/");
     let call = node.call();
     queued.get("/");
-    wait_until("one waits", || waiting(&stage) == 1);
+    wait_until("one waits", || stage.waiting() == 1);
     shed.get("/");
     let answer = shed.answer();
     assert_eq!((answer.status, answer.text().as_str()), (429, "later\n"));

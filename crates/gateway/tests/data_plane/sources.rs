@@ -12,10 +12,6 @@ fn from(stage: &Stage, address: &str, headers: &str) -> Client {
     client
 }
 
-fn waiting(stage: &Stage) -> u32 {
-    stage.gateway.control().snapshot().waiting
-}
-
 /// A class with one request in flight at most. `more` are further fields of the class.
 fn one_at_a_time(node: &Node, more: &str) -> Stage {
     let rest = format!(
@@ -31,9 +27,9 @@ fn a_polite_client_does_not_stand_behind_150_requests_of_another() {
     let stage = one_at_a_time(&node, "");
     let mut greedy: Vec<Client> = (0..150).map(|_| from(&stage, "192.0.2.1", "")).collect();
     let first = node.call();
-    wait_until("the others wait", || waiting(&stage) == 149);
+    wait_until("the others wait", || stage.waiting() == 149);
     let mut polite = from(&stage, "192.0.2.2", "");
-    wait_until("it waits too", || waiting(&stage) == 150);
+    wait_until("it waits too", || stage.waiting() == 150);
     first.ok("");
     let lines: Vec<String> = (0..149)
         .map(|_| {
@@ -56,13 +52,13 @@ fn a_full_queue_makes_room_for_a_polite_client() {
     let stage = one_at_a_time(&node, ", queue: { max_waiting: 20 }");
     let mut greedy: Vec<Client> = (0..21).map(|_| from(&stage, "192.0.2.1", "")).collect();
     let first = node.call();
-    wait_until("the queue is full", || waiting(&stage) == 20);
+    wait_until("the queue is full", || stage.waiting() == 20);
     let mut refused = from(&stage, "192.0.2.1", "");
     assert_eq!(refused.answer().header("proxy-status").as_deref(), Some(QUEUE_FULL));
     let mut polite = from(&stage, "192.0.2.2", "");
     let all = || stage.gateway.control().classes(weirgate_engine::ClassId(0), 1);
     wait_until("a request of the greedy client makes room", || all()[0].shed.iter().sum::<u64>() == 2);
-    assert_eq!(waiting(&stage), 20);
+    assert_eq!(stage.waiting(), 20);
     first.ok("");
     for _ in 0..20 {
         node.call().ok("");
@@ -96,12 +92,12 @@ fn a_policy_says_what_a_source_is() {
         let mut in_flight = from(&stage, "203.0.113.1", "X-Key: z\r\nCookie: sid=z\r\n");
         let call = node.call();
         let mut first = from(&stage, one.0, one.1);
-        wait_until("the first waits", || waiting(&stage) == 1);
+        wait_until("the first waits", || stage.waiting() == 1);
         let mut second = from(&stage, two.0, two.1);
         if alike {
             assert_eq!(second.answer().status, 503, "{source}: {one:?} and {two:?}");
         } else {
-            wait_until("the second waits", || waiting(&stage) == 2);
+            wait_until("the second waits", || stage.waiting() == 2);
         }
         call.ok("");
         node.call().ok("");

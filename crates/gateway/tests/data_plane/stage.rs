@@ -109,6 +109,11 @@ impl Stage {
         self.records.lock().expect("no panic").recv_timeout(LIMIT).expect("a record")
     }
 
+    /// Returns the number of requests that wait.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.gateway.control().snapshot().waiting
+    }
+
     /// Returns whether no request waits and none is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         let snapshot = self.gateway.control().snapshot();

@@ -86,7 +86,7 @@ fn d8_a_hog_does_not_keep_others_out() {
         all[0].waiting == 10 && all[0].shed.iter().sum::<u64>() == 40
     });
     let mut polite = from("192.0.2.2");
-    wait_until("the polite one waits too", || stage.gateway.control().snapshot().waiting == 11);
+    wait_until("the polite one waits too", || stage.waiting() == 11);
     call.ok("");
     for _ in 0..11 {
         node.call().ok("");
@@ -176,16 +176,16 @@ fn waiting_requests_make_room_for_a_class_within_its_guarantee() {
     let call = node.call();
     let mut gold = stage.client();
     gold.get("/gold/1");
-    wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
+    wait_until("it waits", || stage.waiting() == 1);
     let mut waiting: Vec<_> = (0..2).map(|_| stage.client()).collect();
     waiting.iter_mut().for_each(|client| client.get("/"));
-    wait_until("all wait", || stage.gateway.control().snapshot().waiting == 3);
+    wait_until("all wait", || stage.waiting() == 3);
     // The connection that came last gives way to this one.
     let mut another = stage.client();
     another.get("/gold/2");
     let refused = waiting.pop().expect("two").answer();
     assert_eq!((refused.status, refused.header("connection").as_deref()), (503, Some("close")));
-    wait_until("the other one waits in its place", || stage.gateway.control().snapshot().waiting == 3);
+    wait_until("the other one waits in its place", || stage.waiting() == 3);
     call.ok("");
     let (mut paths, mut clients) = (Vec::new(), vec![first, gold, another]);
     for _ in 0..3 {

@@ -84,7 +84,7 @@ fn a_body_that_comes_too_slowly_in_the_queue_is_a_408() {
     for framing in ["Content-Length: 100000000", "Transfer-Encoding: chunked"] {
         let mut client = stage.client();
         client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n1\r\nx\r\n"));
-        wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
+        wait_until("it waits", || stage.waiting() == 1);
         assert_eq!(client.answer().status, 408, "{framing}");
         assert!(matches!(stage.record().ending, Ending::Refused(_)), "{framing}");
     }

@@ -140,7 +140,7 @@ fn refusals_are_those_of_http1() {
     let (first, _) = client.begin(get("/1"), true);
     let call = node.call();
     let (second, _) = client.begin(get("/2"), true);
-    crate::stage::wait_until("one waits", || stage.gateway.control().snapshot().waiting == 1);
+    crate::stage::wait_until("one waits", || stage.waiting() == 1);
     let shed = client.get("/3").expect("a response");
     let mut old = stage.client();
     old.get("/4");

@@ -376,7 +376,7 @@ fn refusals_of_calls_are_trailers_alone() {
     // One call waits, until its deadline.
     let waiting = grpc("/a.B/Waits").header("grpc-timeout", "300m").body(()).expect("it is sound");
     let (waiting, _) = client.begin(waiting, true);
-    wait_until("one waits", || stage.gateway.control().snapshot().waiting == 1);
+    wait_until("one waits", || stage.waiting() == 1);
     let shed = client.ask(grpc("/a.B/Shed").body(()).expect("it is sound")).expect("a response");
     assert_eq!((shed.head.status().as_u16(), shed.header("grpc-status")), (200, Some("14")));
     assert_eq!((shed.header("grpc-message"), shed.body.len()), (Some("queue_full"), 0));

@@ -19,15 +19,15 @@ fn each_stream_waits_on_its_own() {
     let (b, _) = client.begin(get("/b"), true);
     let second = node.call();
     let (c, mut waiting) = client.begin(get("/a"), true);
-    wait_until("one waits", || stage.gateway.control().snapshot().waiting == 1);
+    wait_until("one waits", || stage.waiting() == 1);
     // The last one to come is answered first, and a waiting one that is cancelled leaves the queue.
     second.ok("b");
     assert_eq!(client.finish(b).expect("a response").text(), "b");
     let third = node.call();
     let (_d, mut cancelled) = client.begin(get("/b"), true);
-    wait_until("one waits", || stage.gateway.control().snapshot().waiting == 1);
+    wait_until("one waits", || stage.waiting() == 1);
     cancelled.send_reset(h2::Reason::CANCEL);
-    wait_until("none waits", || stage.gateway.control().snapshot().waiting == 0);
+    wait_until("none waits", || stage.waiting() == 0);
     // One in flight gives its slot back.
     waiting.send_reset(h2::Reason::CANCEL);
     drop(c);
@@ -54,11 +54,11 @@ fn the_window_opens_by_the_bytes_that_were_passed_on() {
     for _ in 0..4 {
         wire.send(DATA, 0, 1, &[b'x'; 16 * 1024]);
     }
-    wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
+    wait_until("it waits", || stage.waiting() == 1);
     // A stream with a used up window does not hold back another stream of the connection.
     wire.request(3, 0, &pseudo("POST", "/other"));
     wire.send(DATA, 0, 3, &[b'y'; 16 * 1024]);
-    wait_until("both wait", || stage.gateway.control().snapshot().waiting == 2);
+    wait_until("both wait", || stage.waiting() == 2);
     wire.settle_without(|frame| frame.kind == WINDOW_UPDATE && frame.stream != 0);
     first.ok("x");
     assert_eq!(holder.answer().text(), "x");
@@ -140,7 +140,7 @@ fn a_client_that_leaves_takes_its_requests_along() {
         wire.get(stream, "/");
     }
     let _call = node.call();
-    wait_until("two wait", || stage.gateway.control().snapshot().waiting == 2);
+    wait_until("two wait", || stage.waiting() == 2);
     drop(wire);
     wait_until("all are gone", || stage.is_empty());
     for _ in 0..3 {
