@@ -88,8 +88,8 @@ fn hold(address: SocketAddr) -> io::Result<OwnedFd> {
 
 /// Returns an address on loopback on which no process listens. A process gets another one each time.
 ///
-/// The socket that finds it never listens. A process that is started at this moment inherits the socket until it runs its
-/// program. If the socket listened, it would take connections that are meant for the server to come.
+/// The socket that finds it never listens. A process that is started at this moment inherits the socket until it runs
+/// its program. If the socket listened, it would take connections that are meant for the server to come.
 ///
 /// # Errors
 /// No port is free, or the system has no descriptor left.

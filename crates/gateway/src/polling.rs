@@ -1,7 +1,7 @@
 //! Requests that the gateway itself sends to its nodes: active health checks and collectors' reports.
 //!
-//! There is one task per node and kind of request, all on the thread of [`crate::watch_thread`]. A task lives as long as its node stays
-//! in the policy unchanged. Each request uses its own connection, as a new client would.
+//! There is one task per node and kind of request, all on the thread of [`crate::watch_thread`]. A task lives as long
+//! as its node stays in the policy unchanged. Each request uses its own connection, as a new client would.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The thread for work that no request waits for: health checks, collectors' reports, looks at certificates, and events.
+//! The thread for work that no request waits for: health checks, collectors' reports, looks at certificates, events.
 //!
 //! A handshake with a node or a snapshot of many classes takes as long as many requests, so it is not done on a thread
 //! that serves. Those threads have no timer for it either (`kernel_timer`).

@@ -1,8 +1,8 @@
 //! Unix sockets as files: who may connect, when an old file makes way, and when the own one goes.
 //!
-//! Source: `unix(7)`. A socket file outlives its process. It is replaced only if connections to it are refused, so that
-//! no running program loses its clients. A socket is bound before its mode and owner are set, and listens afterwards, so
-//! that no other process connects in between.
+//! Source: `unix(7)`. A socket's file outlives its process. It is replaced only if connections to it are refused, so
+//! that no running program loses its clients. A socket is bound before its mode and owner are set, and listens
+//! afterwards, so that no other process connects in between.
 
 use std::fs::{self, Permissions};
 use std::io;

@@ -35,9 +35,9 @@ record! {
         /// query at that port. None of them has a class or reaches a node. By default requests are served here.
         redirect_to_https: Optional<Port>,
         /// Balancers in front of this listener that begin each connection with a header of the PROXY protocol, version
-        /// 1 or 2: addresses or networks of peers, or `unix` for those on a Unix socket. The client of such a connection is the one that the header names,
-        /// for classes, limits, logs and nodes. A connection of theirs without a header is closed. A header of any
-        /// other peer is refused. By default no peer sends one.
+        /// 1 or 2: addresses or networks of peers, or `unix` for those on a Unix socket. The client of such a
+        /// connection is the one that the header names, for classes, limits, logs and nodes. A connection of theirs
+        /// without a header is closed. A header of any other peer is refused. By default no peer sends one.
         proxy_protocol: Optional<OneOrMany<Net>>,
         /// How the kernel brings connections for other addresses to this listener: `tproxy` or `redirect`, after the
         /// targets of netfilter. The nodes of an upstream with the address `original` are then the addresses that the
