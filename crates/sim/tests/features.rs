@@ -54,8 +54,8 @@ fn streams_hold_their_slots_and_one_class_fails() {
     };
     let (from, until) = (experiment.faults[0].at.as_secs(), experiment.faults[0].until.expect("an end").as_secs());
     let pages: Vec<u64> = failed(0).collect();
-    // A node that fails so many requests is soon ejected.
-    assert!(pages.len() > 20 && pages.iter().all(|at| (from - 1..until).contains(at)), "{pages:?}");
+    // A node that fails so many requests is soon ejected, and again with its first failure after its return.
+    assert!(pages.len() > 10 && pages.iter().all(|at| (from - 1..until).contains(at)), "{pages:?}");
     assert_eq!((failed(1).count(), failed(2).count()), (0, 0));
 }
 
