@@ -169,7 +169,7 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
         request.host(),
         format!("{}{query}", request.path()),
         client_text(origin.client),
-        if asked.port == 0 { "no port".to_owned() } else { format!("port {}", asked.port) }
+        if asked.peer == UNIX_CLIENT { "no port".to_owned() } else { format!("port {}", asked.port) }
     );
     if origin.listed {
         let _ = writeln!(
