@@ -11,6 +11,7 @@ mod exchange;
 mod instructions;
 mod memory;
 mod packages;
+mod packaging;
 mod prose;
 mod proxy_cpu;
 mod repository;
@@ -27,6 +28,7 @@ const FORMAT: Step = Step::new("format", "formatting", cargo::format);
 const REPOSITORY: Step = Step::new("repository", "rules for files", repository::check);
 const ARCHITECTURE: Step =
     Step::new("architecture", "dependencies between crates, purity of the engine", architecture::check);
+const PACKAGING: Step = Step::new("packaging", "units for systemd, and their copies in the guide", packaging::check);
 const CLIPPY: Step = Step::new("clippy", "clippy, warnings denied", cargo::clippy);
 const UNITS: Step = Step::tests("units", "unit tests of the libraries", suites::units);
 const TESTS: Step = Step::tests("tests", "all tests but those of processes", suites::tests);
@@ -57,11 +59,12 @@ const EDGE: Step =
     Step::new("bench edge", "protocols, TLS and hostile clients, by other people's programs, half an hour", edge::run);
 
 /// Everything that must hold, cheapest first.
-const TEST: [Step; 10] = [PACKAGES, FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, TESTS, PROCESSES, DOCTESTS, DOCS, DENY];
+const TEST: [Step; 11] =
+    [PACKAGES, FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, TESTS, PROCESSES, DOCTESTS, DOCS, DENY];
 /// The part of it that takes less than two minutes once everything is built.
-const QUICK: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, UNITS];
+const QUICK: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, UNITS];
 /// The part of it that runs nothing.
-const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
+const LINT: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, DOCS];
 /// Long measurements, for comparison.
 const BENCH: [Step; 8] = [CRITERION, INSTRUCTIONS, MEMORY, PROXY_CPU, DOOR, FLOOD, SOAK, EDGE];
 /// Steps that belong to no group but `quick`.

@@ -12,7 +12,8 @@ use weirgate_config::schema;
 #[test]
 fn the_examples_satisfy_it() {
     let schema = schema();
-    let examples = yaml(&repository().join("policies"));
+    let mut examples = yaml(&repository().join("policies"));
+    examples.extend(yaml(&repository().join("packaging")));
     assert!(examples.len() >= 6);
     for path in examples {
         let text = std::fs::read_to_string(&path).unwrap();

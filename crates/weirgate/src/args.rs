@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, bands, coordinator, demo, lab, pki, plan, probe, reserves, sim, top};
+use crate::{agent, bands, coordinator, demo, lab, manual, pki, plan, probe, reserves, sim, top};
 
 /// End of the help text.
 const EXIT_CODES: &str = "\
@@ -56,6 +56,10 @@ pub(crate) enum Command {
     Coordinator(coordinator::Args),
     Pki(pki::Args),
     Reserves(reserves::Args),
+    Completions(manual::Completions),
+    /// Write the manual pages. Packages contain them.
+    #[command(hide = true)]
+    Man(manual::Pages),
 }
 
 /// Serve the policy of FILE until stopped.

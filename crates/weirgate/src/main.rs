@@ -1,5 +1,5 @@
 //! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `sim`, `plan`, `bands`, `lab`,
-//! `probe`, `agent`, `coordinator`, `reserves`, `pki`.
+//! `probe`, `agent`, `coordinator`, `reserves`, `pki`, `completions`, and `man` for packages.
 //!
 //! Only this crate uses gateway, simulator, lab, agent, coordinator and probe together. Messages go to standard error
 //! and results to standard output. For exit codes see [`exit`].
@@ -15,6 +15,7 @@ mod exit;
 mod explain;
 mod keys;
 mod lab;
+mod manual;
 mod pki;
 mod plan;
 mod probe;
@@ -50,6 +51,8 @@ fn main() -> ExitCode {
         Command::Coordinator(args) => coordinator::run(&args),
         Command::Pki(args) => pki::run(&args),
         Command::Reserves(args) => reserves::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::pages(&args),
     }
 }
 
