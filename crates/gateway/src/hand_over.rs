@@ -93,9 +93,13 @@ impl HandOver<'_> {
         if self.gateway.phase() != Phase::Ready {
             return Err(HandOverError::NotServing);
         }
-        go().map_err(HandOverError::Failed)?;
-        shared.handed_over.store(true, Ordering::Release);
+        // Before `go`, because a signal may end this process right afterwards, and a cut waits for nothing.
         lock(&shared.listeners).iter_mut().for_each(Opened::leave);
+        if let Err(error) = go() {
+            lock(&shared.listeners).iter_mut().for_each(Opened::take_over);
+            return Err(HandOverError::Failed(error));
+        }
+        shared.handed_over.store(true, Ordering::Release);
         shared.drain(IDLE_AFTERWARDS);
         Ok(())
     }

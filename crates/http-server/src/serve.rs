@@ -86,12 +86,12 @@ impl Listener {
         }
     }
 
-    /// Returns a duplicate of the socket for another process.
+    /// Returns a duplicate of the socket, which has its file from now on.
     ///
     /// # Errors
     /// There is no file descriptor left.
-    pub fn duplicate(&self) -> io::Result<Socket> {
-        self.socket.try_clone()
+    pub fn share(&mut self) -> io::Result<Socket> {
+        self.socket.share()
     }
 
     /// Answers requests with `router` on at most `connections` connections at once. Others wait in the kernel's
@@ -115,10 +115,6 @@ impl Listener {
         let own: Vec<_> = self.address.tcp().into_iter().chain(bound).map(|address| address.ip()).collect();
         let served = Arc::new(Served { guard: Guard::new(access, &own), router: TowerToHyperService::new(router) });
         let mut socket = self.socket;
-        // The process that has left it to this one does not remove it.
-        if let Some(file) = socket.file_mut() {
-            file.take_over();
-        }
         let places = Arc::new(Semaphore::new(connections as usize));
         tokio::select! {
             // A process without clients stops right after the release, and the release has precedence.

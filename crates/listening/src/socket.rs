@@ -39,6 +39,17 @@ impl Socket {
         })
     }
 
+    /// Returns a duplicate, which has the file from now on.
+    ///
+    /// # Errors
+    /// There is no file descriptor left.
+    pub fn share(&mut self) -> io::Result<Socket> {
+        Ok(match self {
+            Socket::Tcp(listener) => Socket::Tcp(listener.try_clone()?),
+            Socket::Unix(listener, file) => Socket::Unix(listener.try_clone()?, file.take()),
+        })
+    }
+
     /// Sets whether accepting blocks.
     ///
     /// # Errors

@@ -47,7 +47,8 @@ pub struct AdminListener {
 /// A running admin API. Dropping it stops it.
 #[derive(Debug)]
 pub struct AdminServer {
-    /// The address as the policy names it, and the socket for another process. `None` after a hand-over.
+    /// The address as the policy names it, and the socket for another process. It has the file of a Unix socket, so
+    /// that the file goes with this value and not with the thread. `None` after a hand-over.
     socket: Option<(Address, Socket)>,
     release: Option<oneshot::Sender<()>>,
     stop: Option<oneshot::Sender<()>>,
@@ -132,8 +133,16 @@ impl AdminListener {
             // Not `eprintln`: it panics if standard error is closed.
             say: Box::new(|line| drop(writeln!(io::stderr(), "weirgate: admin: {line}"))),
         };
-        let listener = self.listener;
-        let socket = (self.config.address, listener.duplicate()?);
+        let mut listener = self.listener;
+        let mut socket = listener.share()?;
+        if let Some(file) = socket.file_mut() {
+            // The process that has left it to this one does not remove it, and had perhaps another policy.
+            file.take_over();
+            if let Err(error) = file.set(self.config.file) {
+                let _ = writeln!(io::stderr(), "weirgate: admin API: {}: {error}", self.config.address);
+            }
+        }
+        let socket = (self.config.address, socket);
         let ((release, released), (stop, stopped)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
         let thread = std::thread::Builder::new().name("weirgate-admin".into()).spawn(move || {
             runtime.block_on(async {
@@ -143,6 +152,8 @@ impl AdminListener {
                     }
                 };
                 tokio::select! {
+                    // A release comes before the end, and has precedence.
+                    biased;
                     ended = listener.serve(access, router, MAX_CONNECTIONS, released) => {
                         if let Err(error) = ended {
                             let _ = writeln!(io::stderr(), "weirgate: the admin API has ended: {error}");
@@ -166,8 +177,27 @@ impl AdminServer {
         self.socket.as_ref()
     }
 
+    /// Leaves the file of a Unix socket to another process that is about to take over.
+    pub fn leave(&mut self) {
+        if let Some((_, socket)) = &mut self.socket
+            && let Some(file) = socket.file_mut()
+        {
+            file.leave();
+        }
+    }
+
+    /// Owns that file again, because the other process has not taken over.
+    pub fn take_back(&mut self) {
+        if let Some((_, socket)) = &mut self.socket
+            && let Some(file) = socket.file_mut()
+        {
+            file.take_over();
+        }
+    }
+
     /// Leaves new connections to another process, which has the socket. Connections that are open are served on.
     pub fn release(&mut self) {
+        self.leave();
         drop(self.socket.take());
         if let Some(release) = self.release.take() {
             // If the thread has ended, it accepts nothing either.

@@ -154,3 +154,20 @@ fn a1_a_unix_socket_serves_its_owner_without_a_token() {
     drop(server);
     assert!(!path.exists());
 }
+
+#[test]
+fn a_process_that_handed_over_leaves_the_file_of_its_admin_socket() {
+    let running = Start::default().before(node());
+    let path = running.scratch.path("admin.sock");
+    let config =
+        Admin { address: Address::Unix(path.clone()), file: FileAccess::OWNER, token_file: None, hosts: Vec::new() };
+    // Its thread may see the hand-over and the end at the same time, in either order.
+    for _ in 0..20 {
+        let listener = AdminListener::open(config.clone(), None, false).expect("it opens");
+        let operations = Operations::new(running.gateway.clone(), Arc::new(Metrics::new()), Arc::clone(&running.log));
+        let mut server = listener.serve(Arc::new(operations)).expect("it is served");
+        server.release();
+        drop(server);
+        std::fs::remove_file(&path).expect("it is another process's now");
+    }
+}

@@ -145,3 +145,34 @@ fn a_name_outside_the_file_system_is_an_address() {
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
+
+#[test]
+fn a_stop_during_a_hand_over_leaves_the_file() {
+    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let text = listening(&node, &format!("\"unix:{}\"", path.display()), "");
+    let stage = Stage::open(&text);
+    let hand_over = stage.gateway.begin_hand_over().expect("it serves");
+    let _sockets = hand_over.sockets().expect("enough descriptors");
+    // The other process serves from here on, and a second signal stops this one at once.
+    let _ = hand_over.finish(|| {
+        stage.gateway.cut();
+        Ok(())
+    });
+    stage.gateway.join();
+    assert!(path.exists(), "it is the other process's now");
+}
+
+#[test]
+fn a_hand_over_that_fails_leaves_the_file_to_this_process() {
+    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let text = listening(&node, &format!("\"unix:{}\"", path.display()), "");
+    let stage = Stage::open(&text);
+    let hand_over = stage.gateway.begin_hand_over().expect("it serves");
+    let failed = hand_over.finish(|| Err(std::io::ErrorKind::BrokenPipe.into()));
+    failed.expect_err("the other process has ended");
+    assert!(ask(&path, GET).starts_with("HTTP/1.1 200 "));
+    drop(stage);
+    assert!(!path.exists());
+}

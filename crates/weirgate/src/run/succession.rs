@@ -40,6 +40,13 @@ impl Succession {
         drop(lock(&self.admin).take());
     }
 
+    /// Calls `change` with the admin API, if there is one.
+    fn with_admin(&self, change: impl FnOnce(&mut AdminServer)) {
+        if let Some(admin) = &mut *lock(&self.admin) {
+            change(admin);
+        }
+    }
+
     /// Starts the new process, and lets `killer` end it.
     fn start(&self) -> Result<Successor, String> {
         let command = command()?;
@@ -70,11 +77,14 @@ impl weirgate_gateway::Succession for Succession {
         let ready = successor.ready(listening.chain(admin), READY_WITHIN);
         lock(&self.starting).killer = None;
         ready.map_err(|e| format!("process {process}: {e}"))?;
-        hand_over.finish(|| successor.go()).map_err(|e| format!("process {process}: {e}"))?;
+        // Before it goes, because a signal may end this process right afterwards.
+        let go = || {
+            self.with_admin(AdminServer::leave);
+            successor.go().inspect_err(|_| self.with_admin(AdminServer::take_back))
+        };
+        hand_over.finish(go).map_err(|e| format!("process {process}: {e}"))?;
         signals::notify(&format!("MAINPID={process}\nREADY=1"));
-        if let Some(admin) = &mut *lock(&self.admin) {
-            admin.release();
-        }
+        self.with_admin(AdminServer::release);
         Ok(process)
     }
 
