@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::RandomState;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -277,7 +278,8 @@ impl Gateway {
         let (starting, ready) = (Phase::Starting as u8, Phase::Ready as u8);
         if self.shared.phase.compare_exchange(starting, ready, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             let mut opened = std::mem::take(&mut *lock(&self.shared.listeners));
-            opened.iter_mut().for_each(Opened::take_over);
+            let lines = listener::take_over(&mut opened, &self.active_config().site);
+            let _ = io::stderr().write_all(lines.as_bytes());
             self.shared.hand_out(opened);
         }
     }
@@ -530,12 +532,9 @@ impl Gateway {
         let new = site.listeners.iter().filter(|listener| known.iter().all(|known| **known != listener.name));
         let opened = new.map(|listener| listener::open(listener, count)).collect::<io::Result<Vec<_>>>();
         let opened = opened.map_err(|error| ReloadError::Listen(error.to_string()))?;
-        for opened in &*lock(&shared.listeners) {
-            if let Some(listener) = site.listener(&opened.named) {
-                opened.set(listener).map_err(|error| ReloadError::Listen(error.to_string()))?;
-            }
-        }
         let tls = shared.tls.load(&site).map_err(ReloadError::Invalid)?;
+        let missing = listener::follow(&lock(&shared.listeners), &site);
+        let missing = missing.map_err(|error| ReloadError::Listen(error.to_string()))?;
         let limits = site.limits;
         let connections = max_connections(&site, self.shared.threads.count());
         shared.discovery.fill(&mut site, &shared.control.active_config().site);
@@ -552,6 +551,7 @@ impl Gateway {
             lock(&shared.listeners).retain(|opened| opened.named != gone);
             shared.threads.tell_all(|| Command::Close(Arc::clone(&gone)));
         }
+        let _ = io::stderr().write_all(missing.as_bytes());
         Ok(active_config)
     }
 

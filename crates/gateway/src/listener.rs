@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, Type};
 use tokio::net::TcpStream;
-use weirgate_config::{Interception, Listener, ListenerName, UNIX_CLIENT};
+use weirgate_config::{Interception, Listener, ListenerName, Site, UNIX_CLIENT};
 use weirgate_listening::{Address, Socket};
 
 use crate::socket;
@@ -54,23 +54,33 @@ impl Opened {
     fn new(listener: &Listener, bound: Address, sockets: Vec<Socket>) -> io::Result<Opened> {
         let accepting = sockets.iter().map(Socket::try_clone).collect::<io::Result<_>>()?;
         let opened = Opened { named: Arc::new(listener.name.clone()), bound, sockets, accepting };
-        opened.set(listener)?;
+        for socket in &opened.sockets {
+            // A file is set by the process that owns it.
+            if let Socket::Tcp(socket) = socket {
+                intercept(socket, listener).map_err(|error| opened.failed(&error))?;
+            }
+        }
         Ok(opened)
     }
 
-    /// Sets what the sockets themselves know of their listener.
+    /// Sets what the sockets themselves know of their listener under `site`.
     ///
     /// # Errors
-    /// The process lacks a right.
-    pub(crate) fn set(&self, listener: &Listener) -> io::Result<()> {
+    /// The process lacks a right, or ([`io::ErrorKind::NotFound`]) the file of a Unix socket is gone.
+    pub(crate) fn set(&self, site: &Site) -> io::Result<()> {
+        let Some(listener) = site.listener(&self.named) else { return Ok(()) };
         for socket in &self.sockets {
             match socket {
                 Socket::Tcp(socket) => intercept(socket, listener),
                 Socket::Unix(_, file) => file.as_ref().map_or(Ok(()), |file| file.set(listener.file)),
             }
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.named)))?;
+            .map_err(|error| self.failed(&error))?;
         }
         Ok(())
+    }
+
+    fn failed(&self, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {error}", self.named))
     }
 
     /// Owns the files of the sockets, because the process that did has left them to this one.
@@ -82,6 +92,28 @@ impl Opened {
     pub(crate) fn leave(&mut self) {
         self.sockets.iter_mut().filter_map(Socket::file_mut).for_each(weirgate_listening::SocketFile::leave);
     }
+}
+
+/// Takes over the sockets of `opened`. Returns lines for the operator about those that do not suit `site`.
+pub(crate) fn take_over(opened: &mut [Opened], site: &Site) -> String {
+    opened.iter_mut().for_each(Opened::take_over);
+    opened.iter().filter_map(|one| one.set(site).err()).map(|error| format!("weirgate: {error}\n")).collect()
+}
+
+/// Makes the sockets of `opened` suit `site`. Returns lines for the operator about files that are gone.
+///
+/// # Errors
+/// The process lacks a right.
+pub(crate) fn follow(opened: &[Opened], site: &Site) -> io::Result<String> {
+    let mut lines = String::new();
+    for one in opened {
+        match one.set(site) {
+            // No reload brings it back, so it does not prevent one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => lines += &format!("weirgate: {error}\n"),
+            set => set?,
+        }
+    }
+    Ok(lines)
 }
 
 /// Opens the sockets of one listener: `count` for TCP, and one Unix socket, because the kernel does not distribute

@@ -19,6 +19,9 @@ use crate::address::abstract_name;
 /// Maximum number of connections that wait in the kernel, as for TCP. The kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
+/// The bits of a file's mode that can be set. The others are its kind.
+const MODE: u32 = 0o7777;
+
 /// Mode, owner and group of a socket's file. To connect, a process needs the right to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileAccess {
@@ -58,16 +61,31 @@ impl SocketFile {
         SocketFile { path: self.path.clone(), id: self.id, owned: false }
     }
 
-    /// Sets mode, owner and group.
+    /// Sets mode, owner and group where they differ. A process that has dropped its rights can then still keep them.
     ///
     /// # Errors
-    /// The process may not do so.
+    /// The process may not do so, or ([`io::ErrorKind::NotFound`]) the file was deleted or replaced.
     pub fn set(&self, access: FileAccess) -> io::Result<()> {
-        fs::set_permissions(&self.path, Permissions::from_mode(access.mode))?;
-        lchown(&self.path, access.owner, access.group).map_err(|error| {
-            let why = format!("owner and group cannot be set: {error}. That needs root, or CAP_CHOWN");
+        let file = fs::symlink_metadata(&self.path).ok().filter(|file| self.id == Some((file.dev(), file.ino())));
+        let Some(file) = file else {
+            let why = "its file was deleted or replaced, so no program can connect. Restart, or remove the address by a \
+                       reload and add it again";
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        };
+        let denied = |what: &str, error: io::Error, right: &str| {
+            let why = format!("{what} cannot be set: {error}. That needs root, or {right}");
             io::Error::new(error.kind(), why)
-        })
+        };
+        if file.mode() & MODE != access.mode {
+            fs::set_permissions(&self.path, Permissions::from_mode(access.mode))
+                .map_err(|error| denied("mode", error, "CAP_FOWNER"))?;
+        }
+        let owner = access.owner.filter(|owner| *owner != file.uid());
+        let group = access.group.filter(|group| *group != file.gid());
+        match (owner, group) {
+            (None, None) => Ok(()),
+            _ => lchown(&self.path, owner, group).map_err(|error| denied("owner and group", error, "CAP_CHOWN")),
+        }
     }
 
     /// Owns the file, because the process that did has left it to this one.
@@ -181,6 +199,38 @@ mod tests {
         theirs.take_over();
         drop(theirs);
         assert!(!path.exists());
+    }
+
+    /// Returns the time of the last change of a file's mode or owner.
+    fn changed(path: &Path) -> (i64, i64) {
+        let file = fs::metadata(path).unwrap();
+        (file.ctime(), file.ctime_nsec())
+    }
+
+    #[test]
+    fn mode_and_owner_are_set_only_if_they_differ() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("s");
+        let own = fs::metadata(folder.path()).unwrap();
+        let access = FileAccess { mode: 0o620, owner: Some(own.uid()), group: Some(own.gid()) };
+        let (_listener, file) = open(&path, access).unwrap();
+        let (file, before) = (file.unwrap(), changed(&path));
+        // Until the clock of the file system has advanced.
+        let clock = folder.path().join("clock");
+        while !clock.exists() || changed(&clock) == before {
+            fs::write(&clock, "").unwrap();
+        }
+        file.set(access).unwrap();
+        assert_eq!(changed(&path), before);
+        file.set(FileAccess { mode: 0o600, ..access }).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        // Not that of another program, and none is made.
+        fs::rename(&path, folder.path().join("moved")).unwrap();
+        assert_eq!(file.set(FileAccess::GROUP).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::write(&path, "precious").unwrap();
+        let before = fs::metadata(&path).unwrap().mode();
+        assert_eq!(file.set(FileAccess::GROUP).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(fs::metadata(&path).unwrap().mode(), before);
     }
 
     #[test]

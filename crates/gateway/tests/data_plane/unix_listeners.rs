@@ -147,6 +147,45 @@ fn a_name_outside_the_file_system_is_an_address() {
 }
 
 #[test]
+fn a_file_is_set_by_the_process_that_has_taken_over() {
+    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let mode = || format!("{:o}", fs::metadata(&path).expect("a file").mode() & 0o777);
+    let text = |mode| listening(&node, &format!("{{ address: \"unix:{}\", mode: {mode} }}", path.display()), "");
+    let stage = Stage::open(&text("600"));
+    let hand_over = stage.gateway.begin_hand_over().expect("it serves");
+    let mut sockets = hand_over.sockets().expect("enough descriptors").into_iter().map(|(_, socket)| socket);
+    let next = text("640");
+    let successor =
+        Gateway::prepare(site(&next), &next, ReloadSource::Nowhere, Vec::new(), |_| sockets.by_ref().collect())
+            .expect("a good policy");
+    assert_eq!(mode(), "600", "the old process is in charge, and the new one may still fail");
+    hand_over.finish(|| Ok(())).expect("it serves");
+    successor.serve();
+    assert_eq!(mode(), "640");
+    assert!(ask(&path, GET).starts_with("HTTP/1.1 200 "));
+    stage.gateway.join();
+    successor.drain();
+    successor.join();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_file_that_was_deleted_does_not_prevent_reloads() {
+    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let text = |mode| listening(&node, &format!("{{ address: \"unix:{}\", mode: {mode} }}", path.display()), "");
+    let stage = Stage::open(&text("600"));
+    fs::remove_file(&path).expect("it was there");
+    stage.gateway.reload_site(site(&text("640")), &text("640")).expect("a good policy");
+    // The file of another program is left alone.
+    fs::write(&path, "precious").expect("a file");
+    let before = fs::metadata(&path).expect("a file").mode();
+    stage.gateway.reload_site(site(&text("606")), &text("606")).expect("a good policy");
+    assert_eq!(fs::metadata(&path).expect("a file").mode(), before);
+}
+
+#[test]
 fn a_stop_during_a_hand_over_leaves_the_file() {
     let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
     let path = folder.path().join("http.sock");
