@@ -5,6 +5,7 @@
 
 mod acme;
 mod collector;
+mod source;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -19,6 +20,7 @@ use weirgate_tls::{ClientSettings, ServerSettings};
 
 pub use self::acme::{Acme, AcmeCertificate, Challenge};
 pub use self::collector::{Collector, agent_name};
+pub use self::source::{Key, NetworkSize};
 use crate::body::BodyCondition;
 use crate::headers::HeaderRules;
 use crate::health::HealthCheck;
@@ -221,47 +223,6 @@ pub enum RuleTarget {
     /// A class made from a template, keyed by a value of the request. A request without the value does not
     /// match the rule.
     Template(engine::TemplateId, Key),
-}
-
-/// The value of a request that keys a template, or that tells its source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Key {
-    /// The value of a header.
-    Header(http::HeaderName),
-    /// The value of a cookie.
-    Cookie(String),
-    /// The network of the client's address.
-    Network(NetworkSize),
-}
-
-/// The size of the networks that count as one client: lengths of the prefix of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NetworkSize {
-    /// For an IPv4 address, at most 32.
-    pub ipv4: u8,
-    /// For an IPv6 address, at most 64.
-    pub ipv6: u8,
-}
-
-impl NetworkSize {
-    /// An IPv4 address, or an IPv6 /64: a client with one IPv6 address has the whole /64.
-    pub const ADDRESS: NetworkSize = NetworkSize { ipv4: 32, ipv6: 64 };
-
-    /// The network of an address.
-    #[must_use]
-    pub fn network_of(self, address: IpAddr) -> IpNet {
-        let prefix = if address.is_ipv4() { self.ipv4.min(32) } else { self.ipv6.min(64) };
-        IpNet::new(address, prefix).map_or(IpNet::from(address), |net| net.trunc())
-    }
-}
-
-impl std::fmt::Display for NetworkSize {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if *self == NetworkSize::ADDRESS {
-            return f.write_str("address");
-        }
-        write!(f, "/{} /{}", self.ipv4, self.ipv6)
-    }
 }
 
 /// A condition on a request.

@@ -112,6 +112,7 @@ fn a_class_says_what_a_source_is() {
     assert_eq!((rates, site.limits.connections_per_source), (vec![Some(2.0), None], Some(20)));
     let network = |text: &str| NetworkSize { ipv4: 24, ipv6: 56 }.network_of(text.parse().unwrap()).to_string();
     assert_eq!([network("192.0.2.7"), network("2001:db8:0:1ff::1")], ["192.0.2.0/24", "2001:db8:0:100::/56"]);
+    assert_eq!([network("::1"), network("::")], ["::/56", "::/128"], "a client on a Unix socket has no address");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
-use weirgate_config::{Key, NetworkSize, Site};
+use weirgate_config::{Key, NetworkSize, Site, UNIX_CLIENT};
 use weirgate_http1::Name;
 
 use crate::forwarded::{address, of_element};
@@ -54,9 +54,14 @@ fn client(peer: IpAddr, site: &Site, request: &Request) -> IpAddr {
     }
 }
 
+/// Number of the clients on Unix sockets in tables. As an address of IPv6 it would be one of multicast, which no client
+/// has.
+const UNIX_KEY: u64 = u64::MAX;
+
 /// Returns the number that identifies the network of a client in tables.
 pub(crate) fn key(client: IpAddr, size: NetworkSize) -> u64 {
     match client {
+        UNIX_CLIENT => UNIX_KEY,
         IpAddr::V4(v4) => u64::from(u32::from(v4) & u32::MAX.unbounded_shl(32 - u32::from(size.ipv4.min(32)))),
         IpAddr::V6(v6) => {
             let high = u64::try_from(u128::from(v6) >> 64).unwrap_or(u64::MAX);
@@ -150,6 +155,16 @@ mod tests {
         let wide = |t: &str| key(t.parse().expect("an address"), NetworkSize { ipv4: 24, ipv6: 56 });
         assert!(wide("192.0.2.1") == wide("192.0.2.2") && wide("192.0.2.1") != wide("192.0.3.1"));
         assert!(wide("2001:db8:0:1::1") == wide("2001:db8::1") && wide("2001:db8:0:100::1") != wide("2001:db8::1"));
+    }
+
+    #[test]
+    fn a_client_without_an_address_shares_its_key_with_no_address() {
+        for ipv6 in [64, 56, 1] {
+            let size = NetworkSize { ipv4: 1, ipv6 };
+            for other in ["::1", "0.0.0.0", "0.0.0.1", "2001:db8::1", "ffff::1"] {
+                assert_ne!(key(UNIX_CLIENT, size), key(other.parse().expect("an address"), size), "{other} {ipv6}");
+            }
+        }
     }
 
     #[test]

@@ -155,7 +155,7 @@ const UNIX_WORD: &str = "unix";
 #[must_use]
 pub fn network_text(network: &IpNet) -> String {
     match network.addr() {
-        UNIX_CLIENT if network.prefix_len() >= 64 => UNIX_WORD.to_owned(),
+        UNIX_CLIENT if network.prefix_len() == network.max_prefix_len() => UNIX_WORD.to_owned(),
         _ => network.to_string(),
     }
 }
@@ -174,7 +174,8 @@ pub fn client_address(text: &str) -> Result<IpAddr, String> {
     if text == UNIX_WORD {
         return Ok(UNIX_CLIENT);
     }
-    text.parse().map_err(|_| format!("{} is neither an IP address nor `{UNIX_WORD}`", quoted(text)))
+    let address = text.parse().ok().filter(|address| *address != UNIX_CLIENT);
+    address.ok_or_else(|| format!("{} is neither the IP address of a client nor `{UNIX_WORD}`", quoted(text)))
 }
 
 /// Returns the path of a Unix socket, or `@` with the name of one that is not in the file system.
@@ -267,9 +268,10 @@ mod tests {
         }
         let net = Net::from_text("unix").unwrap().0;
         assert!(net.contains(&UNIX_CLIENT) && network_text(&net) == "unix");
+        assert_eq!(network_text(&"::/64".parse().unwrap()), "::/64", "::1 is in it");
         assert!(!Net::from_text("0.0.0.0/0").unwrap().0.contains(&UNIX_CLIENT));
         assert_eq!((client_address("unix"), client_text(UNIX_CLIENT).as_str()), (Ok(UNIX_CLIENT), "unix"));
-        assert!(client_address("unix:").is_err());
+        assert!(client_address("unix:").is_err() && client_address("::").is_err());
     }
 
     #[test]

@@ -215,3 +215,19 @@ fn a_hand_over_that_fails_leaves_the_file_to_this_process() {
     drop(stage);
     assert!(!path.exists());
 }
+
+#[test]
+fn a_client_on_a_unix_socket_shares_a_source_with_no_address() {
+    let (node, folder) = (Node::scripted(), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let listen = format!("[{{ address: \"127.0.0.1:0\", proxy_protocol: 127.0.0.1 }}, \"unix:{}\"]", path.display());
+    let stage = Stage::open(&listening(&node, &listen, "limits: { connections_per_source: 1 }\n"));
+    let mut first = UnixStream::connect(&path).expect("the gateway accepts");
+    first.write_all(GET.as_bytes()).expect("the gateway reads");
+    let local = node.call();
+    let mut other = stage.client();
+    other.send(format!("PROXY TCP6 ::1 ::1 4711 80\r\n{GET}"));
+    node.call().ok("x");
+    assert_eq!(other.answer().status, 200);
+    local.ok("x");
+}
