@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use weirgate_config::UNIX_CLIENT;
 use weirgate_tls::Identity;
 
 use super::{Ends, Header, SIGNATURE, TCP4, TCP6, UNIX, UNKNOWN};
@@ -40,13 +41,16 @@ pub(super) enum NoHeader {
 /// Parses a header at the start of `bytes`. Returns it with its size, or `None` if more bytes are needed.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, NoHeader> {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
-    if begins(&SIGNATURE) {
-        second_version(bytes)
+    let found = if begins(&SIGNATURE) {
+        second_version(bytes)?
     } else if begins(b"PROXY ") {
-        first_version(bytes)
+        first_version(bytes)?
     } else {
-        Err(NoHeader::Missing)
-    }
+        return Err(NoHeader::Missing);
+    };
+    // Only clients on Unix sockets have this address, and no header names those.
+    let poses = |(header, _): &(Header, usize)| header.ends.is_some_and(|ends| ends.client.ip() == UNIX_CLIENT);
+    if found.as_ref().is_some_and(poses) { Err(NoHeader::Malformed) } else { Ok(found) }
 }
 
 fn first_version(bytes: &[u8]) -> Result<Option<(Header, usize)>, NoHeader> {
@@ -348,6 +352,13 @@ mod tests {
         }
     }
 
+    /// Addresses of clients, with those that are near the one of clients on Unix sockets.
+    fn client() -> impl Strategy<Value = SocketAddr> {
+        let near = ["::", "::1", "0.0.0.0", "::ffff:0.0.0.0"].map(|text| text.parse::<IpAddr>().unwrap());
+        let ip = prop_oneof![any::<IpAddr>(), proptest::sample::select(near.to_vec())];
+        (ip, any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
+    }
+
     proptest! {
         #[test]
         fn headers_that_are_written_are_read(client: SocketAddr, destination: SocketAddr, binary: bool, cut: usize) {
@@ -364,6 +375,22 @@ mod tests {
             let size = bytes.len();
             bytes.extend_from_slice(b"GET / HTTP/1.1\r\n");
             prop_assert_eq!(parse(&bytes).unwrap().unwrap().1, size);
+        }
+
+        #[test]
+        fn no_header_names_a_client_without_an_address(client in client(), destination: SocketAddr) {
+            let ips = [client, destination].map(|address| match address.ip() {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                IpAddr::V6(ip) => ip,
+            });
+            let ports = [client, destination].map(|address| address.port());
+            let line = format!("PROXY TCP6 {} {} {} {}\r\n", ips[0], ips[1], ports[0], ports[1]);
+            let rest = [ips.map(|ip| ip.octets()).as_flattened(), ports.map(u16::to_be_bytes).as_flattened()].concat();
+            for bytes in [line.into_bytes(), binary(0x21, TCP6, &rest)] {
+                let found = parse(&bytes).map(|found| found.unwrap().0.ends.unwrap().client.ip().to_canonical());
+                let named = client.ip().to_canonical();
+                prop_assert_eq!(found, if named == UNIX_CLIENT { Err(NoHeader::Malformed) } else { Ok(named) });
+            }
         }
 
         #[test]

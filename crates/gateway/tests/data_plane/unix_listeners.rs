@@ -231,3 +231,19 @@ fn a_client_on_a_unix_socket_shares_a_source_with_no_address() {
     assert_eq!(other.answer().status, 200);
     local.ok("x");
 }
+
+#[test]
+fn no_header_of_the_proxy_protocol_names_a_client_on_a_unix_socket() {
+    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
+    let path = folder.path().join("http.sock");
+    let listen = format!("[{{ address: \"127.0.0.1:0\", proxy_protocol: 127.0.0.1 }}, \"unix:{}\"]", path.display());
+    let text = listening(&node, &listen, "")
+        .replace("{ name: all }", "{ name: local, match: { source: unix } }, { name: all }");
+    let stage = Stage::open(&text);
+    let mut poser = stage.client();
+    poser.send(format!("PROXY TCP6 :: ::1 4711 80\r\n{GET}"));
+    assert!(poser.is_closed());
+    let mut other = stage.client();
+    other.send(format!("PROXY TCP6 ::1 ::1 4711 80\r\n{GET}"));
+    assert_eq!((other.answer().status, stage.record().class.as_str()), (200, "all"));
+}
