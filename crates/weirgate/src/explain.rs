@@ -50,7 +50,8 @@ struct Asked {
     request: Request,
     body: Vec<u8>,
     peer: std::net::IpAddr,
-    port: u16,
+    /// Port of the listener. `None` for a Unix socket.
+    port: Option<u16>,
     tls: Option<ClientTls>,
     /// Port to which the listener redirects it.
     redirect: Option<u16>,
@@ -95,6 +96,11 @@ impl Asked {
                 body.len()
             ));
         }
+        if args.client == Some(UNIX_CLIENT) && args.port.is_some() {
+            return Err(
+                "a client on a Unix socket reaches no port; leave out --port, or name the client's address".into()
+            );
+        }
         let listener = listener(args, site)?;
         let tls = match &listener.tls {
             Some(_) => Some(tls(args, &request)?),
@@ -113,7 +119,7 @@ impl Asked {
             request,
             body,
             peer: args.client.map_or(own, |client| client.to_canonical()),
-            port: args.port.unwrap_or(address.map_or(0, |address| address.port())),
+            port: args.port.or(address.map(|address| address.port())),
             tls,
             redirect: listener.redirect_to_https,
         })
@@ -133,7 +139,13 @@ fn listener<'s>(args: &Explain, site: &'s Site) -> Result<&'s Listener, String> 
     // A client with an address may still be one that a header of the PROXY protocol names.
     let reaches = |client, listener: &Listener| (client == UNIX_CLIENT) == port(listener).is_none();
     let same_kind = || same_scheme().find(|listener| args.client.is_none_or(|client| reaches(client, listener)));
-    let found = same_port().or_else(same_kind).or_else(|| same_scheme().next());
+    let found = same_port().or_else(same_kind);
+    if args.client == Some(UNIX_CLIENT) {
+        // The scheme may be left open, but no other listener has such clients.
+        let found = found.or_else(|| listeners().find(|listener| reaches(UNIX_CLIENT, listener)));
+        return found.ok_or_else(|| "`listen` names no Unix socket, so no client is called `unix`".to_owned());
+    }
+    let found = found.or_else(|| same_scheme().next());
     found.or(site.listeners.first()).ok_or_else(|| "no listener receives requests".to_owned())
 }
 
@@ -151,7 +163,7 @@ fn tls(args: &Explain, request: &Request) -> Result<ClientTls, String> {
 fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
     let request = &asked.request;
     let origin = Origin::new(asked.peer, site, request);
-    let mut view = View::new(site, request, origin, asked.port, asked.tls.as_ref());
+    let mut view = View::new(site, request, origin, asked.port.unwrap_or(0), asked.tls.as_ref());
     let classifier = Classifier::new(site.rules.clone());
     let payload = Payload::of(request, &asked.body, true, site.limits.body_prefix);
     let Ok(Some(found)) = classifier.classify_readings(&site.policy, &view, payload) else {
@@ -169,7 +181,7 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
         request.host(),
         format!("{}{query}", request.path()),
         client_text(origin.client),
-        if asked.peer == UNIX_CLIENT { "no port".to_owned() } else { format!("port {}", asked.port) }
+        asked.port.map_or("no port".to_owned(), |port| format!("port {port}"))
     );
     if origin.listed {
         let _ = writeln!(

@@ -50,6 +50,30 @@ fn headers_client_and_port_count() {
 }
 
 #[test]
+fn a_client_on_a_unix_socket_needs_a_listener_there() {
+    let refused = |args: &[&str]| {
+        let scratch = Scratch::new();
+        let file = scratch.write("policy.yaml", POLICY);
+        let ended = run(&[&["explain", &file, "GET", "http://a.test/"], args].concat());
+        assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{args:?}");
+        ended.err
+    };
+    assert!(refused(&["--client", "unix"]).contains("`listen` names no Unix socket, so no client is called `unix`"));
+    assert!(refused(&["--client", "unix", "--port", "80"]).contains("reaches no port; leave out --port"));
+    let both = POLICY.replacen("listen: 127.0.0.1:0", "listen: [127.0.0.1:8080, \"unix:/run/a.sock\"]", 1);
+    let first = |policy: &str, args: &[&str]| {
+        let text = explain(policy, &[&["GET", "http://a.test/"], args].concat());
+        text.lines().next().and_then(|line| line.split_once(", ")).expect("a client").1.to_owned()
+    };
+    assert_eq!(first(&both, &["--client", "unix"]), "client unix, no port");
+    assert_eq!(first(&both, &["--client", "192.0.2.7"]), "client 192.0.2.7, port 8080");
+    // A header of the PROXY protocol may name the client of a connection to a Unix socket.
+    let unix = POLICY.replacen("listen: 127.0.0.1:0", "listen: \"unix:/run/a.sock\"", 1);
+    assert_eq!(first(&unix, &[]), "client unix, no port");
+    assert_eq!(first(&unix, &["--client", "192.0.2.7"]), "client 192.0.2.7, no port");
+}
+
+#[test]
 fn a_redirect_comes_before_the_rules() {
     let policy = POLICY.replacen("listen: 127.0.0.1:0", "listen: { address: 127.0.0.1:0, redirect_to_https: 8443 }", 1);
     let text = explain(&policy, &["GET", "http://smallcorp.test/a"]);
