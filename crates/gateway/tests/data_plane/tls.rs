@@ -9,7 +9,7 @@ use tokio_rustls::rustls::{ClientConfig, HandshakeKind};
 use weirgate_gateway::{Ending, HandshakeFailure};
 
 use super::pki::{Pki, TlsClient, connect};
-use super::stage::{Node, PLAIN, Stage, ok, wait_until};
+use super::stage::{Node, PLAIN, Stage, ok, site, wait_until};
 
 /// A policy with one TLS listener with these fields, and one node.
 fn policy(node: &Node, tls: &str, rest: &str) -> String {
@@ -86,6 +86,34 @@ fn a_listener_redirects_to_https() {
     assert_eq!(client.answer().header("location").as_deref(), Some("https://a.test:8443/"));
     assert!(other.is_empty() && stage.is_empty());
     assert_eq!(stage.gateway.counters().connects.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[test]
+fn listeners_on_port_0_of_one_address_have_certificates_of_their_own() {
+    let (pki, node) = (Pki::new(), Node::answering(ok("x")));
+    let [a, b] = ["a.test", "b.test"].map(|name| pki.certificate(name, &[name]));
+    let policy = |certificates: [&str; 2]| {
+        let listen = certificates.map(|own| format!("{{ address: \"127.0.0.1:0\", tls: {{ certificates: {own} }} }}"));
+        let upstream = format!("upstreams: {{ web: {{ nodes: \"{}\" }} }}", node.address);
+        format!("listen: [{}]\nadmin: off\nthreads: 2\n{upstream}\n{PLAIN}", listen.join(", "))
+    };
+    let stage = Stage::open(&policy([&a, &b]));
+    let addresses = stage.gateway.addresses();
+    // Every thread has a socket of each listener.
+    let serves = |address, name: &str| {
+        let mut answers = (0..8).map(|_| {
+            let mut client = connect(pki.client(), address, name);
+            exchange(&mut client, format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n").as_bytes()).is_ok()
+        });
+        let first = answers.next();
+        assert!(answers.all(|answer| Some(answer) == first), "{name} at {address}");
+        first == Some(true)
+    };
+    let found = || ["a.test", "b.test"].map(|name| [serves(addresses[0], name), serves(addresses[1], name)]);
+    assert_eq!((addresses.len(), found()), (2, [[true, false], [false, true]]));
+    let swapped = policy([&b, &a]);
+    stage.gateway.reload_site(site(&swapped), &swapped).expect("a good policy");
+    assert_eq!((stage.gateway.addresses(), found()), (addresses.clone(), [[false, true], [true, false]]));
 }
 
 /// Waits until handshakes have failed for exactly these reasons.

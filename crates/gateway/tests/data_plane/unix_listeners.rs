@@ -5,10 +5,15 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 
 use tempfile::tempdir;
-use weirgate_gateway::{Gateway, ReloadSource};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsConnector;
+use weirgate_gateway::{Gateway, Protocol, ReloadSource};
 
+use crate::http2;
+use crate::pki::Pki;
 use crate::stage::{LIMIT, Node, PLAIN, Stage, ok, policy, site};
 
 /// Sends `request` and returns everything that comes back. A reset counts as an end.
@@ -246,4 +251,48 @@ fn no_header_of_the_proxy_protocol_names_a_client_on_a_unix_socket() {
     let mut other = stage.client();
     other.send(format!("PROXY TCP6 ::1 ::1 4711 80\r\n{GET}"));
     assert_eq!((other.answer().status, stage.record().class.as_str()), (200, "all"));
+}
+
+#[test]
+fn tls_http2_and_redirects_work_as_over_tcp() {
+    let (pki, node, folder) = (Pki::new(), Node::answering(ok("x")), tempdir().expect("a folder"));
+    let [secure, plain, redirecting] = ["tls", "http", "redirect"].map(|name| folder.path().join(name));
+    let listen = format!(
+        "[{{ address: \"unix:{}\", tls: {{ certificates: {} }} }}, \"unix:{}\", {{ address: \"unix:{}\", \
+         redirect_to_https: 8443 }}]",
+        secure.display(),
+        pki.certificate("a", &["a.test"]),
+        plain.display(),
+        redirecting.display()
+    );
+    let stage = Stage::open(&listening(&node, &listen, ""));
+    let open = |protocol: &[u8]| {
+        let mut config = pki.client();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        let secure = secure.clone();
+        async move {
+            let socket = tokio::net::UnixStream::connect(secure).await?;
+            TlsConnector::from(Arc::new(config)).connect("a.test".try_into().expect("a name"), socket).await
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let answer = runtime.block_on(async {
+        let mut client = open(b"http/1.1").await.expect("a handshake");
+        client.write_all(GET.as_bytes()).await.expect("the gateway reads");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.expect("an orderly end");
+        answer
+    });
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(http2::Client::over(open(b"h2")).get("/").expect("an answer").text(), "x");
+    let mut client = http2::Client::over(tokio::net::UnixStream::connect(&plain));
+    assert_eq!(client.get("/").expect("an answer").text(), "x");
+    for (protocol, scheme) in [(Protocol::Http11, "https"), (Protocol::Http2, "https"), (Protocol::Http2, "http")] {
+        assert_eq!(stage.record().protocol, protocol);
+        let call = node.call();
+        assert_eq!(call.header("x-forwarded-proto").as_deref(), Some(scheme));
+        assert_eq!(call.header("x-forwarded-for"), None);
+    }
+    let answer = ask(&redirecting, GET);
+    assert!(answer.starts_with("HTTP/1.1 308 ") && answer.contains("https://a.test:8443/\r\n"), "{answer}");
 }

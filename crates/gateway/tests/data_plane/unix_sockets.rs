@@ -11,8 +11,11 @@ use crate::stage::{PLAIN, Stage, ok};
 /// Starts a node on a socket at `path` that answers every request. Returns the heads of the requests, each with the
 /// number of its connection.
 fn node(path: &std::path::Path) -> Receiver<(usize, String)> {
+    serve(UnixListener::bind(path).expect("a socket"))
+}
+
+fn serve(listener: UnixListener) -> Receiver<(usize, String)> {
     let (sender, heads) = channel();
-    let listener = UnixListener::bind(path).expect("a socket");
     std::thread::spawn(move || {
         for (connection, stream) in listener.incoming().enumerate() {
             let (Ok(mut stream), sender) = (stream, sender.clone()) else { return };
@@ -53,6 +56,24 @@ fn a_node_with_a_unix_socket_serves_over_kept_connections() {
     assert_eq!((first, second), (0, 0), "the connection is kept");
     assert!(with_host.to_ascii_lowercase().contains("\r\nhost: a.test\r\n"), "{with_host}");
     assert!(without.contains("\r\nhost: localhost\r\n"), "{without}");
+}
+
+#[test]
+fn a_node_with_a_name_outside_the_file_system_serves() {
+    use std::os::linux::net::SocketAddrExt as _;
+    let name = format!("weirgate-node-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
+    let heads = serve(UnixListener::bind_addr(&address).expect("a socket"));
+    let stage = open(std::path::Path::new(&format!("@{name}")), ", health_check: { path: /health, interval: 50ms }");
+    let mut client = stage.client();
+    client.get("/1");
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(stage.record().node, Some(format!("unix:@{name}")));
+    let mut expected = ["GET /1 ", "GET /health "].to_vec();
+    while !expected.is_empty() {
+        let (_, head) = heads.recv().expect("a request");
+        expected.retain(|line| !head.starts_with(line));
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::stage::LIMIT;
 
@@ -46,12 +47,20 @@ impl Whole {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
+        Client::over(tokio::net::TcpStream::connect(address))
+    }
+
+    /// Speaks HTTP/2 over the connection that `open` opens.
+    pub(crate) fn over<T>(open: impl Future<Output = std::io::Result<T>>) -> Client
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let handle = runtime.handle().clone();
         let (end, ended) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || runtime.block_on(ended));
         let (send, connection) = handle.block_on(async {
-            let socket = tokio::net::TcpStream::connect(address).await.expect("the gateway accepts");
+            let socket = open.await.expect("the gateway accepts");
             h2::client::Builder::new().handshake(socket).await.expect("a connection")
         });
         handle.spawn(connection);
