@@ -136,4 +136,15 @@ fn a_node_that_fails_a_third_is_ejected_and_failures_that_all_share_eject_none()
     assert_eq!(failing([0.2, 0.2, 0.2, 0.0], 10_000), [0, 1, 2], "the healthy node can serve");
     assert_eq!(failing([0.02, 0.03, 0.01, 0.02], 10_000), [], "a few failures are ordinary");
     assert_eq!(failing([0.3; 4], 10_000), [], "their requests are to blame");
+    assert_eq!(failing([0.5; 4], 10_000), [], "their requests are to blame");
+}
+
+/// A few failures that all nodes share, as of a page that is broken, do not hide a node that fails by itself.
+#[test]
+fn a_failing_node_is_ejected_also_where_some_requests_fail_everywhere() {
+    for background in [0.02, 0.05, 0.1] {
+        let shares = [background, 0.6, background, background];
+        assert_eq!(failing(shares, 400), [1], "{background}");
+    }
+    assert_eq!(failing([0.4, 0.4, 0.4, 0.05], 1000), [0, 1, 2], "one good node can serve");
 }

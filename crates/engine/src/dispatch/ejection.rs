@@ -1,11 +1,13 @@
 //! The set of nodes that may be chosen: health, draining, and the ejection of failing nodes.
 //!
 //! Passive ejection solves a known problem: least outstanding sends every request to the node that fails
-//! fastest. A node is ejected after `consecutive_failures` in a row, or if it fails a fifth of its requests
-//! while enough other nodes of its pool fail none (Envoy's outlier detection has a test of either kind). Enough
-//! is the share that must stay in service. Compared with the median of the others, no node would be an outlier
-//! where most of them fail a part of their requests. An ejected node gets no requests for `base`, twice as long
-//! each further time, up to 16 times. After its return the first failure ejects it again.
+//! fastest. A node is ejected after `consecutive_failures` in a row, or if it fails far more of its requests than
+//! enough other nodes of its pool (Envoy's outlier detection has a test of either kind). Enough is the share that
+//! must stay in service. Compared with the median of the others, no node would be an outlier where most of them
+//! fail a part of their requests. Compared with nodes that do not fail at all, none would be one where a few
+//! requests fail everywhere. An ejected node gets no requests for `base`, twice as long each further time, up to
+//! 16 times. After its return a failure ejects it at once if it is the first answer, and usually if it is one of
+//! the first.
 //!
 //! The others must be able to serve. So at most `max_share` of a pool is ejected at once, three quarters by
 //! default, but one node of two or more may always be: this is the panic threshold. A smaller share (a third
@@ -22,22 +24,34 @@ use crate::time::Time;
 /// Longest ejection: base × 2⁴. A recovered node is missed for at most that long.
 const MAX_DOUBLINGS: u32 = 4;
 
-/// Weight of the latest answer in a node's error average. Five failures in a row, Envoy's default, move it
-/// to 0.23.
+/// Weight of the latest answer in a node's error average, which so spans about 39 answers. Five failures in a row,
+/// Envoy's default, move it to 0.23.
 const ERROR_WEIGHT: f64 = 0.05;
 
-/// Error average above which a node is an outlier.
-const OUTLIER: f64 = 0.2;
+/// Added to the error average of a node that others are compared with. A node that has not failed lately still fails
+/// up to one request in 25, with a confidence of four fifths for the 39 answers that its average spans.
+const UNSEEN: f64 = 0.04;
 
-/// Good answers in a row that show a healthy node. A node that fails a tenth of its requests reaches it once in
-/// seventy times. So if all nodes fail alike, because their requests are the cause, hardly any is an outlier
-/// next to a healthy one. Earlier ejections of a healthy node are forgotten.
-const HEALTHY: u32 = 40;
+/// Standard deviations by which an outlier's error average exceeds what is ordinary. Where all nodes fail the same
+/// share of their requests, any from 2 to 50 %, chance exceeds three of them at up to 16 of 1,000 answers, and five at
+/// less than one. A node that fails three fifths of its requests is found as soon with five.
+const DEVIATIONS: f64 = 5.0;
+
+/// Answers after which the error average tells how a node works: it then has seven eighths of its final value.
+/// As many good ones in a row forgive earlier ejections.
+const EVIDENCE: u32 = 40;
+
+/// Highest error average that is ordinary for a node if another one has the average `errors`. It is 0.2 if the other
+/// does not fail, about as after five failures in a row.
+fn ordinary(errors: f64) -> f64 {
+    let share = (errors + UNSEEN).min(1.0);
+    share + DEVIATIONS * (share * (1.0 - share) * ERROR_WEIGHT / (2.0 - ERROR_WEIGHT)).sqrt()
+}
 
 impl NodeInfo {
-    /// Whether it has not failed for a while.
-    fn is_healthy(&self) -> bool {
-        self.successes >= HEALTHY
+    /// Whether it is known to fail so few requests that a node with the error average `errors` is an outlier.
+    fn is_far_better(&self, errors: f64) -> bool {
+        self.served + self.failed >= u64::from(EVIDENCE) && errors > ordinary(self.errors)
     }
 }
 
@@ -52,7 +66,7 @@ impl Nodes {
         node.failures = 0;
         node.errors -= ERROR_WEIGHT * node.errors;
         node.successes = node.successes.saturating_add(1);
-        if node.is_healthy() {
+        if node.successes >= EVIDENCE {
             node.ejections = 0;
         }
     }
@@ -90,7 +104,7 @@ impl Nodes {
         let node = &mut self.nodes[index];
         let span: Duration = rule.base.saturating_mul(1 << node.ejections.min(MAX_DOUBLINGS));
         node.ejections = (node.ejections + 1).min(MAX_DOUBLINGS);
-        // It returns on probation. A node that fails only a part of its requests may begin with a good answer, so
+        // It returns on probation. A node that fails only a part of its requests may begin with good answers, so
         // its error average stays.
         node.failures = rule.consecutive_failures - 1;
         node.ejected_until = Some(now + span);
@@ -98,20 +112,20 @@ impl Nodes {
         true
     }
 
-    /// Whether the node fails many requests while enough others of its pool are healthy: the share that ejection
-    /// leaves in service, and at least one.
+    /// Whether enough other nodes of its pool are far better: the share that ejection leaves in service, and at
+    /// least one.
     fn is_outlier(&self, index: NodeId, errors: f64) -> bool {
-        if errors <= OUTLIER {
+        if errors <= ordinary(0.0) {
             return false;
         }
         let pool = self.nodes[index].pool;
         let others = self.nodes.pairs().filter(|(other, node)| *other != index && node.pool == pool && node.usable());
-        let (mut all, mut healthy) = (0u32, 0u32);
+        let (mut all, mut better) = (0u32, 0u32);
         for (_, other) in others {
             all += 1;
-            healthy += u32::from(other.is_healthy());
+            better += u32::from(other.is_far_better(errors));
         }
-        healthy > 0 && f64::from(healthy) >= (1.0 - self.ejection[pool].max_share) * f64::from(all)
+        better > 0 && f64::from(better) >= (1.0 - self.ejection[pool].max_share) * f64::from(all)
     }
 
     /// Applies an event from the driver. Returns true if the set of usable nodes changed.
