@@ -385,6 +385,9 @@ pub struct Limits {
     pub connections: usize,
     /// Maximum number of connections of one IPv4 address or IPv6 /64. Further ones are closed. `None` means no limit.
     pub connections_per_source: Option<u32>,
+    /// Mean time between new connections of one IPv4 address or IPv6 /64. Those that come faster, beyond a burst, are
+    /// closed. `None` means no limit.
+    pub connect_interval_per_source: Option<Duration>,
     /// Maximum size of a request head in bytes. A larger one is answered with 431.
     pub head_bytes: usize,
     /// Maximum number of headers. More are answered with 431.

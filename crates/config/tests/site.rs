@@ -98,7 +98,7 @@ fn templates_stand_apart_and_rules_keep_their_order() {
 #[test]
 fn a_class_says_what_a_source_is() {
     let text = format!(
-        "{HEAD}discipline: none\nlimits: {{ connections_per_source: 20 }}\nclasses:\n  \
+        "{HEAD}discipline: none\nlimits: {{ connections_per_source: 20, new_connections_per_source: 2/s }}\nclasses:\n  \
          - {{ name: net, per: {{ source: /24 }}, source: {{ header: X-Key }} }}\n  \
          - {{ name: a, match: {{ host: a }}, source: /16 /48, limit_per_source: 120/min }}\n  - {{ name: rest }}\n"
     );
@@ -110,6 +110,7 @@ fn a_class_says_what_a_source_is() {
     assert_eq!(site.classes.iter().map(|class| class.source.clone()).collect::<Vec<_>>(), [size(16, 48), size(32, 64)]);
     let rates: Vec<_> = site.policy.classes.iter().map(|class| class.queue.max_rate_per_flow).collect();
     assert_eq!((rates, site.limits.connections_per_source), (vec![Some(2.0), None], Some(20)));
+    assert_eq!(site.limits.connect_interval_per_source, Some(Duration::from_millis(500)));
     let network = |text: &str| NetworkSize { ipv4: 24, ipv6: 56 }.network_of(text.parse().unwrap()).to_string();
     assert_eq!([network("192.0.2.7"), network("2001:db8:0:1ff::1")], ["192.0.2.0/24", "2001:db8:0:100::/56"]);
     assert_eq!([network("::1"), network("::")], ["::/56", "::/128"], "a client on a Unix socket has no address");

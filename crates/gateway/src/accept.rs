@@ -27,10 +27,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, sockets: Acceptor, named: Arc<Lis
                 let is_balancer = active_config.site.expects_header(&named, peer.ip());
                 let how = active_config.site.listener(&named).and_then(|listener| listener.transparent);
                 let destination = listener::destination(&stream, bound, how);
-                let Some(place) = worker.place(peer.ip(), !is_balancer) else {
-                    counters.refused_connections.fetch_add(1, Ordering::Relaxed);
-                    continue;
-                };
+                let Some(place) = worker.place(peer.ip(), !is_balancer) else { continue };
                 let named = Arc::clone(&named);
                 let accepted = Accepted { stream, peer, place, named, port, destination };
                 if open_conn(&worker) {

@@ -106,20 +106,16 @@ async fn begin(mut guard: ConnectionGuard, mut client: Rc<ClientConn>, mut io: S
 /// connection is to be closed, which is counted.
 async fn identify(guard: &mut ConnectionGuard, client: &Rc<ClientConn>, io: &mut Socket) -> Option<Rc<ClientConn>> {
     let worker = &client.worker;
-    let counters = &worker.shared.counters;
     let state = StreamState::new(client, Rc::clone(&client.alarm));
     let header = match proxy_protocol::receive(&state, io).await {
         Ok(header) => header,
         Err(failure) => {
-            counters.header_failures.count(failure);
+            worker.shared.counters.header_failures.count(failure);
             return None;
         }
     };
     let Some(ends) = header.ends else { return Some(Rc::clone(client)) };
-    let Some(place) = worker.place(ends.client.ip(), true) else {
-        counters.refused_connections.fetch_add(1, Ordering::Relaxed);
-        return None;
-    };
+    let place = worker.place(ends.client.ip(), true)?;
     let named = client.continues(ends, place);
     if let Some(tls) = header.tls.filter(|_| worker.shared.tls.listeners.of(&client.listener).is_none()) {
         let _ = named.tls.set(Box::new(tls));

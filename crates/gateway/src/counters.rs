@@ -1,9 +1,38 @@
 //! Counters of the gateway as a whole.
 
-use std::sync::atomic::AtomicU64;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::handshake::Handshakes;
 use crate::proxy_protocol::HeaderFailures;
+
+/// Client connections that were closed at once for one reason.
+#[derive(Debug, Default)]
+pub struct RefusedConns {
+    count: AtomicU64,
+    latest: Mutex<Option<IpAddr>>,
+}
+
+impl RefusedConns {
+    /// Counts a connection of `peer`.
+    pub(crate) fn count(&self, peer: IpAddr) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
+    }
+
+    /// Returns their number.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Returns the peer of the latest one.
+    #[must_use]
+    pub fn latest(&self) -> Option<IpAddr> {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Counters since the start, and gauges, that do not depend on a class. For bytes and requests per class see
 /// [`crate::AccessRecord`] and the engine's snapshots.
@@ -11,8 +40,10 @@ use crate::proxy_protocol::HeaderFailures;
 pub struct Counters {
     /// Number of accepted client connections.
     pub accepted: AtomicU64,
-    /// Number of accepted client connections that were closed at once, because their peer had too many.
-    pub refused_connections: AtomicU64,
+    /// Accepted client connections that were closed at once, because their peer had too many.
+    pub refused_connections: RefusedConns,
+    /// Accepted client connections that were closed at once, because their peer opened too many in a short time.
+    pub over_rate_connections: RefusedConns,
     /// Numbers of client connections that were closed for want of a header of the PROXY protocol.
     pub header_failures: HeaderFailures,
     /// Number of client connections open now.

@@ -21,6 +21,7 @@ use crate::active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource};
 use crate::clock::Clock;
 use crate::collector::Reports;
 use crate::config_thread::{ConfigThread, copied};
+use crate::connect_rate::ConnectRates;
 use crate::control::{Control, MAX_THREADS};
 use crate::counters::Counters;
 use crate::discovery::Discovery;
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) trust: Option<Arc<LiveTrust>>,
     /// Open connections per peer.
     pub(crate) peers: Places,
+    /// Rates of new connections per peer.
+    pub(crate) connect_rates: ConnectRates,
     /// Responses without a slot that wait for slow clients, by the id of the node.
     pub(crate) stalled: Places,
     /// Tunnels.
@@ -170,12 +173,6 @@ impl Shared {
     }
 }
 
-/// Returns the maximum number of open client connections of `threads` threads under `site`.
-fn max_connections(site: &Site, threads: usize) -> u64 {
-    let wanted = site.limits.connections as u64;
-    listener::connections_that_fit(threads).map_or(wanted, |fit| wanted.min(fit))
-}
-
 impl Gateway {
     /// Opens the listeners of `site`, starts the threads, and serves. `text` is the policy file as read, for its
     /// checksum. `observers` are told about every finished request.
@@ -219,7 +216,7 @@ impl Gateway {
         let trust = site.trust.as_deref().map(|folder| LiveTrust::load(folder, &[Role::Gateway], None)).transpose();
         let trust = trust.map_err(|faults| io::Error::new(io::ErrorKind::InvalidInput, faults))?.map(Arc::new);
         let memory = Memory::new(&site.limits);
-        let connections = max_connections(&site, count);
+        let connections = listener::max_connections(&site, count);
         let wakers: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
         let watch = Arc::new(Notify::new());
         let config_thread = ConfigThread::start();
@@ -242,6 +239,7 @@ impl Gateway {
             acme: Acme::default(),
             trust,
             peers: Places::default(),
+            connect_rates: ConnectRates::default(),
             stalled: Places::default(),
             tunnels: Tunnels::default(),
             observers,
@@ -536,7 +534,7 @@ impl Gateway {
         let missing = listener::follow(&lock(&shared.listeners), &site);
         let missing = missing.map_err(|error| ReloadError::Listen(error.to_string()))?;
         let limits = site.limits;
-        let connections = max_connections(&site, self.shared.threads.count());
+        let connections = listener::max_connections(&site, count);
         shared.discovery.fill(&mut site, &shared.control.active_config().site);
         let active_config =
             shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;

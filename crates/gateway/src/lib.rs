@@ -36,6 +36,7 @@ mod client_stream;
 mod clock;
 mod collector;
 mod config_thread;
+mod connect_rate;
 mod connection;
 mod control;
 mod counters;

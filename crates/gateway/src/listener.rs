@@ -29,12 +29,18 @@ const PER_THREAD: u64 = 6;
 /// Returns the number of client connections for which the process has file descriptors, if each also needs a
 /// connection to a node (HAProxy computes it like this) and there are `threads` threads. Returns `None` if the limit is
 /// not known.
-pub(crate) fn connections_that_fit(threads: usize) -> Option<u64> {
+fn connections_that_fit(threads: usize) -> Option<u64> {
     // The soft limit in "Max open files    1024    524288    files" applies.
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?;
     let reserved = RESERVED + PER_THREAD * threads as u64;
     soft.parse::<u64>().ok().map(|files| (files.saturating_sub(reserved) / 2).max(1))
+}
+
+/// Returns the maximum number of open client connections of `threads` threads under `site`.
+pub(crate) fn max_connections(site: &Site, threads: usize) -> u64 {
+    let wanted = site.limits.connections as u64;
+    connections_that_fit(threads).map_or(wanted, |fit| wanted.min(fit))
 }
 
 /// A listener with its sockets.

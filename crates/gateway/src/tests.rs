@@ -87,6 +87,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         limits: Limits {
             connections: 100,
             connections_per_source: None,
+            connect_interval_per_source: None,
             head_bytes: 65_536,
             headers: 100,
             body_bytes: None,

@@ -244,12 +244,24 @@ impl Worker {
         Admission::Released(at, Permit::new(self, ticket, ServiceInterval::new(routed, endpoint.id, at)), endpoint)
     }
 
-    /// Counts one more connection of a peer, if its limit allows it. Listed proxies have none.
+    /// Counts one more connection of a peer, if its limits allow it. Listed proxies have none. Counts those that are
+    /// refused.
     pub(crate) fn place(&self, peer: IpAddr, limited: bool) -> Option<Place> {
         let active_config = self.active_config();
-        let max = active_config.site.limits.connections_per_source;
-        let max = max.filter(|_| limited && !active_config.site.trusts(peer.to_canonical()));
-        self.shared.peers.enter(client::peer_key(peer), max)
+        let limits = &active_config.site.limits;
+        let limited = limited && !active_config.site.trusts(peer.to_canonical());
+        let key = client::peer_key(peer);
+        let Shared { peers, connect_rates, counters, control, .. } = &*self.shared;
+        let Some(place) = peers.enter(key, limits.connections_per_source.filter(|_| limited)) else {
+            counters.refused_connections.count(peer);
+            return None;
+        };
+        let interval = limits.connect_interval_per_source.filter(|_| limited);
+        if interval.is_some_and(|interval| !connect_rates.take(key, interval, control.clock().now())) {
+            counters.over_rate_connections.count(peer);
+            return None;
+        }
+        Some(place)
     }
 
     /// Gives up a waiting request. Returns false if it has already been released.

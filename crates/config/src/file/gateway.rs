@@ -3,7 +3,7 @@
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, OneOrMany, Optional, Switch, unknown_word};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::tree::{Node, Value};
-use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Share, Span, Text};
+use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Rate, Share, Span, Text};
 use weirgate_spanned_yaml::{any_of, record};
 
 use super::address::ListenAddress;
@@ -22,6 +22,10 @@ record! {
         /// closed when they are accepted. `trusted_proxies` have no limit. `off` by default, because an office or a
         /// provider may share one address.
         connections_per_source: Defaulted<Switch<Count>> = "off",
+        /// Maximum rate of new connections of one peer, such as `20/s` or `120/min`: of an IPv4 address or an IPv6 /64.
+        /// Those of 10 s may come at once, and further ones are closed when they are accepted, before TLS.
+        /// `trusted_proxies` have no limit. `off` by default, because an office or a provider may share one address.
+        new_connections_per_source: Defaulted<Switch<Rate>> = "off",
         /// Maximum size of a request head. A larger one is answered with 431. The default is eight times the
         /// size that browsers send.
         head_bytes: Defaulted<Bytes> = "64KiB",

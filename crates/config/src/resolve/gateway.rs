@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use http::HeaderValue;
 use ipnet::IpNet;
 use weirgate_listening::{Address, FileAccess, abstract_name};
 use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark, OneOrMany, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_spanned_yaml::unit::{Bytes, Count, Text};
+use weirgate_spanned_yaml::unit::{Bytes, Count, Rate, Text};
 
 use crate::embed::Defaults;
 use crate::file::{FileMode, ForwardForm, GroupName, MemoryForm, NEEDED, PolicyFile, UserName};
@@ -16,6 +17,10 @@ use crate::site::{AccessLog, Admin, ClientTimeouts, Forward, Limits, Listener, M
 
 /// Maximum number of threads. A number above the cores of any machine is a typing error.
 const MAX_THREADS: u32 = 1_024;
+
+/// Maximum mean time between new connections of one source. A slower rate is a typing error, because it shuts people
+/// out.
+const MAX_CONNECT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Reports missing fields that every gateway needs.
 pub(super) fn needed(file: &PolicyFile, defaults: Option<&Defaults>, cx: &mut Context) {
@@ -137,6 +142,7 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
             Switch::Off => None,
             Switch::On(Count(connections)) => Some(*connections),
         },
+        connect_interval_per_source: connect_interval(&limits.new_connections_per_source, cx),
         head_bytes,
         headers: count(&limits.headers, 1_000, cx) as usize,
         body_bytes: match limits.body_bytes.get() {
@@ -156,6 +162,17 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
             MemoryForm::Given(Switch::On(Bytes(bytes))) => MemoryLimit::Bytes(*bytes),
         },
     }
+}
+
+/// Returns the mean time between new connections of one source.
+fn connect_interval(field: &Defaulted<Switch<Rate>>, cx: &mut Context) -> Option<Duration> {
+    let Switch::On(Rate(rate)) = *field.get() else { return None };
+    let interval = Duration::try_from_secs_f64(rate.recip()).unwrap_or(Duration::MAX);
+    if interval > MAX_CONNECT_INTERVAL {
+        let what = "this allows less than one connection in an hour".to_owned();
+        cx.fail(field.mark, Complaint::new(what, "write at least `1/h`, or a rate such as `20/s`"));
+    }
+    Some(interval)
 }
 
 pub(super) fn timeouts(file: &PolicyFile, cx: &mut Context) -> ClientTimeouts {

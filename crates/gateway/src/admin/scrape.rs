@@ -71,7 +71,12 @@ fn process(operations: &Operations) -> Vec<Single> {
         single(
             "connections_refused",
             "Client connections closed at once because of limits.connections_per_source",
-            Value::Counter(read(&counters.refused_connections)),
+            Value::Counter(counters.refused_connections.total()),
+        ),
+        single(
+            "connections_over_rate",
+            "Client connections closed at once because of limits.new_connections_per_source",
+            Value::Counter(counters.over_rate_connections.total()),
         ),
         single(
             "accept_pauses",

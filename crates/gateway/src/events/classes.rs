@@ -10,11 +10,7 @@ use weirgate_engine::{ClassSnapshot, ShedReason, Time};
 use weirgate_spanned_yaml::unit::span_text;
 use weirgate_wire::admin::{EventKind, Refusals, key_text};
 
-use super::words;
-
-/// Time without a refusal, or without a missed guarantee, after which it has ended: as long as the sliding window of
-/// `achieved` at least, because a guarantee that was missed once stays missed until the window has passed.
-const QUIET: Duration = Duration::from_secs(10);
+use super::{QUIET, words};
 
 /// Number of ended spans of refusals that are kept.
 const KEPT: usize = 32;

@@ -2,9 +2,10 @@
 //!
 //! Once a second the engine's snapshots are compared with those before. Nothing is added to the path of a request, and
 //! a change that comes and goes between two looks is not told. Refusals are counted, so they are always seen.
-//! [`Classes`] and [`Nodes`] compare. [`words`] has the reasons in plain words.
+//! [`Classes`], [`Connections`] and [`Nodes`] compare. [`words`] has the reasons in plain words.
 
 mod classes;
+mod connections;
 mod nodes;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use weirgate_wire::admin::{self as shape, Event, EventKind};
 
 use crate::gateway::{Shared, lock};
 use classes::{Classes, Looks};
+use connections::{Connections, Refused};
 use nodes::Nodes;
 
 /// Time between two looks: an event is told while it matters.
@@ -29,6 +31,10 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Number of classes that a look each second costs nothing noticeable for. With more, looks come less often, so that
 /// they take the same share of a processor.
 const CLASSES: u32 = 2000;
+
+/// Time without a refusal, or without a missed guarantee, after which it has ended: as long as the sliding window of
+/// `achieved` at least, because a guarantee that was missed once stays missed until the window has passed.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Number of events that are kept.
 const KEPT: usize = 256;
@@ -48,6 +54,7 @@ struct State {
     /// Number of events since the start.
     count: u64,
     classes: Classes,
+    connections: Connections,
     nodes: Nodes,
 }
 
@@ -60,12 +67,19 @@ impl Events {
     }
 
     /// Compares a look with the one before, and returns the lines for standard error. `unix` is the calendar time.
-    fn look(&self, version: (u64, &str), whole: &Snapshot, looks: Looks, unix: Duration) -> String {
+    fn look(
+        &self,
+        version: (u64, &str),
+        whole: &Snapshot,
+        (refused, looks): (connections::Look, Looks),
+        unix: Duration,
+    ) -> String {
         let mut state = lock(&self.state);
-        let State { events, count, classes, nodes } = &mut *state;
+        let State { events, count, classes, connections, nodes } = &mut *state;
         let mut told = Vec::new();
         let mut tell = |kind, text| told.push((kind, text));
         nodes.compare(version.0, version.1, &whole.nodes, &mut tell);
+        connections.compare(whole.now, refused, &mut tell);
         classes.compare(whole.now, looks, &mut tell);
         if let Some(more) = told.len().checked_sub(AT_ONCE).filter(|more| *more > 0) {
             told.truncate(AT_ONCE);
@@ -93,7 +107,9 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
         let active_config = shared.control.active_config();
         let version = (active_config.version, active_config.checksum.as_str());
         let unix = weirgate_clock::calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let lines = shared.events.look(version, &whole, looks, unix);
+        let counters = [&shared.counters.refused_connections, &shared.counters.over_rate_connections];
+        let refused = counters.map(|count| Refused { total: count.total(), latest: count.latest() });
+        let lines = shared.events.look(version, &whole, (refused, looks), unix);
         if !lines.is_empty() {
             // Not on this thread: a slow reader of standard error would delay requests.
             tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(lines.as_bytes())));

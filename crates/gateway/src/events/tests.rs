@@ -8,7 +8,7 @@ use weirgate_engine::{
 use weirgate_wire::admin::EventKind::{self, *};
 
 use super::classes::{self, Looks};
-use super::{AT_ONCE, Events, KEPT};
+use super::{AT_ONCE, Events, KEPT, connections};
 use crate::examples;
 
 fn at(seconds: u64) -> Time {
@@ -58,6 +58,7 @@ fn look_at(
     let mut looks = Looks::new();
     classes.iter().for_each(|class| classes::add(&mut looks, class));
     let whole = Snapshot { now: at(now), nodes, ..examples::snapshot() };
+    let looks = (connections::Look::default(), looks);
     let lines = events.look((version, "abc"), &whole, looks, Duration::from_secs(1_000 + now));
     let new = events.since(before, at(now)).events;
     let expected: String = new.iter().map(|event| format!("weirgate: {}\n", event.text)).collect();

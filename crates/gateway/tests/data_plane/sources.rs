@@ -1,9 +1,9 @@
 //! Fairness among sources inside a class, and the limits of a source.
 
 use std::io::Write;
-use std::sync::atomic::Ordering;
 
-use crate::stage::{Client, Node, Stage, policy, wait_until};
+use crate::pki::Pki;
+use crate::stage::{Client, Node, Stage, policy, site, wait_until};
 
 /// Sends a request from this client address, with these headers.
 fn from(stage: &Stage, address: &str, headers: &str) -> Client {
@@ -153,7 +153,7 @@ fn a_peer_beyond_its_connections_is_closed() {
     let mut first: Vec<Client> = (0..3).map(|_| stage.client()).collect();
     assert!(first.iter_mut().all(answers));
     assert!(stage.client().is_closed());
-    assert_eq!(stage.gateway.counters().refused_connections.load(Ordering::Relaxed), 1);
+    assert_eq!(stage.gateway.counters().refused_connections.total(), 1);
     drop(first.pop());
     wait_until("there is room again", || {
         let mut client = stage.client();
@@ -163,11 +163,56 @@ fn a_peer_beyond_its_connections_is_closed() {
     });
 }
 
+/// One connection of a source in a minute. No test takes as long.
+const RARELY: &str = "discipline: none\nclasses: [{ name: all }]\nlimits: { new_connections_per_source: 1/min }\n";
+
+#[test]
+fn a_peer_that_connects_too_fast_is_closed_before_tls() {
+    let (pki, node) = (Pki::new(), Node::answering(crate::stage::ok("x")));
+    let certificate = pki.certificate("a", &["a.test"]);
+    let policy = |rest: &str| {
+        let listen = format!("[127.0.0.1:0, {{ address: \"127.0.0.1:0\", tls: {{ certificates: {certificate} }} }}]");
+        policy(&[&node], rest).replacen("127.0.0.1:0", &listen, 1)
+    };
+    let stage = Stage::open(&policy(RARELY));
+    let (plain, secure) = (stage.gateway.addresses()[0], stage.gateway.addresses()[1]);
+    let serves = |mut client: Client| {
+        client.get("/");
+        client.answer().status == 200
+    };
+    assert!(serves(Client::connect(plain)));
+    // Both listeners count, and a connection that has ended counts as well.
+    assert!(Client::connect(plain).is_closed() && Client::connect(secure).is_closed());
+    assert!(serves(Client::from_address([127, 0, 0, 2], plain)), "another source");
+    let counters = stage.gateway.counters();
+    let latest = counters.over_rate_connections.latest();
+    assert_eq!((counters.over_rate_connections.total(), latest), (2, Some("127.0.0.1".parse().expect("an address"))));
+    assert_eq!((counters.refused_connections.total(), counters.handshakes.failures().map(|(_, n)| n).sum()), (0, 0));
+    let off = policy("discipline: none\nclasses: [{ name: all }]\n");
+    stage.gateway.reload_site(site(&off), &off).expect("a good policy");
+    assert!(serves(Client::connect(plain)));
+}
+
+#[test]
+fn the_rate_of_connections_is_that_of_the_clients_behind_a_balancer() {
+    let node = Node::answering(crate::stage::ok("x"));
+    let listen = "{ address: \"127.0.0.1:0\", proxy_protocol: 127.0.0.1 }";
+    let stage = Stage::open(&policy(&[&node], RARELY).replacen("127.0.0.1:0", listen, 1));
+    let connect = |last: u8| {
+        let mut client = stage.client();
+        client.send(format!("PROXY TCP4 192.0.2.{last} 10.0.0.1 1 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client
+    };
+    assert_eq!([connect(1), connect(2)].map(|mut client| client.answer().status), [200, 200]);
+    assert!(connect(1).is_closed());
+    assert_eq!(stage.gateway.counters().over_rate_connections.total(), 1);
+}
+
 #[test]
 fn a_listed_proxy_has_no_limit_of_connections() {
     let node = Node::answering(crate::stage::ok("x"));
     let rest = "trusted_proxies: [127.0.0.1]\ndiscipline: none\nclasses: [{ name: all }]\n\
-                limits: { connections_per_source: 1 }\n";
+                limits: { connections_per_source: 1, new_connections_per_source: 1/min }\n";
     let stage = Stage::open(&policy(&[&node], rest));
     let mut clients: Vec<Client> = (0..4).map(|_| stage.client()).collect();
     for client in &mut clients {

@@ -63,6 +63,10 @@ pub enum EventKind {
     LimitImpossible,
     /// It is no longer.
     LimitPossible,
+    /// New connections of a peer are closed at once.
+    ConnectionsRefused,
+    /// None was closed for a while.
+    ConnectionsAccepted,
     /// More events at once than are told one by one.
     More,
 }
