@@ -322,6 +322,8 @@ pub struct ClassSite {
     pub shed: ShedReply,
     /// Timeouts towards the nodes.
     pub timeouts: NodeTimeouts,
+    /// When its responses give their slot back before their last byte. `None`: never.
+    pub long_responses: Option<LongResponses>,
     /// Limits of its tunnels.
     pub tunnels: Tunnels,
     /// The value of a request that tells its source.
@@ -352,6 +354,15 @@ pub struct NodeTimeouts {
     pub body_progress: Duration,
     /// Time from release to the node's last byte.
     pub total: Duration,
+}
+
+/// Responses of a class that give their slot back while their body goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongResponses {
+    /// Time from the head of the response.
+    pub after: Duration,
+    /// Maximum number at once. Further ones keep their slots.
+    pub max: u32,
 }
 
 /// Limits of a class's tunnels.

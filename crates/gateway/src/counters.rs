@@ -66,6 +66,10 @@ pub struct Counters {
     pub reused: AtomicU64,
     /// Number of response bytes now buffered for slow clients.
     pub buffered_bytes: AtomicU64,
+    /// Number of responses that have given their slot back, by `long_responses` of their class.
+    pub long_responses: AtomicU64,
+    /// Number of times that such a response kept its slot for another second, because its class had too many.
+    pub long_responses_refused: AtomicU64,
     /// Number of tunnels that were opened.
     pub tunnels: AtomicU64,
     /// Number of requests for a tunnel that were refused, because there were too many.

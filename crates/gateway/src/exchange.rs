@@ -8,13 +8,12 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use weirgate_config::{HeaderRules, LocalityKeyOf, NodeTimeouts, Tunnels};
+use weirgate_config::{ClassSite, HeaderRules, LocalityKeyOf, NodeTimeouts};
 use weirgate_engine::{ClassId, Outcome, Shed, Time};
 use weirgate_http1::{Head, Version};
 
@@ -26,6 +25,7 @@ use crate::hops::Connection;
 use crate::memory::Pressure;
 use crate::pages::Routed;
 use crate::permit::Permit;
+use crate::places::ClassPlace;
 use crate::record::{AccessRecord, ClassIndex, Ending, Protocol};
 use crate::refusal::Refusal;
 use crate::reply::{NodeError, Reply};
@@ -33,7 +33,7 @@ use crate::request::Request;
 use crate::request_stream::{Lost, RequestStream};
 use crate::stream_state::StreamState;
 use crate::trace::Trace;
-use crate::tunnel::{Side, Tunnel, TunnelPlace};
+use crate::tunnel::{Side, Tunnel};
 use crate::worker::Admission;
 use crate::{forward, grpc, websocket};
 
@@ -52,8 +52,8 @@ pub(crate) struct Exchange {
     pub(crate) trace: Option<Trace>,
     /// The right to be in flight at `endpoint`, while it is.
     pub(crate) permit: Option<Permit>,
-    /// The place of the tunnel that it asks for or has become.
-    pub(crate) tunnel: Option<Box<TunnelPlace>>,
+    /// The place of the tunnel that it asks for or has become, or of its long response.
+    pub(crate) place: Option<Box<ClassPlace>>,
     /// Version of the configuration and name of the class, after the request has let go of that configuration.
     classified: Option<Box<(u64, String)>>,
     class: Option<ClassIndex>,
@@ -164,7 +164,7 @@ impl Exchange {
             bytes_out: 0,
             trace: None,
             permit: None,
-            tunnel: None,
+            place: None,
             classified: None,
             class: None,
             origin: Origin { client: conn.peer.ip(), listed: false },
@@ -226,39 +226,22 @@ impl Exchange {
             body_progress: Duration::from_secs(30),
             total: Duration::from_secs(60),
         };
-        self.class.and_then(|c| self.active_config.class_site(c)).map_or(UNKNOWN, |c| c.timeouts)
+        self.class_site().map_or(UNKNOWN, |class| class.timeouts)
     }
 
     /// Returns the header rules for the request: those of its class, if it has one.
     pub(crate) fn headers(&self) -> &HeaderRules {
-        let class = self.class.and_then(|class| self.active_config.class_site(class));
-        class.map_or(&self.active_config.site.headers, |class| &class.headers)
+        self.class_site().map_or(&self.active_config.site.headers, |class| &class.headers)
+    }
+
+    /// Returns the settings of the request's class, if it has one.
+    pub(crate) fn class_site(&self) -> Option<&ClassSite> {
+        self.class.and_then(|class| self.active_config.class_site(class))
     }
 
     /// Returns the name of the class in the policy, if the request has one.
     pub(crate) fn class_name(&self) -> Option<&str> {
         self.class.map(|class| self.active_config.class_name(class))
-    }
-
-    /// Returns the limits of the tunnel that the request becomes.
-    pub(crate) fn tunnel_limits(&self) -> Tunnels {
-        // As for timeouts.
-        const UNKNOWN: Tunnels = Tunnels { max: None, idle: Duration::from_secs(60), total: None };
-        self.class.and_then(|c| self.active_config.class_site(c)).map_or(UNKNOWN, |c| c.tunnels)
-    }
-
-    /// Takes a place for a tunnel, if the request asks for one.
-    fn tunnel_place(&self) -> Result<Option<Box<TunnelPlace>>, Stop> {
-        if self.request.upgrade().is_none() {
-            return Ok(None);
-        }
-        let shared = &self.conn.worker.shared;
-        let name = self.class_name().unwrap_or("-");
-        let place = shared.tunnels.enter(self.active_config.site.limits.tunnels, name, self.tunnel_limits().max);
-        if place.is_none() {
-            shared.counters.tunnels_refused.fetch_add(1, Ordering::Relaxed);
-        }
-        place.map(Some).ok_or(Stop::Exhausted)
     }
 
     /// Lets go of the configuration under which the request was classified, if another one is in force. A tunnel may
@@ -296,8 +279,8 @@ impl Exchange {
             let flow = worker.flow(by, self.origin.client, |by| value_of(by, &view));
             self.conn.progress.set(self.timeouts().body_progress);
             // A reload may have changed the class, so another place is given back first.
-            self.tunnel = None;
-            self.tunnel = self.tunnel_place()?;
+            self.place = None;
+            self.place = self.tunnel_place()?;
             if !expects || stream.body().is_awaited() {
                 poll_fn(|cx| stream.poll_sendable(cx)).await?;
             }

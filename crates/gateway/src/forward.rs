@@ -52,7 +52,7 @@ pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut impl RequestSt
     loop {
         let missed = match attempt(exchange, stream, fresh).await {
             Ok((mut transfer, Answer::Response)) => {
-                exchange.tunnel = None;
+                exchange.place = None;
                 return poll_fn(|cx| transfer.poll_rest(exchange, stream, cx)).await;
             }
             Ok((transfer, Answer::Upgraded)) => {

@@ -1,6 +1,5 @@
 //! The gateway as a whole: its threads, its phases, and its interface for the admin plane.
 
-use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -30,11 +29,10 @@ use crate::listener::{self, Opened};
 use crate::memory::Memory;
 use crate::metrics::Tls;
 use crate::pages::Pages;
-use crate::places::Places;
+use crate::places::{ClassPlaces, Places};
 use crate::record::{AccessRecord, Observer};
 use crate::threads::{Command, Threads};
 use crate::tls_files::{self, TlsFiles};
-use crate::tunnel::Tunnels;
 use crate::{watch_thread, worker};
 
 /// A running gateway. Clones refer to the same gateway.
@@ -72,7 +70,8 @@ pub(crate) struct Shared {
     /// Responses without a slot that wait for slow clients, by the id of the node.
     pub(crate) stalled: Places,
     /// Tunnels.
-    pub(crate) tunnels: Tunnels,
+    pub(crate) tunnels: ClassPlaces,
+    pub(crate) long_responses: ClassPlaces,
     observers: Vec<Box<dyn Observer>>,
     /// Commands to the threads.
     pub(crate) threads: Threads,
@@ -241,7 +240,8 @@ impl Gateway {
             peers: Places::default(),
             connect_rates: ConnectRates::default(),
             stalled: Places::default(),
-            tunnels: Tunnels::default(),
+            tunnels: ClassPlaces::default(),
+            long_responses: ClassPlaces::default(),
             observers,
             threads: Threads::new(wakers),
             phase: AtomicU8::new(Phase::Starting as u8),
@@ -364,16 +364,16 @@ impl Gateway {
         self.shared.stalled.taken()
     }
 
-    /// Returns the number of tunnels that are open, or that requests under way ask for.
+    /// Returns the tunnels that are open, or that requests under way ask for.
     #[must_use]
-    pub fn open_tunnels(&self) -> u64 {
-        self.shared.tunnels.open()
+    pub fn tunnels(&self) -> &ClassPlaces {
+        &self.shared.tunnels
     }
 
-    /// Returns the same for each class that has any.
+    /// Returns the responses that have given their slot back as `long_responses` of their class.
     #[must_use]
-    pub fn tunnels_by_class(&self) -> BTreeMap<String, u32> {
-        self.shared.tunnels.by_class().into_iter().map(|(class, count)| (class.as_ref().to_owned(), count)).collect()
+    pub fn long_responses(&self) -> &ClassPlaces {
+        &self.shared.long_responses
     }
 
     /// Looks at the files of certificates, as the gateway does every ten seconds. Changed files are put in force when
@@ -406,7 +406,7 @@ impl Gateway {
     /// Returns the state of the nodes' collectors, by the names of pool and node. Nodes without a collector
     /// are left out.
     #[must_use]
-    pub fn collectors(&self) -> BTreeMap<(String, String), weirgate_wire::admin::Collector> {
+    pub fn collectors(&self) -> std::collections::BTreeMap<(String, String), weirgate_wire::admin::Collector> {
         let (active_config, now) = (self.active_config(), self.shared.control.clock().now());
         let of = |t: &Arc<Endpoint>| Some(((t.pool.clone(), t.name.clone()), self.shared.reports.of(t.id, now)?));
         active_config.nodes.iter().filter_map(of).collect()

@@ -98,6 +98,7 @@ pub use counters::Counters;
 pub use gateway::{Gateway, Phase};
 pub use hand_over::{HandOver, HandOverError};
 pub use handshake::{ClientTls, HandshakeFailure, Handshakes};
+pub use places::ClassPlaces;
 pub use proxy_protocol::{HeaderFailure, HeaderFailures};
 pub use record::{AccessRecord, ClassIndex, Ending, Observer, Protocol};
 pub use request::Request;

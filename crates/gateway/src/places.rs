@@ -1,9 +1,10 @@
-//! Counts with a limit for each key: open connections per peer, stalled responses per node, tunnels per class.
+//! Counts with a limit for each key: open connections per peer, stalled responses per node, tunnels and long
+//! responses per class.
 //!
 //! A table has an entry for each key with a place that is taken, so it is bounded by the number of client connections.
 //! Places are counted whether there is a limit or not, so that a reload may set one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,11 +50,6 @@ impl<K: Clone + Hash + Eq> Places<K> {
     pub(crate) fn taken(&self) -> u64 {
         self.counts().values().copied().map(u64::from).sum()
     }
-
-    /// Returns the keys that have a place, with their number of places.
-    pub(crate) fn all(&self) -> Vec<(K, u32)> {
-        self.counts().iter().map(|(key, count)| (key.clone(), *count)).collect()
-    }
 }
 
 impl<K> Places<K> {
@@ -71,6 +67,41 @@ impl<K: Hash + Eq> Drop for Place<K> {
                 counts.remove(&self.key);
             }
         }
+    }
+}
+
+/// Places of requests that hold no slot, in all and for each class.
+#[derive(Debug, Default)]
+pub struct ClassPlaces {
+    all: Places<()>,
+    classes: Places<Arc<str>>,
+}
+
+/// The place of one request, among all of them and among those of its class.
+#[derive(Debug)]
+pub(crate) struct ClassPlace {
+    _all: Place<()>,
+    _class: Place<Arc<str>>,
+}
+
+impl ClassPlaces {
+    /// Takes a place for one more request of a class, unless all classes have `max` of them, or this one `class_max`.
+    pub(crate) fn enter(&self, max: Option<u32>, class: &str, class_max: Option<u32>) -> Option<Box<ClassPlace>> {
+        let all = self.all.enter((), max)?;
+        let class = self.classes.enter(class.into(), class_max)?;
+        Some(Box::new(ClassPlace { _all: all, _class: class }))
+    }
+
+    /// Returns the number of places that are taken.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.all.taken()
+    }
+
+    /// Returns the classes that have a place, with their numbers of places.
+    #[must_use]
+    pub fn by_class(&self) -> BTreeMap<String, u32> {
+        self.classes.counts().iter().map(|(class, count)| (class.as_ref().to_owned(), *count)).collect()
     }
 }
 

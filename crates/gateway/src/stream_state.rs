@@ -42,6 +42,8 @@ pub(crate) struct StreamState {
     pub(crate) body_due: Cell<Time>,
     /// Time at which the client has accepted no bytes for too long.
     pub(crate) stuck: Cell<Time>,
+    /// Time at which the response counts as long and gives its slot back.
+    pub(crate) slot_due: Cell<Time>,
     /// Maximum time without progress on a body, in either direction.
     pub(crate) progress: Cell<Duration>,
     /// Whether a request is being served: from its head to the last byte of its response.
@@ -70,6 +72,7 @@ impl StreamState {
             total: Cell::new(Time::NEVER),
             body_due: Cell::new(Time::NEVER),
             stuck: Cell::new(Time::NEVER),
+            slot_due: Cell::new(Time::NEVER),
             // Until a class is known.
             progress: Cell::new(Duration::from_secs(30)),
             busy: Cell::new(false),
@@ -102,7 +105,8 @@ impl StreamState {
 
     /// Wakes the stream's task at its next deadline.
     pub(crate) fn arm(&self, waker: &Waker) {
-        let mut due = self.phase.get().min(self.total.get()).min(self.body_due.get()).min(self.stuck.get());
+        let node = self.phase.get().min(self.total.get()).min(self.slot_due.get());
+        let mut due = node.min(self.body_due.get()).min(self.stuck.get());
         if due == Time::NEVER {
             due = self.now() + LOOK_AGAIN;
         }
@@ -145,6 +149,7 @@ impl StreamState {
         self.leave();
         self.busy.set(false);
         self.end_phases();
+        self.slot_due.set(Time::NEVER);
         self.body_due.set(Time::NEVER);
         self.stuck.set(Time::NEVER);
     }

@@ -65,6 +65,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         classes: vec![ClassSite {
             shed: ShedReply { status: 503, content_type: "text/plain".into(), body: "overloaded\n".into() },
             timeouts: NodeTimeouts { connect: second, first_byte: second, body_progress: second, total: second },
+            long_responses: None,
             tunnels: Tunnels { max: None, idle: second, total: None },
             source: Key::Network(NetworkSize::ADDRESS),
             headers: HeaderRules::default(),

@@ -5,7 +5,8 @@
 //! limit per request and one for the whole process. When a limit is reached, the node has to wait, and its timeouts are
 //! suspended. A response that stalls in this way gives its slot back: the node does nothing for it but keep a
 //! connection open. The number of such responses per node is limited. A client may read the rest fast after all, which
-//! is work that the window does not see, and some servers have few connections.
+//! is work that the window does not see, and some servers have few connections. In a class with `long_responses` a
+//! response also gives its slot back if it goes on for longer than the policy says.
 //!
 //! The head of a response is sent when no more of the response has arrived, or a good part of it. A response that
 //! breaks off before can be replaced by that of another node.
@@ -16,6 +17,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use weirgate_config::LongResponses;
 use weirgate_engine::{Outcome, Time};
 use weirgate_http1::{Event, write};
 
@@ -48,6 +50,10 @@ const SMALL: usize = 4 * 1024;
 /// Time for which a response may stall before it gives its slot back. A client that takes a burst of 64 KiB within
 /// it reads more than half a megabit per second, so the node may have work to do for it at any time.
 const STALLED: Duration = Duration::from_secs(1);
+
+/// Time after which a long response of a class with too many of them asks again for a place. A second more or less of a
+/// held slot does not matter to a response that has held one for seconds.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A request at a node.
 #[derive(Debug)]
@@ -251,6 +257,9 @@ impl Transfer {
                         return missed(error);
                     }
                     exchange.answered(status);
+                    if let Some(long) = long_responses(exchange) {
+                        self.conn.slot_due.set(self.conn.now() + long.after);
+                    }
                     return Poll::Ready(Ok(Answer::Response));
                 }
             }
@@ -302,6 +311,9 @@ impl Transfer {
                 Poll::Pending => false,
             };
             self.count(stream.unsent());
+            if self.conn.slot_due.get() <= self.conn.now() {
+                self.give_back(exchange);
+            }
             match self.ended {
                 Some(Ok(())) if flushed => return Poll::Ready(Ok(Served::Response { kept: self.kept })),
                 Some(Err(_)) => return Poll::Ready(Ok(Served::BrokenOff)),
@@ -460,6 +472,26 @@ impl Transfer {
         }
     }
 
+    /// Gives the slot of a long response back, if its class has a place for one more. The node's timeouts go on.
+    #[cold]
+    fn give_back(&mut self, exchange: &mut Exchange) {
+        self.conn.slot_due.set(Time::NEVER);
+        let (Some(_), Some(long)) = (&exchange.permit, long_responses(exchange)) else { return };
+        let shared = &self.conn.worker.shared;
+        let class = exchange.class_name().unwrap_or("-");
+        exchange.place = shared.long_responses.enter(None, class, Some(long.max));
+        if exchange.place.is_none() {
+            shared.counters.long_responses_refused.fetch_add(1, Ordering::Relaxed);
+            self.conn.slot_due.set(self.conn.now() + ASK_AGAIN);
+            return;
+        }
+        shared.counters.long_responses.fetch_add(1, Ordering::Relaxed);
+        let (phase, total) = (self.conn.phase.get(), self.conn.total.get());
+        exchange.finish(Outcome::LastByte { status: self.status });
+        self.conn.phase.set(phase);
+        self.conn.total.set(total);
+    }
+
     fn resume(&mut self) {
         if let Some((since, total)) = self.stalled.take() {
             self.conn.total.set(total + self.conn.now().since(since));
@@ -477,6 +509,11 @@ impl Transfer {
         }
         self.counted = unsent;
     }
+}
+
+/// Returns when the responses of the request's class give their slot back before their last byte, if they do.
+fn long_responses(exchange: &Exchange) -> Option<LongResponses> {
+    exchange.class_site()?.long_responses
 }
 
 impl Drop for Transfer {

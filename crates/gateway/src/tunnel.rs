@@ -10,17 +10,17 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weirgate_config::Tunnels;
 use weirgate_engine::Time;
 
-use crate::exchange::Exchange;
-use crate::places::{Place, Places};
+use crate::exchange::{Exchange, Stop};
+use crate::places::ClassPlace;
 use crate::record::Ending;
 use crate::stream_state::StreamState;
 
@@ -42,36 +42,26 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Debug> Duplex for T {}
 /// A side of any kind. The calls cost little next to the bytes that they move.
 pub(crate) type Side = Box<dyn Duplex>;
 
-/// The number of tunnels, in all and of each class: those that are open, and those that requests under way ask for.
-#[derive(Debug, Default)]
-pub(crate) struct Tunnels {
-    all: Places<()>,
-    classes: Places<Arc<str>>,
-}
-
-/// The place of a tunnel among all of them, and among those of its class.
-#[derive(Debug)]
-pub(crate) struct TunnelPlace {
-    _all: Place<()>,
-    _class: Place<Arc<str>>,
-}
-
-impl Tunnels {
-    /// Takes a place for one more tunnel of a class, unless there are `max` of all classes, or `class_max` of this one.
-    pub(crate) fn enter(&self, max: u32, class: &str, class_max: Option<u32>) -> Option<Box<TunnelPlace>> {
-        let all = self.all.enter((), Some(max))?;
-        let class = self.classes.enter(class.into(), class_max)?;
-        Some(Box::new(TunnelPlace { _all: all, _class: class }))
+impl Exchange {
+    /// Returns the limits of the tunnel that the request becomes.
+    pub(crate) fn tunnel_limits(&self) -> Tunnels {
+        // As for timeouts.
+        const UNKNOWN: Tunnels = Tunnels { max: None, idle: Duration::from_secs(60), total: None };
+        self.class_site().map_or(UNKNOWN, |class| class.tunnels)
     }
 
-    /// Returns the number of tunnels.
-    pub(crate) fn open(&self) -> u64 {
-        self.all.taken()
-    }
-
-    /// Returns the classes that have tunnels, with their numbers.
-    pub(crate) fn by_class(&self) -> Vec<(Arc<str>, u32)> {
-        self.classes.all()
+    /// Takes a place for a tunnel, if the request asks for one.
+    pub(crate) fn tunnel_place(&self) -> Result<Option<Box<ClassPlace>>, Stop> {
+        if self.request.upgrade().is_none() {
+            return Ok(None);
+        }
+        let shared = &self.conn.worker.shared;
+        let (name, all) = (self.class_name().unwrap_or("-"), Some(self.active_config.site.limits.tunnels));
+        let place = shared.tunnels.enter(all, name, self.tunnel_limits().max);
+        if place.is_none() {
+            shared.counters.tunnels_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        place.map(Some).ok_or(Stop::Exhausted)
     }
 }
 

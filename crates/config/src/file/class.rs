@@ -8,7 +8,7 @@ use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, Optional, Required, StepName, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
-use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Name, Rate, Share, Span, Text};
+use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Moment, Name, Rate, Share, Span, Text};
 use weirgate_spanned_yaml::{any_of, record, text_schema, words};
 
 use super::conditions::{HeaderName, Match, Token};
@@ -76,6 +76,9 @@ record! {
         retry: Defaulted<Switch<Retry>> = {},
         /// Timeouts for connections and requests to the nodes.
         timeouts: Defaulted<NodeTimeouts> = {},
+        /// When responses that go on for long, such as event streams and downloads, give their slot back: a map, or
+        /// `off`. By default a request holds its slot until the last byte of its response.
+        long_responses: Defaulted<Switch<LongResponses>> = "off",
         /// Limits of the tunnels, such as WebSockets, that its requests open.
         tunnels: Defaulted<Tunnels> = {},
     }
@@ -206,6 +209,19 @@ record! {
         /// Time from release to the node's last byte. It limits how long a request can hold a slot. 10 min
         /// are enough for large downloads.
         total: Defaulted<Span> = "10min",
+    }
+}
+
+record! {
+    /// Responses that give their slot back while their body goes on, because it costs the node next to nothing.
+    pub(crate) struct LongResponses {
+        /// Time from the head of a response until it gives its slot back, as `2s`, or `0s` for at once. A second holds
+        /// the slot for as long as nearly all pages are computed.
+        after: Defaulted<Moment> = "1s",
+        /// Maximum number of such responses of the class at once, for a template of all its classes together. Further
+        /// ones keep their slots until one of these has ended. A thousand idle connections are no burden for
+        /// most servers. Lower it for servers with a worker for each connection.
+        max: Defaulted<Count> = 1000,
     }
 }
 

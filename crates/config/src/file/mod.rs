@@ -31,7 +31,7 @@ pub(crate) use acme::AcmeForm;
 pub(crate) use address::{ListenAddress, Net, NodeAddress, is_authority};
 pub use address::{ORIGINAL, UNIX_CLIENT, client_address, client_text, network_text, node_address, socket_path};
 pub(crate) use body::Body;
-pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, SourceForm, Tunnels};
+pub(crate) use class::{Class, LongResponses, MAX_SHED_BODY, NodeTimeouts, Queue, Retry, Shed, SourceForm, Tunnels};
 pub use conditions::Token;
 pub(crate) use conditions::{ClientCertificateForm, Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::Discipline;

@@ -15,7 +15,9 @@ use super::rule::Compiler;
 use super::upstream::Pools;
 use super::{headers, page_table, priorities};
 use crate::embed::Defaults;
-use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed, SourceForm, Tunnels};
+use crate::file::{
+    Class, LongResponses, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed, SourceForm, Tunnels,
+};
 use crate::headers::HeaderRules;
 use crate::site::{self, ClassSite, Key, Listener, Match, NetworkSize, Rule, RuleTarget, ShedReply, ValuePattern};
 
@@ -129,6 +131,7 @@ pub(super) fn classes(
         let class_site = ClassSite {
             shed: answer(class, cx),
             timeouts: timeouts(class.timeouts.get(), cx),
+            long_responses: long_responses(class.long_responses.get()),
             tunnels: tunnels(class.tunnels.get(), cx),
             source: source(class, cx),
             headers: headers::rules(&class.request_headers, &class.response_headers, headers, cx),
@@ -225,6 +228,7 @@ fn add_default(
     all.class_sites.push(ClassSite {
         shed: shed(class.shed.get(), cx),
         timeouts: timeouts(class.timeouts.get(), cx),
+        long_responses: long_responses(class.long_responses.get()),
         tunnels: tunnels(class.tunnels.get(), cx),
         source: source(&class, cx),
         headers: headers.clone(),
@@ -431,6 +435,13 @@ fn timeouts(file: &NodeTimeouts, cx: &mut Context) -> site::NodeTimeouts {
         first_byte: within_total(&file.first_byte, total, cx),
         body_progress: within_total(&file.body_progress, total, cx),
         total,
+    }
+}
+
+fn long_responses(file: &Switch<LongResponses>) -> Option<site::LongResponses> {
+    match file {
+        Switch::Off => None,
+        Switch::On(file) => Some(site::LongResponses { after: file.after.get().0, max: file.max.get().0 }),
     }
 }
 

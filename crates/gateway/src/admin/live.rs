@@ -106,7 +106,8 @@ async fn look(operations: &Operations) -> Bytes {
     let known = (&gateway.collectors(), gateway.discovery(), gateway.phase().as_str());
     let (active_config, whole) = (gateway.active_config(), gateway.control().snapshot());
     let mut look = view::look(&active_config, &whole, &classes, left_out, known, gateway.events(0));
-    look.page.tunnels = gateway.tunnels_by_class();
+    look.page.tunnels = gateway.tunnels().by_class();
+    look.page.long_responses = gateway.long_responses().by_class();
     let mut text = b"retry: 1000\ndata: ".to_vec();
     // Fails only for maps with keys that are not strings, and these types have none.
     if serde_json::to_writer(&mut text, &look).is_err() {

@@ -127,7 +127,8 @@ async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryReje
     let gateway = operations.gateway();
     let said = (page_table, gateway.discovery(), gateway.acme());
     let mut page = view::snapshot(&active_config, &whole, &classes, next, said, &gateway.collectors());
-    page.tunnels = gateway.tunnels_by_class();
+    page.tunnels = gateway.tunnels().by_class();
+    page.long_responses = gateway.long_responses().by_class();
     json(StatusCode::OK, &page)
 }
 

@@ -41,7 +41,10 @@ pub(super) async fn collect(operations: &Operations, all: bool) -> Scrape {
         classes.entry(class.name.clone()).or_default().add(&class, is_named);
     };
     control.each_class(add).await;
-    for (class, tunnels) in gateway.tunnels_by_class() {
+    for (class, responses) in gateway.long_responses().by_class() {
+        classes.entry(class).or_default().long_responses = u64::from(responses);
+    }
+    for (class, tunnels) in gateway.tunnels().by_class() {
         classes.entry(class).or_default().tunnels = u64::from(tunnels);
     }
     Scrape {
@@ -115,11 +118,21 @@ fn process(operations: &Operations) -> Vec<Single> {
             "Responses without a slot that wait for slow clients now",
             Value::Gauge(operations.gateway().stalled_responses()),
         ),
+        single(
+            "long_responses",
+            "Responses that have given their slot back, by long_responses of the class",
+            Value::Counter(read(&counters.long_responses)),
+        ),
+        single(
+            "long_responses_refused",
+            "Times that a long response kept its slot for a second because of long_responses.max of the class",
+            Value::Counter(read(&counters.long_responses_refused)),
+        ),
         single("tunnels", "Tunnels opened", Value::Counter(read(&counters.tunnels))),
         single(
             "tunnels_open",
             "Tunnels open now, and requests under way that ask for one",
-            Value::Gauge(operations.gateway().open_tunnels()),
+            Value::Gauge(operations.gateway().tunnels().taken()),
         ),
         single(
             "tunnels_refused",

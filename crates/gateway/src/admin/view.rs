@@ -64,6 +64,9 @@ pub(super) struct SnapshotPage {
     /// Number of tunnels, by class. Absent if there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) tunnels: BTreeMap<String, u32>,
+    /// Number of responses that have given their slot back, by class. Absent if there are none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) long_responses: BTreeMap<String, u32>,
     /// Absent without an authority that issues certificates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     acme: Vec<shape::AcmeCertificate>,
@@ -94,6 +97,7 @@ pub(super) fn snapshot(
         page_table,
         discovery,
         tunnels: BTreeMap::new(),
+        long_responses: BTreeMap::new(),
         acme,
         classes: classes.iter().map(snapshot::class).collect(),
         next,

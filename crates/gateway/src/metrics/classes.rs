@@ -42,6 +42,7 @@ pub(crate) struct Live {
     pub(super) outstanding: u64,
     pub(super) share: f64,
     pub(crate) tunnels: u64,
+    pub(crate) long_responses: u64,
     unknown_routes: u64,
     /// Only for classes named in the policy. One value for many keys would be meaningless.
     pub(super) named: Option<Named>,
@@ -120,6 +121,7 @@ impl Live {
         self.waiting += other.waiting;
         self.outstanding += other.outstanding;
         self.tunnels += other.tunnels;
+        self.long_responses += other.long_responses;
         self.share += other.share;
         let named = either(self.named, other.named, |a, _| a);
         self.named = named.map(|_| self.named.unwrap_or_default().plus(other.named.unwrap_or_default()));

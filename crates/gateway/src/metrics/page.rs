@@ -236,6 +236,12 @@ impl Scrape {
             self.live(|l| l.tunnels),
         )?;
         page.gauges(
+            "class_long_responses",
+            "Responses under way that have given their slot back, by long_responses of the class",
+            None,
+            self.live(|l| l.long_responses),
+        )?;
+        page.gauges(
             "class_live",
             "Live classes of this name, more than 1 only for a template and for (other)",
             None,

@@ -15,6 +15,7 @@ mod headers;
 mod http2;
 mod lifecycle;
 mod locality;
+mod long_responses;
 mod node_tls;
 mod pages;
 mod payloads;

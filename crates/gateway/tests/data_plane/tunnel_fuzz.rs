@@ -214,7 +214,7 @@ fn every_byte_arrives_across_reloads() {
                 stage.gateway.reload_site(site(text), text).expect("a good policy");
                 // Bytes move under each of them, as long as there are any.
                 let before = moved.load(Ordering::Relaxed);
-                while moved.load(Ordering::Relaxed) < before + 20 && stage.gateway.open_tunnels() > 0 {
+                while moved.load(Ordering::Relaxed) < before + 20 && stage.gateway.tunnels().taken() > 0 {
                     tokio::task::yield_now().await;
                 }
             }
@@ -223,7 +223,7 @@ fn every_byte_arrives_across_reloads() {
         both.await.expect("within the limit");
     });
     assert!(stage.gateway.active_config().version > 10);
-    wait_until("all tunnels are closed", || stage.gateway.open_tunnels() == 0);
+    wait_until("all tunnels are closed", || stage.gateway.tunnels().taken() == 0);
     // Each is counted for the class under which it was opened.
     let mut classes: Vec<String> = (0..4 * TUNNELS)
         .map(|_| {

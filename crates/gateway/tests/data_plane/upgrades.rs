@@ -102,7 +102,7 @@ fn a_silent_tunnel_is_closed() {
     let counters = stage.gateway.counters();
     assert_eq!(counters.tunnels_timed_out.load(Ordering::Relaxed), 1);
     assert_eq!(counters.tunnels.load(Ordering::Relaxed), 1);
-    wait_until("its place is free", || stage.gateway.open_tunnels() == 0);
+    wait_until("its place is free", || stage.gateway.tunnels().taken() == 0);
 }
 
 #[test]
@@ -163,19 +163,19 @@ fn tunnels_are_bounded_in_all_and_by_class() {
     assert_eq!(again.answer().text(), "a page");
     let other = open("/other");
     refused("/other");
-    let by_class = stage.gateway.tunnels_by_class().into_iter().collect::<Vec<_>>();
+    let by_class = stage.gateway.tunnels().by_class().into_iter().collect::<Vec<_>>();
     assert_eq!(by_class, [("all".to_owned(), 1), ("chat".to_owned(), 1)]);
     assert_eq!(stage.gateway.counters().tunnels_refused.load(Ordering::Relaxed), 2);
     drop(chat);
-    wait_until("there is room again", || stage.gateway.open_tunnels() == 1);
+    wait_until("there is room again", || stage.gateway.tunnels().taken() == 1);
     let chat = open("/chat");
     // A request that the node does not make a tunnel gives its place back.
     drop(other);
-    wait_until("there is room again", || stage.gateway.open_tunnels() == 1);
+    wait_until("there is room again", || stage.gateway.tunnels().taken() == 1);
     let mut declined = stage.client();
     declined.send(ASK.replace("/chat", "/declined"));
     node.call().ok("no");
     assert_eq!(declined.answer().text(), "no");
-    wait_until("its place is free", || stage.gateway.open_tunnels() == 1);
+    wait_until("its place is free", || stage.gateway.tunnels().taken() == 1);
     drop(chat);
 }
