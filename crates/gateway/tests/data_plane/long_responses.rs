@@ -38,7 +38,7 @@ fn a_long_response_gives_its_slot_back_and_goes_on() {
     let by_class: Vec<_> = stage.gateway.long_responses().by_class().into_iter().collect();
     assert_eq!(by_class, [("all".to_owned(), 2)]);
 
-    // There is no place for a third, so it keeps the slot, and the next request waits until one of the others has ended.
+    // There is no place for a third, so it keeps the slot, and the next request waits until one of them has ended.
     let (mut third, mut quick) = (stage.client(), stage.client());
     third.get("/events");
     let held = node.call();
