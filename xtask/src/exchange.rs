@@ -44,7 +44,10 @@ impl Drop for Stopped {
 }
 
 /// A node with one page of 1,024 bytes. It never answers a request for `/hold`, and counts them.
-pub(crate) struct Node(Arc<NodeState>);
+pub(crate) struct Node {
+    state: Arc<NodeState>,
+    port: u16,
+}
 
 #[derive(Default)]
 struct NodeState {
@@ -54,9 +57,13 @@ struct NodeState {
 
 impl Node {
     pub(crate) fn start() -> Result<Node, String> {
-        let listener = TcpListener::bind(("127.0.0.1", NODE)).map_err(|e| format!("port {NODE} of 127.0.0.1: {e}"))?;
-        let node = Node(Arc::default());
-        let state = Arc::clone(&node.0);
+        Node::at(NODE)
+    }
+
+    pub(crate) fn at(port: u16) -> Result<Node, String> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|e| format!("port {port} of 127.0.0.1: {e}"))?;
+        let node = Node { state: Arc::default(), port };
+        let state = Arc::clone(&node.state);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if state.ended.load(Ordering::Relaxed) {
@@ -70,15 +77,15 @@ impl Node {
     }
 
     pub(crate) fn held(&self) -> u32 {
-        self.0.held.load(Ordering::Relaxed)
+        self.state.held.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.0.ended.store(true, Ordering::Relaxed);
+        self.state.ended.store(true, Ordering::Relaxed);
         // Wakes the thread that accepts.
-        let _ = TcpStream::connect(("127.0.0.1", NODE));
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 

@@ -14,6 +14,7 @@ mod packages;
 mod packaging;
 mod prose;
 mod proxy_cpu;
+mod release;
 mod repository;
 mod steps;
 mod suites;
@@ -67,8 +68,10 @@ const QUICK: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, U
 const LINT: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, DOCS];
 /// Long measurements, for comparison.
 const BENCH: [Step; 8] = [CRITERION, INSTRUCTIONS, MEMORY, PROXY_CPU, DOOR, FLOOD, SOAK, EDGE];
+const RELEASE: Step = Step::new("release", "packages, an image, the list of parts and their checksums", release::run);
+
 /// Steps that belong to no group but `quick`.
-const ALONE: [Step; 3] = [UNITS, PROSE, REFERENCE];
+const ALONE: [Step; 4] = [UNITS, PROSE, REFERENCE, RELEASE];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -103,6 +106,7 @@ fn usage() -> ExitCode {
     println!("cargo xtask bench    every benchmark: {}", list(&BENCH));
     println!("cargo xtask prose    a table of words that make text hard to read");
     println!("cargo xtask reference  the pages of docs/reference, written from the schemas");
+    println!("cargo xtask release  packages in target/dist; --check tries them, --again builds them twice");
     println!("cargo xtask STEP     one of these steps alone");
     ExitCode::from(2)
 }
