@@ -1,8 +1,8 @@
 //! Allowed dependencies between crates, and words that the engine must not contain.
 //!
 //! Dependencies point inward: `{engine, spanned-yaml, wire} ← config ← {gateway, experiment ← verdict ← {sim, lab}} ←
-//! weirgate`, and `wire ← {agent, probe}`. The engine is a pure state machine, so that gateway, simulator and fuzzers
-//! run the very same code. It has no dependency, no clock, no I/O and no unsafe code.
+//! weirgate`, `wire ← {agent, probe}`, and `config ← advice`. The engine is a pure state machine, so that gateway,
+//! simulator and fuzzers run the very same code. It has no dependency, no clock, no I/O and no unsafe code.
 
 use std::path::Path;
 use std::process::Command;
@@ -79,6 +79,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("weirgate-probe", &["weirgate-clock", "weirgate-http-client", "weirgate-pages", "weirgate-wire"]),
+    ("weirgate-advice", &["weirgate-config", "weirgate-spanned-yaml", "weirgate-wire"]),
     ("weirgate-acme", &["weirgate-clock", "weirgate-config", "weirgate-http-client", "weirgate-tls", "weirgate-wire"]),
     ("weirgate-discovery", &["weirgate-config", "weirgate-engine", "weirgate-http-client"]),
     (
@@ -142,6 +143,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "weirgate",
         &[
+            "weirgate-advice",
             "weirgate-agent",
             "weirgate-clock",
             "weirgate-config",

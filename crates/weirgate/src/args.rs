@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, bands, coordinator, demo, lab, manual, pki, plan, probe, reserves, sim, top};
+use crate::{agent, bands, coordinator, demo, lab, manual, pki, plan, probe, recommend, reserves, sim, top};
 
 /// End of the help text.
 const EXIT_CODES: &str = "\
@@ -19,6 +19,7 @@ Exit codes:
 const EXAMPLES: &str = "\
 Examples:
   weirgate demo
+  weirgate recommend access.log > policy.yaml
   weirgate check policy.yaml && weirgate run policy.yaml
   weirgate explain policy.yaml GET http://bigcorp.test/mail -H 'X-Tenant: acme' --client 192.0.2.7
   weirgate schema > weirgate.schema.json
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     /// Show the gateway keeping its guarantees: an emulated cluster, clients of three classes, a surge.
     Demo(demo::Args),
     Top(top::Args),
+    Recommend(recommend::Args),
     Sim(sim::Args),
     Plan(plan::Args),
     Bands(bands::Args),

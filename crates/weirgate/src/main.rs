@@ -1,5 +1,5 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `sim`, `plan`, `bands`, `lab`,
-//! `probe`, `agent`, `coordinator`, `reserves`, `pki`, `completions`, and `man` for packages.
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `recommend`, `sim`, `plan`, `bands`,
+//! `lab`, `probe`, `agent`, `coordinator`, `reserves`, `pki`, `completions`, and `man` for packages.
 //!
 //! Only this crate uses gateway, simulator, lab, agent, coordinator and probe together. Messages go to standard error
 //! and results to standard output. For exit codes see [`exit`].
@@ -19,6 +19,7 @@ mod manual;
 mod pki;
 mod plan;
 mod probe;
+mod recommend;
 mod reserves;
 mod run;
 mod sim;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Schema(args) => exit::print(&format!("{:#}\n", schema(args.of))),
         Command::Demo(args) => demo::run(args),
         Command::Top(args) => top::run(&args),
+        Command::Recommend(args) => recommend::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Plan(args) => plan::run(args),
         Command::Bands(args) => bands::run(&args),

@@ -7,6 +7,7 @@ mod explain;
 mod manual;
 mod pki;
 mod plan;
+mod recommend;
 mod run;
 mod sim;
 mod swarm;
