@@ -1,4 +1,5 @@
-//! Rules for the files in `packaging/`: documentation quotes them word for word, and systemd accepts the units.
+//! Rules for the files in `packaging/`: documentation quotes them word for word, systemd accepts the units, and
+//! Prometheus its rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,13 @@ pub(crate) fn check() -> Result<(), String> {
                 faults.push(format!("{page} does not quote packaging/{file} as it is: copy it there"));
             }
         }
+    }
+    if read(Command::new("promtool").arg("--version")).is_ok() {
+        let rules = |words: [&str; 2], file: &str| read(Command::new("promtool").args(words).arg(packaging(file)));
+        faults.extend(rules(["check", "rules"], "prometheus/alerts.yaml").err());
+        faults.extend(rules(["test", "rules"], "prometheus/alerts_test.yaml").err());
+    } else {
+        println!("   SKIPPED: the alert rules are not tried: promtool is in Debian's package `prometheus`");
     }
     if read(Command::new("systemd-analyze").arg("--version")).is_err() {
         println!("   SKIPPED: the units are not checked, because there is no systemd-analyze");

@@ -12,9 +12,6 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use weirgate_wire::reserves_admin::{ClassOnNode, Reserves};
 
-/// Media type of the page.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Renders the page as text.
 pub(crate) fn render(view: Reserves) -> String {
     let mut registry = Registry::with_prefix("weirgate_reserves");

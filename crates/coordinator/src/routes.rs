@@ -6,11 +6,12 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use weirgate_http_server::answer::{json, refuse, with_type};
+use weirgate_http_server::exposition::metrics;
 
+use crate::page;
 use crate::shared_state::SharedState;
-use crate::{metrics, page};
 
 /// Returns the routes: the page at `/`, JSON at `/reserves`, metrics at `/metrics`, and health probes for
 /// orchestrators at `/live` and `/ready`. Access control is up to the listener.
@@ -18,7 +19,12 @@ pub fn routes(shared: Arc<SharedState>) -> Router {
     Router::new()
         .route("/", get(async |State(shared): State<Arc<SharedState>>| html(page::render(&shared.view()))))
         .route("/reserves", get(async |State(shared): State<Arc<SharedState>>| json(StatusCode::OK, &shared.view())))
-        .route("/metrics", get(async |State(shared): State<Arc<SharedState>>| scraped(shared.view())))
+        .route(
+            "/metrics",
+            get(async |State(shared): State<Arc<SharedState>>, headers: HeaderMap| {
+                metrics(&headers, crate::metrics::render(shared.view()))
+            }),
+        )
         .route("/live", get(async || json(StatusCode::OK, &serde_json::json!({ "live": true }))))
         .route("/ready", get(ready))
         .fallback(async || refuse(StatusCode::NOT_FOUND, "there is no such page; GET / lists all"))
@@ -31,10 +37,6 @@ async fn ready(State(shared): State<Arc<SharedState>>) -> Response {
     let up = shared.view().nodes.iter().filter(|node| node.state == "up").count();
     let status = if up > 0 { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json(status, &serde_json::json!({ "ready": up > 0, "nodes_up": up }))
-}
-
-fn scraped(view: weirgate_wire::reserves_admin::Reserves) -> Response {
-    with_type(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render(view))
 }
 
 fn html(text: String) -> Response {

@@ -9,11 +9,12 @@
 //! # Modules
 //! `listen` opens sockets, `serve` accepts connections, `handshake` does TLS, `strict` checks the bytes of requests,
 //! `guard` checks permissions, `token` is a secret that clients may show,
-//! `attempts` limits wrong tries, and `answer` makes answers.
+//! `attempts` limits wrong tries, `answer` makes answers, and `exposition` those for Prometheus.
 #![forbid(unsafe_code)]
 
 pub mod answer;
 mod attempts;
+pub mod exposition;
 mod guard;
 mod handshake;
 mod listen;

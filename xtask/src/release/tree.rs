@@ -8,7 +8,7 @@ use super::{Release, empty, write};
 use crate::steps::{read, show};
 
 /// Files of the repository by the path where a package puts them, and their mode.
-const FILES: [(&str, &str, u32); 11] = [
+const FILES: [(&str, &str, u32); 13] = [
     ("packaging/policy.yaml", "etc/weirgate/policy.yaml", 0o644),
     ("packaging/hand-over", "usr/lib/weirgate/hand-over", 0o755),
     ("packaging/systemd/weirgate.service", "usr/lib/systemd/system/weirgate.service", 0o644),
@@ -18,6 +18,8 @@ const FILES: [(&str, &str, u32); 11] = [
     ("policies/two-tenants.yaml", "usr/share/doc/weirgate/examples/two-tenants.yaml", 0o644),
     ("policies/reference.yaml", "usr/share/doc/weirgate/examples/reference.yaml", 0o644),
     ("packaging/kubernetes/weirgate.yaml", "usr/share/doc/weirgate/examples/kubernetes.yaml", 0o644),
+    ("packaging/prometheus/alerts.yaml", "usr/share/doc/weirgate/examples/prometheus-alerts.yaml", 0o644),
+    ("packaging/grafana/weirgate.json", "usr/share/doc/weirgate/examples/grafana.json", 0o644),
     ("README.md", "usr/share/doc/weirgate/README.md", 0o644),
     ("LICENSE", "usr/share/doc/weirgate/LICENSE", 0o644),
 ];

@@ -57,6 +57,9 @@ fn all_three_tell_the_same() {
     ] {
         assert!(metrics.lines().any(|found| found.starts_with(line)), "{line} is not in {metrics}");
     }
-    assert!(metrics.contains("weirgate_reserves_solve_seconds_total ") && metrics.ends_with("# EOF\n"), "{metrics}");
+    assert!(
+        metrics.contains("# TYPE weirgate_reserves_solve_seconds_total counter\n") && !metrics.contains("# EOF"),
+        "{metrics}"
+    );
     assert!(metrics.contains("weirgate_reserves_allocation{node=\"n2\",class=\"a\"} "), "{metrics}");
 }

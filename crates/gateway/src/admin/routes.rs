@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
 use weirgate_engine::ClassId;
 use weirgate_http_server::answer::{json, refuse, with_type};
+use weirgate_http_server::exposition;
 
 use super::live::Live;
 use super::operations::{NotReloaded, Operations, etag};
@@ -84,12 +85,16 @@ enum EveryClass {
     All,
 }
 
-async fn scraped(State(operations): Shared, series: Result<Query<Series>, QueryRejection>) -> Response {
+async fn scraped(
+    State(operations): Shared,
+    headers: HeaderMap,
+    series: Result<Query<Series>, QueryRejection>,
+) -> Response {
     let Ok(Query(Series { classes })) = series else {
         return refuse(StatusCode::BAD_REQUEST, "use /metrics, or /metrics?classes=all for every class");
     };
     let page = metrics::render(scrape::collect(&operations, classes.is_some()).await);
-    with_type(StatusCode::OK, metrics::CONTENT_TYPE, page)
+    exposition::metrics(&headers, page)
 }
 
 async fn policy(State(operations): Shared) -> Response {

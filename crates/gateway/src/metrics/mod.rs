@@ -24,7 +24,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::record::{AccessRecord, ClassIndex, Ending, Observer};
 
 pub(crate) use classes::{Classes, Live};
-pub use page::CONTENT_TYPE;
 pub(crate) use page::{Scrape, Single, Value, render};
 pub use shown::MAX_SHOWN;
 pub(crate) use tls::Tls;

@@ -21,9 +21,6 @@ use super::tls::Tls;
 use super::{BOUNDS, Metrics};
 use crate::proxy_protocol::HeaderFailure;
 
-/// Media type of the page.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Words for the elements of [`Counts::requests`], in order.
 const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 

@@ -5,6 +5,7 @@ mod access;
 mod bounds;
 mod changes;
 mod logs;
+mod prometheus;
 mod reading;
 mod trust;
 

@@ -49,7 +49,7 @@ fn a_snapshot_comes_in_pages_and_says_why() {
 }
 
 #[test]
-fn metrics_are_open_metrics_with_labels_of_the_policy_alone() {
+fn metrics_come_in_both_formats_with_labels_of_the_policy_alone() {
     let running = Start { policy: POLICY, ..Start::default() }.before(node());
     for (host, headers) in
         [("gold.test", ""), ("gold.test", ""), ("evil\u{61}.test", ""), ("a.test", "X-Tenant: \"}\\n{\r\n")]
@@ -60,7 +60,7 @@ fn metrics_are_open_metrics_with_labels_of_the_policy_alone() {
     exchange(running.address(), b"GET / HTTP/1.1\nHost: x\n\n");
     // A record is made when a request has ended, which may be shortly after its response was read.
     let page = loop {
-        let page = running.get("/metrics");
+        let page = running.ask("GET", "/metrics", &["Accept: application/openmetrics-text; version=1.0.0"]);
         if page.body.contains("weirgate_requests_total{class=\"-\",status=\"4xx\"} 1") {
             break page;
         }
@@ -100,6 +100,9 @@ fn metrics_are_open_metrics_with_labels_of_the_policy_alone() {
         running.gateway.active_config().nodes[0].name
     );
     has(&node);
+    let text = running.get("/metrics");
+    assert_eq!(text.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(text.body.contains("# TYPE weirgate_requests_total counter\n") && !text.body.contains("# EOF"));
 }
 
 #[test]
