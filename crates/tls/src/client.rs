@@ -6,18 +6,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, RootCertStore};
 
 use crate::certificate::{self, Certificate, CertificateFiles};
 use crate::file::{Fault, Part};
-use crate::pinned::Pinned;
+use crate::rule::by_rule;
 use crate::server::{ALPN, roots};
 use crate::stamp::Stamps;
-use crate::{Watched, provider};
+use crate::{Watched, pinned, provider};
 
 /// The settings of connections to nodes, with the names of their files.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,14 +111,14 @@ fn stamps(settings: &ClientSettings) -> Stamps {
 
 fn verifier(settings: &ClientSettings) -> Result<Arc<dyn ServerCertVerifier>, Fault> {
     if !settings.verify {
-        return Ok(Arc::new(Unverified));
+        // The node still has to have the key of its certificate.
+        return Ok(by_rule(|_, _, _, _| Ok(())));
     }
     let (roots, listed) = match &settings.ca {
         Some(path) => (roots(path)?, certificate::chain(path, Part::Ca)?),
         None => (system_roots()?, Vec::new()),
     };
-    let pinned = Pinned::new(roots, listed);
-    pinned.map(|pinned| Arc::new(pinned) as Arc<dyn ServerCertVerifier>).map_err(|error| Fault::odd(&error))
+    pinned::verifier(roots, listed).map_err(|error| Fault::odd(&error))
 }
 
 fn system_roots() -> Result<RootCertStore, Fault> {
@@ -133,44 +132,5 @@ fn system_roots() -> Result<RootCertStore, Fault> {
             "this system has no authorities to verify nodes with",
             "install its package `ca-certificates`, or write `ca:`",
         )),
-    }
-}
-
-/// Accepts every certificate, if the node has its key.
-#[derive(Debug)]
-struct Unverified;
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &provider().signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &provider().signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
     }
 }

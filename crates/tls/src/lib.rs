@@ -7,9 +7,9 @@
 //!
 //! # Modules
 //! `file` reads PEM files, `certificate` joins a certificate with its key, `names` chooses one for a client, `server`
-//! makes the settings of a listener, `client` those of connections to nodes, `pinned` verifies nodes, `stamp` notices
-//! changed files, `identity` reads the certificate of a client, `party` names Weirgate's own processes, and `trust`
-//! makes the settings of what they say to one another.
+//! makes the settings of a listener, `client` those of connections to nodes, `pinned` verifies nodes by a `rule`,
+//! `stamp` notices changed files, `identity` reads the certificate of a client, `party` names Weirgate's own processes,
+//! and `trust` makes the settings of what they say to one another.
 
 mod certificate;
 mod client;
@@ -18,6 +18,7 @@ mod identity;
 mod names;
 mod party;
 mod pinned;
+mod rule;
 mod server;
 mod stamp;
 pub mod trust;

@@ -7,38 +7,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, Error, RootCertStore};
 use x509_cert::der::Decode as _;
 
 use crate::provider;
+use crate::rule::by_rule;
 
-/// Verifies nodes by authorities, or by being listed.
-#[derive(Debug)]
-pub(crate) struct Pinned {
-    authorities: Arc<WebPkiServerVerifier>,
+/// Returns a verifier of nodes by authorities, or by being listed. `listed` are the certificates of `roots`, if they
+/// come from a file.
+///
+/// # Errors
+/// There are no authorities.
+pub(crate) fn verifier(
+    roots: RootCertStore,
     listed: Vec<CertificateDer<'static>>,
-}
-
-impl Pinned {
-    /// `listed` are the certificates of `roots`, if they come from a file.
-    ///
-    /// # Errors
-    /// There are no authorities.
-    pub(crate) fn new(
-        roots: RootCertStore,
-        listed: Vec<CertificateDer<'static>>,
-    ) -> Result<Pinned, VerifierBuilderError> {
-        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build()?;
-        Ok(Pinned { authorities, listed })
-    }
+) -> Result<Arc<dyn ServerCertVerifier>, VerifierBuilderError> {
+    let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build()?;
+    Ok(by_rule(move |certificate, others, name, now| {
+        match authorities.verify_server_cert(certificate, others, name, &[], now) {
+            Err(_) if listed.iter().any(|listed| listed == certificate) => alone(certificate, name, now),
+            verified => verified.map(drop),
+        }
+    }))
 }
 
 /// Checks a certificate that is trusted as it is.
-fn alone(certificate: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<ServerCertVerified, Error> {
+fn alone(certificate: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), Error> {
     let parsed = x509_cert::Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
     let validity = parsed.tbs_certificate().validity();
     let now = Duration::from_secs(now.as_secs());
@@ -48,46 +46,7 @@ fn alone(certificate: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime)
     if now > validity.not_after.to_unix_duration() {
         return Err(CertificateError::Expired.into());
     }
-    verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
-    Ok(ServerCertVerified::assertion())
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        chain: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match self.authorities.verify_server_cert(certificate, chain, name, ocsp, now) {
-            Err(_) if self.listed.iter().any(|listed| listed == certificate) => alone(certificate, name, now),
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.authorities.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.authorities.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.authorities.supported_verify_schemes()
-    }
+    verify_server_name(&ParsedCertificate::try_from(certificate)?, name)
 }
 
 #[cfg(test)]
@@ -113,7 +72,7 @@ mod tests {
         let (listed, other) = (own("node.test"), own("node.test"));
         let mut roots = RootCertStore::empty();
         roots.add(listed.clone()).expect("an authority");
-        let pinned = Pinned::new(roots, vec![listed.clone()]).expect("an authority");
+        let pinned = verifier(roots, vec![listed.clone()]).expect("an authority");
         let start = UnixTime::since_unix_epoch(Duration::from_secs(20_454 * DAY));
         let verify = |certificate: &CertificateDer<'_>, name: &'static str, days: u64| {
             let now = UnixTime::since_unix_epoch(Duration::from_secs(start.as_secs() + days * DAY));

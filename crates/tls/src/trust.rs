@@ -17,19 +17,16 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::SingleCertAndKey;
-use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme,
-    version,
-};
+use rustls::{AlertDescription, CertificateError, ClientConfig, Error, ServerConfig, version};
 
 use crate::certificate::{Certificate, CertificateFiles};
 use crate::file::{Fault, Part};
 use crate::party::{Party, Role, Wanted};
+use crate::rule::by_rule;
 use crate::server::{ALPN, ClientAuth, ClientMode, verifier};
 use crate::stamp::{Look, Stamps};
 use crate::{Watched, provider};
@@ -98,7 +95,11 @@ impl Trust {
         let odd = |error: Error| vec![Fault::odd(&error)];
         let client = ClientConfig::builder_with_provider(provider());
         let client = client.with_protocol_versions(&[&version::TLS13]).map_err(odd)?;
-        let client = client.dangerous().with_custom_certificate_verifier(Arc::new(Peers(Arc::clone(&required))));
+        // Servers are accepted as clients are: the authority, the dates and the revocation list decide. The client
+        // checks the party.
+        let peers = Arc::clone(&required);
+        let rule = by_rule(move |own, others, _, now| peers.verify_client_cert(own, others, now).map(drop));
+        let client = client.dangerous().with_custom_certificate_verifier(rule);
         let mut client = client.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&own.key))));
         client.resumption = Resumption::disabled();
         client.alpn_protocols = http1();
@@ -277,46 +278,6 @@ pub fn why(error: &io::Error) -> String {
         },
         Error::InvalidMessage(_) => "it does not speak TLS".to_owned(),
         other => format!("the handshake failed: {other}"),
-    }
-}
-
-/// Accepts servers as clients are accepted: the authority, the dates and the revocation list decide. The client checks
-/// the party.
-#[derive(Debug)]
-struct Peers(Arc<dyn ClientCertVerifier>);
-
-impl ServerCertVerifier for Peers {
-    fn verify_server_cert(
-        &self,
-        own: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        self.0.verify_client_cert(own, others, now).map(|_| ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
     }
 }
 
