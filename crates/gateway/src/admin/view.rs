@@ -69,7 +69,7 @@ pub(super) struct SnapshotPage {
     pub(super) long_responses: BTreeMap<String, u32>,
     /// Absent without an authority that issues certificates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    acme: Vec<shape::AcmeCertificate>,
+    pub(super) acme: Vec<shape::AcmeCertificate>,
     classes: Vec<shape::Class>,
     /// `from` of the next page, or `null` on the last page.
     next: Option<u32>,

@@ -42,6 +42,7 @@ pub(crate) struct Running {
 pub(crate) struct Start<'a> {
     /// The policy without `listen` and `admin`.
     pub(crate) policy: &'a str,
+    pub(crate) listen: &'a str,
     pub(crate) token: bool,
     pub(crate) hosts: &'a [&'a str],
 }
@@ -50,6 +51,7 @@ impl Default for Start<'_> {
     fn default() -> Self {
         Start {
             policy: "classes: [{ name: gold, match: { host: gold.test } }, { name: other }]\n",
+            listen: "listen: 127.0.0.1:0",
             token: false,
             hosts: &[],
         }
@@ -61,8 +63,8 @@ impl Start<'_> {
     pub(crate) fn before(self, node: SocketAddr) -> Running {
         let scratch = Scratch(tempdir().expect("a directory"));
         let text = format!(
-            "listen: 127.0.0.1:0\nadmin: off\nthreads: 1\nupstreams: {{ web: {{ nodes: [{node}] }} }}\n{}",
-            self.policy
+            "{}\nadmin: off\nthreads: 1\nupstreams: {{ web: {{ nodes: [{node}] }} }}\n{}",
+            self.listen, self.policy
         );
         let text = text.replace("SCRATCH", scratch.0.path().to_str().expect("UTF-8"));
         let file = scratch.write("policy.yaml", &text);

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::json;
 
-use crate::{PATIENCE, Start, TOKEN, exchange, node};
+use crate::{PATIENCE, Running, Start, TOKEN, exchange, node};
 
 const POLICY: &str = "
 classes:
@@ -264,6 +264,23 @@ fn sources_of_nodes_are_shown_with_their_errors() {
     assert!(page.contains("weirgate_discovery_success_age_seconds{upstream=\"found\"} "), "{page}");
 }
 
+/// Returns the first of `count` looks of `/stream`.
+fn look(running: &Running, count: usize) -> serde_json::Value {
+    let mut stream = TcpStream::connect(running.admin).expect("a connection");
+    let request = format!("GET /stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("a request");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let mut text = String::new();
+    while text.matches("data: ").count() < count || !text.ends_with("\n\n\r\n") {
+        let mut bytes = [0; 4096];
+        let read = stream.read(&mut bytes).expect("the stream goes on");
+        assert!(read > 0, "the stream ended early: {text}");
+        text += std::str::from_utf8(&bytes[..read]).expect("ASCII");
+    }
+    let data = text.lines().find_map(|line| line.strip_prefix("data: ")).expect("a look");
+    serde_json::from_str(data).expect("JSON")
+}
+
 #[test]
 fn the_stream_shows_a_look_and_the_page_needs_nothing_from_elsewhere() {
     let running = Start { policy: POLICY, token: true, ..Start::default() }.before(node());
@@ -280,22 +297,26 @@ fn the_stream_shows_a_look_and_the_page_needs_nothing_from_elsewhere() {
     for guarded in ["/stream", "/events", "/snapshot"] {
         assert_eq!(running.get(guarded).status, 401, "{guarded}");
     }
-    let mut stream = TcpStream::connect(running.admin).expect("a connection");
-    let request = format!("GET /stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("a request");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
-    let mut text = String::new();
-    while text.matches("data: ").count() < 2 || !text.ends_with("\n\n\r\n") {
-        let mut bytes = [0; 4096];
-        let read = stream.read(&mut bytes).expect("the stream goes on");
-        assert!(read > 0, "the stream ended early: {text}");
-        text += std::str::from_utf8(&bytes[..read]).expect("ASCII");
-    }
-    let data = text.lines().find_map(|line| line.strip_prefix("data: ")).expect("a look");
-    let look: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    let look = look(&running, 2);
     assert_eq!((&look["classes"][0]["name"], &look["phase"]), (&json!("gold"), &json!("ready")));
     assert_eq!((&look["classes_left_out"], &look["refusals"]), (&json!(0), &json!([])));
     assert_eq!(look["engine"]["nodes"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn certificates_of_an_authority_are_shown() {
+    // Nothing listens on port 1.
+    let policy = "acme: { terms_agreed: true, storage: SCRATCH/acme, directory: 'https://127.0.0.1:1/dir' }\n\
+                  classes: [{ name: gold }]\n";
+    let listen = "listen: [127.0.0.1:0, { address: '127.0.0.1:0', tls: { certificates: { names: a.test } } }]";
+    let running = Start { policy, listen, ..Start::default() }.before(node());
+    let failed = || running.get("/snapshot").json()["acme"][0]["failures"] == 1;
+    assert!(weirgate_clock::becomes_true(PATIENCE, failed));
+    let (page, look) = (running.get("/snapshot").json(), look(&running, 1));
+    for shown in [&page["acme"][0], &look["acme"][0]] {
+        assert_eq!((&shown["names"], &shown["issued"]), (&json!(["a.test"]), &json!(0)));
+        assert!(shown["error"].as_str().is_some_and(|error| !error.is_empty()), "{shown}");
+    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Pki {
     /// Starts a gateway with an admin API over TLS.
     fn start(&self, token: bool) -> Running {
         let policy = format!("trust: {}\nclasses: [{{ name: other }}]\n", self.path("gateway-gw").display());
-        Start { policy: &policy, token, hosts: &[] }.before(node())
+        Start { policy: &policy, token, ..Start::default() }.before(node())
     }
 }
 

@@ -270,6 +270,22 @@ function showRefusals(look) {
   keep(document.querySelector("#refusals ul"), refusals, look.refusals, (r) => `r${r.class}@${r.from_seconds}`, create, update);
 }
 
+const certificates = new Map();
+function showCertificates(look) {
+  // Absent without an authority.
+  const failing = (look.acme ?? []).filter((c) => c.error != null);
+  byId("certificates").hidden = failing.length === 0;
+  const create = () => { const item = make("li"); item.append(make("b", "warn"), make("span"), make("small", "soft")); return item; };
+  const update = (item, c) => {
+    const [name, what, when] = item.children;
+    say(name, `${c.names.join(", ")} `);
+    say(what, `${c.error}.`);
+    const end = c.not_after_seconds == null ? "none is in force" : `the old one ends ${new Date(c.not_after_seconds * 1000).toISOString().slice(0, 10)}`;
+    say(when, ` ${count(c.failures, "failed attempt")}, ${end}, next attempt in ${span(Math.max(1, Math.round(c.next_order_in_seconds)))}`);
+  };
+  keep(document.querySelector("#certificates ul"), certificates, failing, (c) => `c${c.file}`, create, update);
+}
+
 const CONTENTION = {
   unseen: "requests were not seen to wait for one another on the nodes",
   trial: "response times have changed: more requests are let in on trial",
@@ -354,6 +370,7 @@ function show(look) {
   showFigures(look);
   showClasses(look);
   showRefusals(look);
+  showCertificates(look);
   showWindows(look);
   showNodes(look);
   if (look.last_event > lastEvent) fetchEvents();
