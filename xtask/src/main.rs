@@ -18,6 +18,7 @@ mod release;
 mod repository;
 mod steps;
 mod suites;
+mod tls;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -59,6 +60,8 @@ const SOAK: Step = Step::new("bench soak", "half load with reloads and crashes, 
 const EDGE: Step =
     Step::new("bench edge", "protocols, TLS and hostile clients, by other people's programs, half an hour", edge::run);
 
+const TLS: Step = Step::new("bench tls", "cost of TLS, compared with other proxies, half an hour", tls::run);
+
 /// Everything that must hold, cheapest first.
 const TEST: [Step; 11] =
     [PACKAGES, FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, TESTS, PROCESSES, DOCTESTS, DOCS, DENY];
@@ -67,7 +70,7 @@ const QUICK: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, U
 /// The part of it that runs nothing.
 const LINT: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, DOCS];
 /// Long measurements, for comparison.
-const BENCH: [Step; 8] = [CRITERION, INSTRUCTIONS, MEMORY, PROXY_CPU, DOOR, FLOOD, SOAK, EDGE];
+const BENCH: [Step; 9] = [CRITERION, INSTRUCTIONS, MEMORY, PROXY_CPU, TLS, DOOR, FLOOD, SOAK, EDGE];
 const RELEASE: Step = Step::new("release", "packages, an image, the list of parts and their checksums", release::run);
 
 /// Steps that belong to no group but `quick`.

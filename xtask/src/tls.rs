@@ -1,0 +1,24 @@
+//! The experiment `tls`: CPU time and memory that TLS costs in Weirgate, HAProxy and nginx.
+//!
+//! A script does the measurement, because Python's `ssl` says whether a session was resumed and needs nothing that is
+//! not installed. Words after the command go on to it, as in `cargo xtask bench tls --rounds 3`.
+//! `experiments/tls/README.md` describes the measurement.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::steps::{read, show};
+
+/// Builds Weirgate, measures, and writes `bench/runs/DATE-tls/`.
+pub(crate) fn run() -> Result<(), String> {
+    show(Command::new(env!("CARGO")).args(["build", "--locked", "--profile", "production", "--package", "weirgate"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
+    let here = crate::root().join("experiments/tls");
+    let mut command = Command::new("python3");
+    command.arg("-B").arg(here.join("tls.py")).env("OPENSSL_CONF", here.join("openssl.cnf"));
+    command.arg("--gateway").arg(target.join("production/weirgate"));
+    command.arg("--output").arg(crate::root().join(format!("bench/runs/{}-tls", date.trim())));
+    // `xtask bench tls WORDS`: the program, the group and the name come first.
+    show(command.args(std::env::args().skip(3)))
+}
