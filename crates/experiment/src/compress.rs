@@ -74,6 +74,7 @@ fn paced(experiment: &Experiment, factor: f64) -> Result<Experiment, String> {
             Source::Trace(instants) => {
                 instants.retain(|at| *at < end);
                 traffic.traced.truncate(instants.len());
+                traffic.senders.truncate(instants.len());
             }
             Source::Objects { .. } | Source::Part { .. } => {}
         }

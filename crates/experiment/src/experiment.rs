@@ -160,6 +160,9 @@ pub struct Traffic {
     /// Costs from the lines of a trace, in addition to `demand`, one entry for each of its timestamps. Empty
     /// if the trace gives no costs.
     pub traced: Vec<[u64; PARTS]>,
+    /// Clients of the requests of a trace, one for each of its timestamps. If empty, clients are drawn. Experiment
+    /// files leave it empty.
+    pub senders: Vec<Sender>,
     /// How long a client waits for the last byte of a reply before it leaves. `None` means that it never leaves.
     pub patience: Option<Distribution>,
     /// Number of times that a client tries again after its request was shed or failed, or after it left.
@@ -168,6 +171,17 @@ pub struct Traffic {
     pub retry_after: Distribution,
     /// Form of the request that the lab sends.
     pub request: RequestShape,
+}
+
+/// The client of a request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// Key of the template, below the number of keys.
+    pub key: u32,
+    /// Hash of the source.
+    pub flow: u64,
+    /// Time for which it waits, in nanoseconds. `u64::MAX` means for ever.
+    pub patience: u64,
 }
 
 /// A request as it is sent. Texts may contain `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`, `{stream_us}`,

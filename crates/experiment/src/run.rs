@@ -1,6 +1,7 @@
 //! Result of a run: one record per request and one per page, samples of the state, learned costs and violations.
 
 use weirgate_emulator::station::Demand;
+use weirgate_engine::ShedReason;
 
 use crate::idle::Idle;
 use crate::learned_costs::RouteCosts;
@@ -49,6 +50,11 @@ pub struct Record {
     pub disk: f32,
     /// Time of a network link that its reply needs, in seconds.
     pub link: f32,
+    /// Reason of the last refusal, if the gateway refused it. A request that its fallback class served has one too.
+    pub shed: Option<ShedReason>,
+    /// Node to which it was sent last, as an index into the policy's nodes. `None` if it was not sent, or if that was
+    /// not recorded.
+    pub node: Option<u32>,
     /// Index into [`Run::pages`] of the page that it belongs to. It is the page's own request if it has the
     /// traffic index of the page, and otherwise one of its objects.
     pub page: Option<u32>,
@@ -119,6 +125,8 @@ impl Record {
             io: seconds(demand.io.saturating_add(demand.stream)),
             disk: seconds(demand.disk),
             link: seconds(demand.link),
+            shed: None,
+            node: None,
             page: None,
         }
     }

@@ -144,7 +144,10 @@ pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
                 let (at, of): (Vec<Duration>, Vec<usize>) = denser(instants, factor).into_iter().unzip();
                 *instants = at;
                 if !traffic.traced.is_empty() {
-                    traffic.traced = of.into_iter().map(|original| traffic.traced[original]).collect();
+                    traffic.traced = of.iter().map(|original| traffic.traced[*original]).collect();
+                }
+                if !traffic.senders.is_empty() {
+                    traffic.senders = of.into_iter().map(|original| traffic.senders[original]).collect();
                 }
             }
             Source::Objects { .. } | Source::Part { .. } => {}

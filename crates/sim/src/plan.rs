@@ -13,11 +13,12 @@
 //! not feasible is too small. The bisection assumes that more machines, or smaller guarantees, never make a
 //! result worse. With few seeds a verdict right at the edge can be luck.
 
+use std::fmt;
 use std::ops::ControlFlow;
 
 use weirgate_experiment::Experiment;
 use weirgate_experiment::scale::{Group, groups, scale_cluster, scale_guarantees};
-use weirgate_verdict::{Kind, Verdict, judge};
+use weirgate_verdict::{Kind, Miss, Verdict, judge};
 
 use crate::parallel::for_each_job;
 use crate::run;
@@ -79,6 +80,39 @@ pub struct Broken {
     pub seed: u64,
 }
 
+impl Broken {
+    /// A miss in the run of `seed`.
+    #[must_use]
+    pub fn new(miss: &Miss<'_>, seed: u64) -> Broken {
+        Broken {
+            class: miss.class.class.clone(),
+            phase: miss.phase.name.clone(),
+            kind: miss.kind,
+            promised: miss.promised,
+            got: miss.got,
+            seed,
+        }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Broken { class, phase, kind, promised, got, seed } = self;
+        match kind {
+            Kind::Floor => write!(f, "{class} gets {got:.0}/s of {promised:.0}/s owed in `{phase}` (seed {seed})"),
+            Kind::Avoidable => write!(
+                f,
+                "{:.2} % of the owed requests of {class} are refused although machines idle, mainly in `{phase}` (seed \
+                 {seed})",
+                got * 100.0
+            ),
+            Kind::Ceiling | Kind::Settling => {
+                write!(f, "{class} takes {got:.0} ms, promised {promised:.0} ms, in `{phase}` (seed {seed})")
+            }
+        }
+    }
+}
+
 /// One simulation campaign of a search, for progress reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -90,11 +124,40 @@ pub struct Step {
     pub held: bool,
 }
 
+/// The smallest cluster: the part of a [`Plan`] that needs no other guarantees.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Smallest {
+    /// As in [`Plan`].
+    pub groups: Vec<Group>,
+    /// As in [`Plan`].
+    pub present: Result<(), Broken>,
+    /// As in [`Plan`].
+    pub needed: Option<Vec<usize>>,
+    /// As in [`Plan`].
+    pub one_fewer: Option<Broken>,
+}
+
 /// Answers `question`. Calls `watch` with every step.
 ///
 /// # Errors
 /// Returns a violation of an invariant. The simulation cannot be trusted then, so there is no plan.
 pub fn plan(question: &Question<'_>, mut watch: impl FnMut(&Step)) -> Result<Plan, String> {
+    let Smallest { groups, present, needed, one_fewer } = smallest(question, &mut watch)?;
+    let machines = question.experiment.machines.len();
+    let mut at_factor = |factor: f64| -> Result<Option<Broken>, String> {
+        let broken = trial(&scale_guarantees(question.experiment, factor), &question.seeds)?;
+        watch(&Step { machines, factor, held: broken.is_none() });
+        Ok(broken)
+    };
+    let (headroom, beyond) = headroom(present.clone().err(), &mut at_factor)?;
+    Ok(Plan { groups, present, needed, one_fewer, headroom, beyond })
+}
+
+/// Finds the smallest cluster only. Calls `watch` with every step.
+///
+/// # Errors
+/// As [`plan`].
+pub fn smallest(question: &Question<'_>, mut watch: impl FnMut(&Step)) -> Result<Smallest, String> {
     let groups = groups(question.experiment);
     let sizes = Sizes::new(&groups, question.machine);
     let mut at_size = |size: usize| -> Result<Option<Broken>, String> {
@@ -124,21 +187,8 @@ pub fn plan(question: &Question<'_>, mut watch: impl FnMut(&Step)) -> Result<Pla
             Some(broken) => (small, one_fewer) = (middle, Some(broken)),
         }
     }
-    let machines = question.experiment.machines.len();
-    let mut at_factor = |factor: f64| -> Result<Option<Broken>, String> {
-        let broken = trial(&scale_guarantees(question.experiment, factor), &question.seeds)?;
-        watch(&Step { machines, factor, held: broken.is_none() });
-        Ok(broken)
-    };
-    let (headroom, beyond) = headroom(present.clone(), &mut at_factor)?;
-    Ok(Plan {
-        groups,
-        present: present.map_or(Ok(()), Err),
-        needed: found.then(|| sizes.counts(large)),
-        one_fewer,
-        headroom,
-        beyond,
-    })
+    let needed = found.then(|| sizes.counts(large));
+    Ok(Smallest { groups, present: present.map_or(Ok(()), Err), needed, one_fewer })
 }
 
 /// Returns the largest factor that holds and the guarantee that breaks beyond it. `present` is the
@@ -254,14 +304,7 @@ fn broken(verdict: &Verdict) -> Result<Option<Broken>, String> {
     // A cluster that cannot carry the owed load is too small. No cluster meets a limit below the requests'
     // own time.
     let missed = verdict.all_misses(true).max_by(|a, b| a.by().total_cmp(&b.by()));
-    Ok(missed.map(|miss| Broken {
-        class: miss.class.class.clone(),
-        phase: miss.phase.name.clone(),
-        kind: miss.kind,
-        promised: miss.promised,
-        got: miss.got,
-        seed: verdict.seed,
-    }))
+    Ok(missed.map(|miss| Broken::new(&miss, verdict.seed)))
 }
 
 #[cfg(test)]

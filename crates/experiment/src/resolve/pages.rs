@@ -72,6 +72,7 @@ pub(super) fn objects(
         documents: None,
         demand: demand?,
         traced: Vec::new(),
+        senders: Vec::new(),
         request,
         patience: page.patience,
         retries: page.retries,

@@ -57,8 +57,20 @@ pub(super) fn traffic(
         let files =
             form.documents.get().and_then(|files| documents::documents(files, form, (all.len(), &class), names, cx));
         let (documents, others) = files.unzip();
-        let traffic =
-            Traffic { class, source, session, documents, demand, traced, patience, retries, retry_after, request };
+        let senders = Vec::new();
+        let traffic = Traffic {
+            class,
+            source,
+            session,
+            documents,
+            demand,
+            traced,
+            senders,
+            patience,
+            retries,
+            retry_after,
+            request,
+        };
         let objects = form.objects.get().and_then(|form| pages::objects(form, (all.len(), &traffic), names, end, cx));
         let of_a_page = 1.0 + objects.as_ref().map_or(0.0, objects_mean);
         let expected = expected * session.map_or(1.0, |session| session.pages.mean()) * of_a_page;

@@ -17,7 +17,7 @@ use self::arrivals::Process;
 use self::demand::Demands;
 pub use self::documents::Library;
 use crate::random::{Lot, Purpose, draw, generator};
-use crate::{Distribution, Experiment, Source, Traffic, TrafficClass};
+use crate::{Distribution, Experiment, Sender, Source, Traffic, TrafficClass};
 
 /// Sender of a request that comes from no particular user.
 pub const NO_USER: u32 = u32::MAX;
@@ -173,11 +173,13 @@ impl<'a> Stream<'a> {
         }
         let patience = self.traffic.patience.as_ref().map_or(u64::MAX, |p| draw(p, &mut self.patience));
         let key = if self.popularity.is_empty() { 0.0 } else { self.keys.unit() };
+        let sender = self.traffic.senders.get(self.drawn as usize).copied();
         // Clients of an open loop send one request each.
         let client = if user == NO_USER { self.drawn } else { u64::from(user) };
         self.drawn += 1;
         let document = self.documents.as_ref().map(|library| library.at(self.which.unit()));
-        Draw { demand, patience, key: self.key_at(key), flow: self.flow_of(client), document }
+        let drawn = Draw { demand, patience, key: self.key_at(key), flow: self.flow_of(client), document };
+        sender.map_or(drawn, |Sender { key, flow, patience }| Draw { key, flow, patience, ..drawn })
     }
 
     /// Draws a request of a page, sent at `at`, from the page's own generator.

@@ -28,6 +28,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         source,
         demand,
         traced: Vec::new(),
+        senders: Vec::new(),
         session: None,
         documents: None,
         patience: None,

@@ -132,6 +132,7 @@ impl Driver<'_> {
     fn turned_away(&mut self, slot: u32, shed: Shed) {
         let spec = self.requests[slot].spec as usize;
         self.checks.tallies[spec].shed += 1;
+        self.records[self.requests[slot].record as usize].shed = Some(shed.reason);
         match shed.fallback {
             Some(class) => self.knock(slot, class, class.0 as usize),
             None => self.end(slot, Fate::Shed),
@@ -200,6 +201,7 @@ impl Driver<'_> {
         request.place = Place::Going;
         request.begun = false;
         request.node = node.0;
+        self.records[request.record as usize].node = Some(node.0);
         let stamp = request.attempt;
         self.limit(self.limits[spec][0], slot, stamp);
         self.depart(u64::from(slot), stamp);

@@ -60,6 +60,7 @@ pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
         source: Source::Open { arrivals: Arrivals::Poisson, rate: Profile::constant(rate) },
         demand: demand(cpu),
         traced: Vec::new(),
+        senders: Vec::new(),
         session: None,
         documents: None,
         patience: None,

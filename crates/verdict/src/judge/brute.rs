@@ -79,6 +79,8 @@ fn play(requests: &[Tiny], idle: &[u8], promised: Promised, judged: bool) -> Ver
         io: 0.0,
         disk: 0.0,
         link: 0.0,
+        shed: None,
+        node: None,
         page: None,
     };
     let mut run = run(vec![requests.iter().map(record).collect()]);

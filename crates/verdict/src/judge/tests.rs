@@ -31,6 +31,8 @@ pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn
             io: 0.0,
             disk: 0.0,
             link: 0.0,
+            shed: None,
+            node: None,
             page: None,
         }
     };
@@ -395,7 +397,7 @@ mod served_in_full {
                 arrived += gap * MS;
                 let ended = arrived + times[i % times.len()] * MS;
                 let fate = if ended < 60 * SECOND { Fate::Served } else { Fate::Cut };
-                Record { traffic: class, fate, arrived, released: arrived, ended, cpu: 0.02, io: 0.0, disk: 0.0, link: 0.0, page: None }
+                Record { traffic: class, fate, arrived, released: arrived, ended, cpu: 0.02, io: 0.0, disk: 0.0, link: 0.0, shed: None, node: None, page: None }
             });
             let run = run(vec![records.take_while(|r| r.arrived < 60 * SECOND).collect()]);
             let verdict = judge(&experiment(), &run);

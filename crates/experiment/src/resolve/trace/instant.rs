@@ -46,6 +46,12 @@ impl Instant {
     }
 }
 
+/// Returns the time since 1970 of a date in one of the formats of logs, such as `2023-11-16T18:17:03.97Z`.
+#[must_use]
+pub fn since_1970(date: &str) -> Option<Duration> {
+    Instant::leading_date(date).map(|instant| instant.since)
+}
+
 /// Whether `c` ends a field.
 pub(super) fn is_separator(c: char) -> bool {
     c.is_whitespace() || matches!(c, ',' | ';' | '"')
