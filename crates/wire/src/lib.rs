@@ -1,12 +1,13 @@
 //! Messages between Weirgate's processes.
 //!
-//! - [`admin`]: the JSON of a gateway's admin API.
+//! - [`admin`]: the JSON of a gateway's admin API. [`access_log`]: a line of its access log.
 //! - [`Report`]: an agent's report of its node, which a collector asks for.
 //! - [`Hello`], [`NodeReport`] and [`NodeShares`]: the messages of Cluster Reserves. [`reserves_admin`] is the JSON of
 //!   the coordinator's page.
 //!
 //! Messages from another machine are bounded and checked here, before anything acts on them.
 
+pub mod access_log;
 pub mod admin;
 mod report;
 pub mod reserves_admin;

@@ -17,16 +17,7 @@ const MAX_FIELD: usize = 1024;
 
 /// Appends the line for `record`, including the line feed.
 pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTime) {
-    let (ending, reason) = match record.ending {
-        Ending::Served => ("served", None),
-        Ending::Tunnelled => ("tunnelled", None),
-        Ending::Redirected => ("redirected", None),
-        Ending::Challenge => ("challenge", None),
-        Ending::Shed(reason) => ("shed", Some(reason.as_str())),
-        Ending::Refused(word) => ("refused", Some(word)),
-        Ending::Failed(word) => ("failed", Some(word)),
-        Ending::Left => ("left", None),
-    };
+    let (ending, reason) = words(record.ending);
     line.extend_from_slice(b"{\"time\":\"");
     line.extend_from_slice(rfc3339(at).as_bytes());
     line.push(b'"');
@@ -65,6 +56,20 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
     line.push(b'"');
     number(line, "policy_version", record.version);
     line.extend_from_slice(b"}\n");
+}
+
+/// Returns the word for an ending, and for its reason.
+pub(super) fn words(ending: Ending) -> (&'static str, Option<&'static str>) {
+    match ending {
+        Ending::Served => ("served", None),
+        Ending::Tunnelled => ("tunnelled", None),
+        Ending::Redirected => ("redirected", None),
+        Ending::Challenge => ("challenge", None),
+        Ending::Shed(reason) => ("shed", Some(reason.as_str())),
+        Ending::Refused(word) => ("refused", Some(word)),
+        Ending::Failed(word) => ("failed", Some(word)),
+        Ending::Left => ("left", None),
+    }
 }
 
 /// Appends `,"name":"value"`, escaped and truncated.

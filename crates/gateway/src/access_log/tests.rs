@@ -104,6 +104,11 @@ fn a_line_tells_everything_about_a_request() {
     });
     assert_eq!(lines[0], expected);
     assert_eq!((&lines[1]["ending"], &lines[1]["reason"]), (&"shed".into(), &"queue_full".into()));
+    let text = std::fs::read_to_string(&file.0).unwrap();
+    for (line, value) in text.lines().zip(&lines) {
+        let read: weirgate_wire::access_log::LoggedRequest<'_> = serde_json::from_str(line).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), *value, "the readers' type has every field");
+    }
     let encrypted = ["scheme", "tls_version", "client_certificate"].map(|field| lines[2][field].as_str());
     assert_eq!(encrypted, [Some("https"), Some("1.3"), Some("CN=\"a\"")]);
 }

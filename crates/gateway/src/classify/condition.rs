@@ -13,21 +13,29 @@ use super::view::{Fields, MAX_VALUE_BYTES, View};
 /// Returns whether `condition` holds. `None` if that depends on the body, which has not been received (the three-valued
 /// logic of Kleene).
 pub(super) fn holds(condition: &Match, fields: &Fields<'_, '_>) -> Option<bool> {
-    match condition {
-        Match::All(parts) => decided(parts, false, fields),
-        Match::Either(parts) => decided(parts, true, fields),
-        Match::Not(part) => holds(part, fields).map(|holds| !holds),
+    evaluated(condition, &|leaf| match leaf {
         Match::Body(condition) => payload::holds(condition, fields),
         leaf => Some(is_met(leaf, fields)),
+    })
+}
+
+/// Returns whether `condition` holds, if `leaf` says this of each condition without parts, or `None` if that is not
+/// known.
+pub(super) fn evaluated<F: Fn(&Match) -> Option<bool>>(condition: &Match, leaf: &F) -> Option<bool> {
+    match condition {
+        Match::All(parts) => decided(parts, false, leaf),
+        Match::Either(parts) => decided(parts, true, leaf),
+        Match::Not(part) => evaluated(part, leaf).map(|holds| !holds),
+        other => leaf(other),
     }
 }
 
 /// Looks for a part that decides about all: one that is `wanted`. Without one the result is the opposite, unless a part
 /// is not known.
-fn decided(parts: &[Match], wanted: bool, fields: &Fields<'_, '_>) -> Option<bool> {
+fn decided<F: Fn(&Match) -> Option<bool>>(parts: &[Match], wanted: bool, leaf: &F) -> Option<bool> {
     let mut result = Some(!wanted);
     for part in parts {
-        match holds(part, fields) {
+        match evaluated(part, leaf) {
             Some(holds) if holds == wanted => return Some(wanted),
             Some(_) => {}
             None => result = None,
@@ -37,7 +45,7 @@ fn decided(parts: &[Match], wanted: bool, fields: &Fields<'_, '_>) -> Option<boo
 }
 
 /// Returns whether a condition without parts holds, which does not depend on the body.
-fn is_met(condition: &Match, fields: &Fields<'_, '_>) -> bool {
+pub(super) fn is_met(condition: &Match, fields: &Fields<'_, '_>) -> bool {
     let view = fields.view;
     match condition {
         Match::Any => true,

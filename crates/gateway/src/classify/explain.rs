@@ -47,6 +47,18 @@ fn holds_text(rule: &Rule) -> String {
     text
 }
 
+/// Describes the conditions of a rule, with the values that they compare.
+#[must_use]
+pub fn described(rule: &Rule) -> String {
+    holds_text(rule)
+}
+
+/// Describes the value of a request that is a key, or that tells its source.
+#[must_use]
+pub fn described_key(key: &Key) -> String {
+    describe_key(key)
+}
+
 /// Describes the first condition that the request does not meet.
 fn fails_text(rule: &Rule, fields: &Fields<'_, '_>) -> String {
     if let Some(why) = lacks(&rule.matches, fields) {

@@ -13,6 +13,7 @@ mod condition;
 mod explain;
 mod index;
 mod json;
+mod logged;
 mod payload;
 mod view;
 
@@ -21,8 +22,9 @@ use weirgate_engine::{ClassId, Policy, TemplateId};
 
 use crate::record::ClassIndex;
 
-pub use explain::Explained;
+pub use explain::{Explained, described, described_key};
 pub(crate) use explain::{Values, describe, describe_key};
+pub use logged::{Candidates, unlogged};
 pub use payload::Payload;
 pub use view::{MAX_KEY_BYTES, MAX_PAIRS, MAX_VALUE_BYTES, View};
 
