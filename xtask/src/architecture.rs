@@ -1,8 +1,8 @@
 //! Allowed dependencies between crates, and words that the engine must not contain.
 //!
 //! Dependencies point inward: `{engine, spanned-yaml, wire} ← config ← {gateway, experiment ← verdict ← {sim, lab}} ←
-//! weirgate`, `wire ← {agent, probe}`, and `config ← advice`. The engine is a pure state machine, so that gateway,
-//! simulator and fuzzers run the very same code. It has no dependency, no clock, no I/O and no unsafe code.
+//! replay ← weirgate`, `wire ← {agent, probe}`, and `config ← advice`. The engine is a pure state machine, so that
+//! gateway, simulator and fuzzers run the very same code. It has no dependency, no clock, no I/O and no unsafe code.
 
 use std::path::Path;
 use std::process::Command;
@@ -130,6 +130,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "weirgate-replay",
+        &[
+            "weirgate-config",
+            "weirgate-emulator",
+            "weirgate-engine",
+            "weirgate-experiment",
+            "weirgate-gateway",
+            "weirgate-pages",
+            "weirgate-sim",
+            "weirgate-spanned-yaml",
+            "weirgate-tls",
+            "weirgate-verdict",
+            "weirgate-wire",
+        ],
+    ),
+    (
         "weirgate-endurance",
         &[
             "weirgate-clock",
@@ -158,6 +174,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-pages",
             "weirgate-pki",
             "weirgate-probe",
+            "weirgate-replay",
             "weirgate-reserves",
             "weirgate-sim",
             "weirgate-spanned-yaml",

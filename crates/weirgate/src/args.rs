@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, bands, coordinator, demo, lab, manual, pki, plan, probe, recommend, reserves, sim, top};
+use crate::{
+    agent, bands, coordinator, demo, lab, manual, pki, plan, policy, probe, recommend, replay, reserves, sim, top,
+};
 
 /// End of the help text.
 const EXIT_CODES: &str = "\
@@ -51,6 +53,8 @@ pub(crate) enum Command {
     Recommend(recommend::Args),
     Sim(sim::Args),
     Plan(plan::Args),
+    Replay(replay::Args),
+    Policy(policy::Args),
     Bands(bands::Args),
     Lab(lab::Args),
     Probe(probe::Args),

@@ -1,7 +1,7 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `recommend`, `sim`, `plan`, `bands`,
-//! `lab`, `probe`, `agent`, `coordinator`, `reserves`, `pki`, `completions`, and `man` for packages.
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `recommend`, `sim`, `plan`, `replay`,
+//! `policy`, `bands`, `lab`, `probe`, `agent`, `coordinator`, `reserves`, `pki`, `completions`, and `man` for packages.
 //!
-//! Only this crate uses gateway, simulator, lab, agent, coordinator and probe together. Messages go to standard error
+//! Only this crate uses gateway, lab, agent, coordinator and probe together. Messages go to standard error
 //! and results to standard output. For exit codes see [`exit`].
 
 mod agent;
@@ -18,8 +18,10 @@ mod lab;
 mod manual;
 mod pki;
 mod plan;
+mod policy;
 mod probe;
 mod recommend;
+mod replay;
 mod reserves;
 mod run;
 mod sim;
@@ -46,6 +48,8 @@ fn main() -> ExitCode {
         Command::Recommend(args) => recommend::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Plan(args) => plan::run(args),
+        Command::Policy(args) => policy::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Bands(args) => bands::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Probe(args) => probe::run(&args),

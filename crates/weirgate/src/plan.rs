@@ -125,7 +125,7 @@ fn text(experiment: &Experiment, plan: &Plan, question: &Question<'_>) -> String
     let mut line = |head: &str, what: &str| text += &format!("  {head:<9} {what}\n");
     match &plan.present {
         Ok(()) => line("present", &format!("{}: every guarantee holds", machines(present))),
-        Err(broken) => line("present", &format!("{}: {}", machines(present), told(broken))),
+        Err(broken) => line("present", &format!("{}: {broken}", machines(present))),
     }
     match &plan.needed {
         Some(counts) => {
@@ -135,7 +135,7 @@ fn text(experiment: &Experiment, plan: &Plan, question: &Question<'_>) -> String
                 line("", &format!("{count} like {like} (now {}; {pools})", group.machines.len()));
             }
             match &plan.one_fewer {
-                Some(broken) => line("", &format!("with one machine fewer: {}", told(broken))),
+                Some(broken) => line("", &format!("with one machine fewer: {broken}")),
                 None => line("", "there is no smaller cluster"),
             }
         }
@@ -149,7 +149,7 @@ fn text(experiment: &Experiment, plan: &Plan, question: &Question<'_>) -> String
     }
     line("headroom", &headroom(plan));
     if let Some(broken) = &plan.beyond {
-        line("", &format!("above that: {}", told(broken)));
+        line("", &format!("above that: {broken}"));
     }
     text
 }
@@ -165,22 +165,6 @@ fn headroom(plan: &Plan) -> String {
             format!("none: {:.0} % of the guarantees and their traffic would hold", factor * 100.0)
         }
         factor => format!("{percent:.0} %: guarantees and their traffic can grow ×{factor:.2}"),
-    }
-}
-
-/// Describes a guarantee that did not hold.
-fn told(broken: &Broken) -> String {
-    let Broken { class, phase, kind, promised, got, seed } = broken;
-    match kind {
-        Kind::Floor => format!("{class} gets {got:.0}/s of {promised:.0}/s owed in `{phase}` (seed {seed})"),
-        Kind::Avoidable => format!(
-            "{:.2} % of the owed requests of {class} are refused although machines idle, mainly in `{phase}` (seed \
-             {seed})",
-            got * 100.0
-        ),
-        Kind::Ceiling | Kind::Settling => {
-            format!("{class} takes {got:.0} ms, promised {promised:.0} ms, in `{phase}` (seed {seed})")
-        }
     }
 }
 

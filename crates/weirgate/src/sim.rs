@@ -3,6 +3,8 @@
 //! Every pair of a discipline and a seed is one run. Runs are independent, so as many run in parallel as
 //! there are cores. Results are printed in the order of the command line, whichever ends first.
 
+use std::fs::File;
+use std::io::BufWriter;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +13,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_experiment::{Experiment, compressed, load_experiment_file};
+use weirgate_replay::write_log;
 use weirgate_sim::parallel::for_each_job;
 use weirgate_spanned_yaml::overrides::{InvalidOverride, Override};
 use weirgate_verdict::report::{Group, Played, Series, html, json, svg, text};
@@ -67,6 +70,10 @@ pub(crate) struct Args {
     /// Write to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Also write the access log that the gateway would have written, for `weirgate replay`. For one experiment under
+    /// one discipline, with its first seed.
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
     /// Also report the load that a scheduler could serve if it knew every capacity and demand.
     #[arg(long, value_enum)]
     against: Option<Against>,
@@ -106,6 +113,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         return code;
     }
     let Some(plans) = load(args) else { return ExitCode::from(CANNOT) };
+    if args.access_log.is_some() && (plans.len() != 1 || plans.iter().any(|plan| plan.experiments.len() != 1)) {
+        exit::say(
+            "an access log is that of one experiment under one discipline; give one file and at most one --discipline",
+        );
+        return ExitCode::from(CANNOT);
+    }
     if args.format == Format::Svg && (plans.len() != 1 || args.disciplines.len() > 1) {
         exit::say("an SVG shows one experiment under one discipline; give one file and at most one --discipline");
         return ExitCode::from(CANNOT);
@@ -114,6 +127,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Some(count) => 1..=count,
         None => args.seed..=args.seed,
     };
+    if let (Some(path), Some(experiment)) = (&args.access_log, plans.iter().flat_map(|plan| &plan.experiments).next()) {
+        let run = weirgate_sim::run(experiment, *seeds.start(), |_| ());
+        let written = File::create(path).and_then(|file| write_log(experiment, &run, &mut BufWriter::new(file)));
+        if let Err(error) = written {
+            exit::say(&format!("{} cannot be written: {error}", path.display()));
+            return ExitCode::from(CANNOT);
+        }
+    }
     let played = play(plans, &seeds.collect::<Vec<u64>>(), args);
     let report = match args.format {
         Format::Text => played.iter().map(text::text).collect::<Vec<String>>().join("\n"),
@@ -261,11 +282,12 @@ fn progress(jobs: &[(&Experiment, u64)]) -> ProgressBar {
     bar
 }
 
-fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn write(report: &str, output: Option<&Path>) -> Result<(), String> {
+/// Writes a report to a file or to standard output.
+pub(crate) fn write(report: &str, output: Option<&Path>) -> Result<(), String> {
     match output {
         Some(path) => {
             std::fs::write(path, report).map_err(|error| format!("{} cannot be written: {error}", path.display()))

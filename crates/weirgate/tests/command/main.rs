@@ -8,6 +8,7 @@ mod manual;
 mod pki;
 mod plan;
 mod recommend;
+mod replay;
 mod run;
 mod sim;
 mod swarm;

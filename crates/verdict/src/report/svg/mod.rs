@@ -158,6 +158,27 @@ pub fn multiple(outline: &Outline, series: &Series, scale: &Scale) -> String {
     draw(outline, series, scale, MULTIPLE)
 }
 
+/// Figures of the same width below one another, each with a title.
+#[must_use]
+pub fn stacked(figures: &[(String, String)]) -> String {
+    let mut all = String::new();
+    let mut top = 0.0;
+    for (title, figure) in figures {
+        // A figure begins with its own size: `viewBox="0 0 WIDTH HEIGHT"`.
+        let size = figure.split_once(r#"viewBox="0 0 "#).and_then(|(_, rest)| rest.split_once('"'));
+        let height = size.and_then(|(size, _)| size.split(' ').nth(1)?.parse::<f64>().ok()).unwrap_or(0.0);
+        let _ = write!(all, r#"<text class="head" x="{LEFT}" y="{}">{}</text>"#, top + LINE, escape(title));
+        top += BETWEEN;
+        let (width, place) = (WHOLE.width, format!("<svg y=\"{top}\" "));
+        all += &figure.replacen("<svg ", &format!("{place}width=\"{width}\" height=\"{height}\" "), 1);
+        top += height;
+    }
+    let width = WHOLE.width;
+    format!(
+        "<svg class=\"weir\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {top}\" role=\"img\"><style>{STYLE}</style>{all}</svg>\n"
+    )
+}
+
 fn drawn(series: &Series) -> Vec<&ClassSeries> {
     series.classes.iter().take(MAX_CLASSES).collect()
 }
