@@ -10,8 +10,8 @@ use weirgate_engine::ShedReason;
 use weirgate_experiment::since_1970;
 use weirgate_wire::access_log::LoggedRequest;
 
-/// Maximum number of requests in one replay. With two policies they take about 400 bytes each at the peak, so this is
-/// 800 MB.
+/// Maximum number of requests in one replay. With two policies they take about 500 bytes each at the peak, so this is
+/// 1 GB.
 pub const MAX_REQUESTS: usize = 2_000_000;
 
 /// Maximum number of kinds of requests for which service times are drawn separately. A kind is a class, a method and
