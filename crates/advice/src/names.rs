@@ -31,7 +31,15 @@ pub(crate) fn segment_of(path: &str) -> Option<&str> {
     }
     let segment = inside.split('/').next().unwrap_or_default();
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~');
-    (segment.len() <= MAX_LABEL && segment.bytes().all(plain) && segment != ".").then_some(segment)
+    (segment.len() <= MAX_LABEL && segment.bytes().all(plain) && !matches!(segment, "." | "..")).then_some(segment)
+}
+
+/// Returns a path if all of its segments are plain.
+pub(crate) fn segments_of(path: &str) -> Option<&str> {
+    let plain = |segment: &str| segment_of(&format!("/{segment}")).is_some_and(|first| first == segment);
+    let inside = path.strip_prefix('/')?;
+    let inside = inside.strip_suffix('/').unwrap_or(inside);
+    (inside.is_empty() || inside.split('/').all(|segment| !segment.is_empty() && plain(segment))).then_some(path)
 }
 
 /// Returns a name of the policy for `text`, which differs from those in `taken`.

@@ -1,9 +1,11 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `recommend`, `sim`, `plan`, `replay`,
-//! `policy`, `bands`, `lab`, `probe`, `agent`, `coordinator`, `reserves`, `pki`, `completions`, and `man` for packages.
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `init`, `recommend`, `sim`, `plan`,
+//! `replay`, `policy`, `bands`, `lab`, `probe`, `agent`, `coordinator`, `reserves`, `pki`, `completions`, and `man` for
+//! packages.
 //!
 //! Only this crate uses gateway, lab, agent, coordinator and probe together. Messages go to standard error
 //! and results to standard output. For exit codes see [`exit`].
 
+mod admin_api;
 mod agent;
 mod args;
 mod bands;
@@ -13,6 +15,7 @@ mod coordinator;
 mod demo;
 mod exit;
 mod explain;
+mod init;
 mod keys;
 mod lab;
 mod manual;
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Schema(args) => exit::print(&format!("{:#}\n", schema(args.of))),
         Command::Demo(args) => demo::run(args),
         Command::Top(args) => top::run(&args),
+        Command::Init(args) => init::run(&args),
         Command::Recommend(args) => recommend::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Plan(args) => plan::run(args),

@@ -1,21 +1,34 @@
-//! `weirgate recommend`: a first policy from access logs, with the reason for each figure.
+//! `weirgate recommend`: a first policy from access logs or from a running gateway, with the reason for each figure.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Deserialize;
 use weirgate_advice::log::{Ended, Format, read};
-use weirgate_advice::{Proposal, Tally, from_logs};
+use weirgate_advice::{LOOK_EVERY_SECONDS, Proposal, RunningPolicy, Tally, Watch, from_logs};
+use weirgate_clock::{Clock, pause};
+use weirgate_spanned_yaml::decode::FromText;
+use weirgate_spanned_yaml::unit::Span;
+use weirgate_wire::admin::{Class, Snapshot};
 
+use crate::admin_api::{Access, AdminApi};
 use crate::exit;
 
-/// Propose a policy from access logs: classes, guarantees and service times, with the reason for each figure.
+/// Longest time for which a gateway is watched. For more, its access log is the better source.
+const MAX_WATCH: Duration = Duration::from_secs(86_400);
+
+/// Propose a policy from access logs or a running gateway: classes, guarantees and service times, with the reason for
+/// each figure.
 ///
 /// Reads the logs of nginx, Apache, HAProxy (`option httplog`) and Weirgate, plain or compressed with gzip, through
 /// memory of constant size. The format is found out from the first lines. The policy is printed with a comment on each
 /// figure: why it has its value, and what would break it. A summary is on standard error.
+///
+/// With --gateway, watches a running gateway and proposes figures for its own classes.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Formats:
@@ -29,13 +42,17 @@ Examples:
   weirgate recommend access.log access.log.*.gz --node 10.0.0.1:80 --node 10.0.0.2:80 --output policy.yaml
   weirgate recommend --format 'combined %D' /var/log/apache2/access.log
   ssh web1 cat /var/log/haproxy.log | weirgate recommend -
+  weirgate recommend --gateway 127.0.0.1:9900 --for 10min
+
+Environment:
+  WEIRGATE_ADMIN_TOKEN  bearer token of the gateway's admin API, if there is no --token-file
 
 Exit codes:
   0  a policy was proposed
-  1  a log cannot be read or has no request, or --output exists")]
+  1  a log cannot be read or has no request, the gateway did not answer, or --output exists")]
 pub(crate) struct Args {
     /// Access logs, in any order. `-` is standard input.
-    #[arg(required = true, value_name = "LOG")]
+    #[arg(required_unless_present = "gateway", value_name = "LOG")]
     logs: Vec<PathBuf>,
     /// Format of the logs, by default found out from the first lines of each.
     #[arg(long, value_name = "FORMAT", value_parser = Format::parse)]
@@ -43,6 +60,15 @@ pub(crate) struct Args {
     /// Address of a server, such as `10.0.0.1:80`. Repeatable. By default those that the log names.
     #[arg(long = "node", value_name = "ADDRESS")]
     nodes: Vec<String>,
+    /// Admin API of a running gateway to watch: HOST:PORT, http://HOST:PORT, https://HOST:PORT, or the path of a Unix
+    /// socket.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["logs", "format", "nodes"])]
+    gateway: Option<String>,
+    /// Time for which the gateway is watched, from 20 s to 24 h.
+    #[arg(long = "for", value_name = "TIME", default_value = "1min", value_parser = watch_time, requires = "gateway")]
+    time: Duration,
+    #[command(flatten)]
+    access: Access,
     /// File for the policy, which must not exist. Standard output by default.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -52,14 +78,61 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if let Some(taken) = args.output.as_deref().filter(|path| path.exists()) {
         return exit::fail(&exists(taken));
     }
-    match proposal(args) {
-        Ok(proposal) => hand_over(&proposal, args.output.as_deref()),
+    let proposed = match &args.gateway {
+        Some(address) => watched(address, args).map_err(|why| format!("recommend: {why}")),
+        None => logged(args),
+    };
+    match proposed {
+        Ok(proposal) => {
+            let code = hand_over(&proposal.yaml(), proposal.table(), args.output.as_deref());
+            proposal.notes().iter().for_each(|note| exit::say(&format!("note: {note}")));
+            next(args.output.as_deref());
+            code
+        }
         Err(why) => exit::fail(&why),
     }
 }
 
+/// Parses the time for which a gateway is watched.
+fn watch_time(text: &str) -> Result<Duration, String> {
+    let Span(time) = Span::from_text(text).map_err(|complaint| format!("{}; {}", complaint.what, complaint.hint))?;
+    match time {
+        time if time < Duration::from_secs(2 * LOOK_EVERY_SECONDS) => Err("write at least `20s`: two windows".into()),
+        time if time > MAX_WATCH => Err("write at most `24h`; for more, give the access log".into()),
+        time => Ok(time),
+    }
+}
+
+/// A page of `/snapshot`.
+#[derive(Deserialize)]
+struct Page {
+    engine: Snapshot,
+    classes: Vec<Class>,
+}
+
+/// Watches a gateway.
+fn watched(address: &str, args: &Args) -> Result<Proposal, String> {
+    let api = AdminApi::new(address, &args.access)?;
+    let policy: RunningPolicy = api.get("/policy")?;
+    let windows = args.time.as_secs() / LOOK_EVERY_SECONDS;
+    let bar = ProgressBar::new(windows);
+    let style = ProgressStyle::with_template("watching {msg}  {pos} of {len} windows of 10 s");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message(address.to_owned());
+    let (clock, mut watch) = (Clock::start(), Watch::default());
+    for window in 0..=windows {
+        let due = Duration::from_secs(window * LOOK_EVERY_SECONDS);
+        pause(due.saturating_sub(clock.now()));
+        let page: Page = api.get("/snapshot?limit=1000")?;
+        watch.look(page.engine.now_seconds, &page.classes);
+        bar.set_position(window);
+    }
+    bar.finish_and_clear();
+    watch.propose(&policy, address)
+}
+
 /// Reads all logs.
-fn proposal(args: &Args) -> Result<Proposal, String> {
+fn logged(args: &Args) -> Result<Proposal, String> {
     let mut tally = Tally::default();
     let mut names = Vec::new();
     for path in &args.logs {
@@ -123,28 +196,32 @@ fn tell(name: &str, ended: &Ended) {
     }
 }
 
-/// Checks the policy and hands it over, with the summary on standard error.
-fn hand_over(proposal: &Proposal, output: Option<&Path>) -> ExitCode {
-    let yaml = proposal.yaml();
+/// Checks a policy and hands it over, with a summary and the warnings on standard error.
+pub(crate) fn hand_over(yaml: &str, summary: &str, output: Option<&Path>) -> ExitCode {
     let shown = output.map_or("the proposal".to_owned(), |path| path.display().to_string());
-    let loaded = match weirgate_config::load(&shown, &yaml) {
+    let loaded = match weirgate_config::load(&shown, yaml) {
         Ok(loaded) => loaded,
         Err(errors) => return exit::fail(&format!("the proposal is not sound, please report this:\n{errors}")),
     };
     let code = match output {
-        None => exit::print(&yaml),
-        Some(path) => match create(path, &yaml) {
+        None => exit::print(yaml),
+        Some(path) => match create(path, yaml) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return exit::fail(&exists(path)),
             Err(error) => return exit::fail(&format!("{}: {error}", path.display())),
         },
     };
-    exit::tell(&format!("\n{}\n", proposal.table()));
-    proposal.notes().iter().for_each(|note| exit::say(&format!("note: {note}")));
+    if !summary.is_empty() {
+        exit::tell(&format!("\n{summary}\n"));
+    }
     loaded.warning_lines(&shown).iter().for_each(|line| exit::tell(&format!("{line}\n")));
+    code
+}
+
+/// Tells what to do next.
+pub(crate) fn next(output: Option<&Path>) {
     let file = output.map_or("FILE".to_owned(), |path| path.display().to_string());
     exit::say(&format!("read the comments, then: weirgate check {file} && weirgate run {file}"));
-    code
 }
 
 /// Writes a new file.
@@ -153,6 +230,7 @@ fn create(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-fn exists(path: &Path) -> String {
+/// Returns the message about a file that is there already.
+pub(crate) fn exists(path: &Path) -> String {
     format!("{} exists and is not overwritten: name another file, or move it away", path.display())
 }

@@ -4,6 +4,7 @@
 mod check;
 mod coordinator;
 mod explain;
+mod init;
 mod manual;
 mod pki;
 mod plan;

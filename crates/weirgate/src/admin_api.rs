@@ -1,0 +1,83 @@
+//! The admin API of a running gateway, for commands that read it.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use weirgate_gateway::admin::TOKEN_VARIABLE;
+use weirgate_http_client::{Address, Limits, Request, blocking};
+use weirgate_http_server::Token;
+use weirgate_tls::{LiveTrust, Role, Wanted};
+
+/// Time for an answer of the admin API, which takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Maximum size of an answer: a thousand classes have less than 2 MB.
+const MAX_ANSWER: u64 = 16 << 20;
+
+/// How a command is let in.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Access {
+    /// File with the bearer token of the admin API.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Your trust folder, as `weirgate pki issue operator NAME` makes it. Required for a gateway on another machine.
+    #[arg(long, value_name = "DIR")]
+    trust: Option<PathBuf>,
+}
+
+/// The admin API of a gateway.
+pub(crate) struct AdminApi {
+    address: Address,
+    host: String,
+    token: Option<Token>,
+}
+
+impl AdminApi {
+    /// Returns the API at an address: HOST:PORT, a URL, or the path of a Unix socket.
+    pub(crate) fn new(address: &str, access: &Access) -> Result<AdminApi, String> {
+        let variable = std::env::var(TOKEN_VARIABLE).ok().map(|value| (TOKEN_VARIABLE, value));
+        let token = Token::find("admin", access.token_file.as_deref(), variable).map_err(|error| error.to_string())?;
+        let trust = access.trust.as_deref();
+        let trust = trust.map(|folder| LiveTrust::load(folder, &[Role::Operator, Role::Monitor], None));
+        let trust = trust.transpose()?.map(Arc::new);
+        let given = ["https://", "http://"].iter().find_map(|scheme| address.strip_prefix(scheme));
+        let given = given.unwrap_or(address).trim_end_matches('/');
+        let (address, host) = match address.starts_with(['/', '.']) {
+            true => (Address::Unix(PathBuf::from(address)), "localhost".to_owned()),
+            false if !given.contains(':') => {
+                return Err(format!("{given:?} has no port: write HOST:PORT, or the path of a Unix socket"));
+            }
+            false => match trust {
+                None => (Address::Tcp(given.to_owned()), given.to_owned()),
+                Some(trust) => {
+                    let wanted = Wanted { role: Role::Gateway, name: None };
+                    (Address::Trusted(given.to_owned(), trust, wanted), given.to_owned())
+                }
+            },
+        };
+        Ok(AdminApi { address, host, token })
+    }
+
+    /// Returns the answer to a path. The error names the address.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        let from = |why: &dyn Display| format!("{}: {why}", self.address);
+        let mut request = Request::get(&self.host, path);
+        if let Some(token) = &self.token {
+            request = request.authorization(&token.authorization());
+        }
+        let limits = Limits::new(PATIENCE, MAX_ANSWER);
+        let answer = blocking::exchange(&self.address, request, &limits).map_err(|error| {
+            from(&format!("{error}; is this the admin API of a gateway, as `weirgate run` prints it?"))
+        })?;
+        match answer.status {
+            200 => serde_json::from_slice(&answer.body)
+                .map_err(|error| from(&format!("{path} is not as expected: {error}"))),
+            400 if answer.text().contains("mutual TLS") => Err(from(&"speaks mutual TLS: give --trust")),
+            401 => Err(from(&format!("needs the admin token: give --token-file, or set {TOKEN_VARIABLE}"))),
+            status => Err(from(&format!("{path} has status {status}"))),
+        }
+    }
+}
