@@ -4,6 +4,7 @@
 """
 
 import argparse
+import concurrent.futures
 import csv
 import os
 import pathlib
@@ -29,6 +30,8 @@ KEPT = REQUEST.replace(b"close", b"keep-alive")
 CONNECTIONS, CLIENTS = 1000, 8
 REQUESTS = 20_000
 HELD = 1000
+# Seconds without a change after which memory has settled.
+QUIET = 3
 # Memory hardly differs from one process to the next.
 MEMORY_ROUNDS = 3
 CIPHER = "TLS_AES_128_GCM_SHA256"
@@ -93,6 +96,18 @@ class Process:
         """Resident bytes of its own."""
         texts = (pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in self.all())
         return sum(int(kib) for text in texts for kib in re.findall(r"Private_\w+:\s+(\d+) kB", text)) * 1024
+
+    def settled_memory(self):
+        """The same once it has not changed for QUIET seconds, because allocators give memory back with a delay."""
+        until, since, last = time.monotonic() + 60, time.monotonic(), self.memory()
+        while time.monotonic() - since < QUIET:
+            time.sleep(0.2)
+            now = self.memory()
+            if now != last:
+                since, last = time.monotonic(), now
+            if time.monotonic() > until:
+                raise Failed(f"the memory of process {self.child.pid} changes for ever")
+        return last
 
     def end(self):
         self.child.terminate()
@@ -210,20 +225,27 @@ def memory(gateway, folder, number, write):
             for case, base in [("idle connection in the clear", PLAIN), ("idle connection over TLS", SECURE)]:
                 tls = context() if base == SECURE else None
 
-                def hold(count):
-                    held = []
-                    for _ in range(count):
-                        held.append(connect(base + PROXIES[name], tls, None))
-                        held[-1].sendall(KEPT)
-                        if not held[-1].recv(65536).startswith(b"HTTP/1.1 200 "):
-                            raise Failed(f"{name}: {case}")
-                    return held
+                def hold(_):
+                    stream = connect(base + PROXIES[name], tls, None)
+                    stream.sendall(KEPT)
+                    if not stream.recv(65536).startswith(b"HTTP/1.1 200 "):
+                        raise Failed(f"{name}: {case}")
+                    kept.append(stream)
 
                 # All stay open, so that no case uses the memory of another one.
-                kept += hold(100)
-                before = proxy.memory()
-                kept += hold(HELD)
-                write(number, case, name, (proxy.memory() - before) / HELD / 1024)
+                with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
+                    list(clients.map(hold, range(100)))
+                    before = proxy.settled_memory()
+                    list(clients.map(hold, range(HELD)))
+                write(number, case, name, (proxy.settled_memory() - before) / HELD / 1024)
+            for one in kept:
+                # Also the first ones: nothing more has come, and no end.
+                one.setblocking(False)
+                try:
+                    if not one.recv(65536):
+                        raise Failed(f"{name} has closed idle connections")
+                except (BlockingIOError, ssl.SSLWantReadError):
+                    pass
         finally:
             for one in kept:
                 one.close()
@@ -309,6 +331,8 @@ def main():
     parser.add_argument("--output", required=True, type=pathlib.Path, help="directory for the results")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds is at least 1")
     load = average()
     rows = []
 
