@@ -67,7 +67,8 @@ fn a_page_of_metrics_is_bounded_and_sums_stay_right() {
     assert_eq!(served(&page, "").iter().sum::<u64>(), 300);
     assert_eq!(page.matches("weirgate_left_total{").count(), MAX_SHOWN + 2, "200 classes, (other) and -");
     assert!(
-        page.contains("# HELP weirgate_requests_total Completed requests, by class") && page.contains("Of more than 200")
+        page.contains("# HELP weirgate_requests_total Completed requests, by class")
+            && page.contains("Of more than 200")
     );
     for line in ["class_live{class=\"(other)\"} 9801", "guarantee_throughput{class=\"(other)\"} 9800.0"] {
         assert!(page.contains(&format!("weirgate_{line}\n")), "{line} is not in\n{page}");
