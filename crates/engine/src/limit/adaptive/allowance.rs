@@ -13,6 +13,10 @@
 //!   ends within that share of the limit, and the other requests wait in front of the nodes, where claims are
 //!   served in the right order.
 //!
+//! Where a class waits for something that the others do not use, both numbers can be too small: its requests
+//! stay long, and few answers allow few requests. While no other class suffers, its allowance therefore grows
+//! beyond them ([`Raise`]).
+//!
 //! This differs from windows that adapt to response times (Quorum's, TCP Vegas', gradients): a longer time by
 //! itself lowers nothing, because the second number is (answers a second) × (a time) and not a comparison
 //! with a shortest time.
@@ -33,6 +37,19 @@ const EXPENSIVE: f64 = 2.0;
 /// With 0.3 the swarm misses slightly less, but the other class of Fig. 10 has a p95 of 31 ms instead of 28
 /// ms. With 0.1 slow dependencies cost floors.
 const ANSWERED: f64 = 0.2;
+
+/// Growth of a raise with an answer that finds the allowance in use. So the allowance grows by a quarter within a time
+/// in flight, and other classes show whether they suffer before many requests have been released. With 1, hundreds of
+/// requests of an expensive class were in flight before that (Fig. 13).
+const GROWTH: f64 = 0.25;
+
+/// Part of a raise that is left after each update that finds another class slowed down. With updates every 20 ms it is
+/// gone in a tenth of a second, and a single noisy mean does not take all of it.
+const YIELD: f64 = 0.5;
+
+/// First and longest pause of a raise after another class has suffered, in seconds: those of a trial.
+const PAUSE: f64 = 1.0;
+const LONGEST_PAUSE: f64 = 60.0;
 
 /// Averaging time of a pace in seconds: the depth of the buckets.
 const OVER: f64 = 1.0;
@@ -101,9 +118,80 @@ impl Slowdown {
     }
 }
 
+/// Slots of a class beyond its allowance, while the requests of no other class with a guarantee suffer.
+///
+/// They grow with the answers that find them used up, as a reach does, and are halved at every update that finds
+/// another class slowed down. Then they do not grow for a pause, which is longer each time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Raise {
+    slots: f64,
+    grows: bool,
+    /// Seconds, and the time in seconds at which the present pause is over.
+    pause: f64,
+    paused: f64,
+}
+
+impl Raise {
+    pub(super) const NONE: Raise = Raise { slots: 0.0, grows: false, pause: PAUSE, paused: 0.0 };
+
+    /// Updates it at `now`, in seconds on the engine's clock. `others` is the largest slowdown of another class, if
+    /// there is one, and `max` the number of slots beyond which the class needs no more.
+    pub(super) fn update(&mut self, now: f64, others: Option<f64>, max: f64) {
+        let suffers = others.is_some_and(|slowdown| slowdown > PART);
+        if suffers {
+            if self.slots > 0.0 && now >= self.paused {
+                self.paused = now + self.pause;
+                self.pause = (2.0 * self.pause).min(LONGEST_PAUSE);
+            }
+            self.slots *= YIELD;
+        }
+        // Without another class nothing tells whether the requests wait for one another.
+        self.grows = others.is_some() && !suffers && now >= self.paused;
+        self.slots = self.slots.min(max);
+    }
+
+    /// Counts an answer that found the whole allowance in use. Returns the growth.
+    pub(super) fn used_up(&mut self) -> f64 {
+        let growth = if self.grows { GROWTH } else { 0.0 };
+        self.slots += growth;
+        growth
+    }
+
+    /// Takes the slots back, because nothing holds the class back any more. A pause goes on.
+    pub(super) fn ends(&mut self) {
+        (self.slots, self.grows) = (0.0, false);
+    }
+
+    pub(super) fn slots(self) -> f64 {
+        self.slots
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_raise_grows_while_no_other_class_suffers_and_pauses_for_longer_each_time() {
+        let mut raise = Raise::NONE;
+        let mut now = 0.0;
+        let grow = |raise: &mut Raise, now: f64, others| {
+            raise.update(now, others, 20.0);
+            (0..400).for_each(|_| _ = raise.used_up());
+            raise.update(now, others, 20.0);
+            raise.slots()
+        };
+        assert_eq!(grow(&mut raise, now, None), 0.0, "nothing tells whether it harms");
+        assert_eq!(grow(&mut raise, now, Some(1.4)), 20.0, "no more than it needs");
+        for pause in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
+            raise.update(now, Some(1.6), 20.0);
+            assert_eq!(raise.slots(), 10.0);
+            (0..60).for_each(|_| raise.update(now, Some(1.6), 20.0));
+            assert!(grow(&mut raise, now + 0.99 * pause, Some(1.0)) < 1e-9, "{pause}");
+            now += pause;
+            assert_eq!(grow(&mut raise, now, Some(1.0)), 20.0);
+        }
+    }
 
     /// Simulates a class with `per_s` answers a second for `seconds`.
     fn answering(answers: &mut Pace, per_s: u32, seconds: u32) {

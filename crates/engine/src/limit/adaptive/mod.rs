@@ -305,7 +305,8 @@ impl Adaptive {
             }
         }
         for group in view.nodes.groups.ids() {
-            if self.reaches.iter().skip(group.row()).step_by(view.nodes.groups.len()).any(Reach::is_open) {
+            let mut windows_of = (group.row()..windows.len()).step_by(view.nodes.groups.len());
+            if windows_of.any(|at| self.reaches[at].is_open() || self.occupancy.beyond(at) > 0.0) {
                 self.spread(view, group);
             }
             // Machines have one bound for all their windows. Requests beyond it can be told apart only if
@@ -431,16 +432,19 @@ impl Adaptive {
     }
 
     /// Bounds every machine of a group near its part of the maximum in flight: the windows, and as many owed
-    /// requests beyond them, or the present need of the guarantees if that is more.
+    /// requests beyond them, or the present need of the guarantees if that is more, and the slots by which
+    /// allowances have grown.
     fn spread(&self, view: &mut LimitView<'_>, group: MachineGroupId) {
         let of_group = (group.row()..self.probes.len()).step_by(view.nodes.groups.len());
         let (mut high, mut reach) = (0u32, 0u32);
         let needed = guaranteed(view.nodes, view.classes, group) * self.occupancy.common_slowdown();
+        let mut beyond = 0.0;
         for window in of_group {
+            beyond += self.occupancy.beyond(window);
             high += self.probes[window].high();
             reach = reach.saturating_add(self.reaches[window].size());
         }
-        let owed = (BEYOND * f64::from(high)).max(needed).min(1e9) as u32;
+        let owed = ((BEYOND * f64::from(high)).max(needed) + beyond).min(1e9) as u32;
         view.nodes.spread(group, owed.max(reach), self.figures.node_share);
     }
 

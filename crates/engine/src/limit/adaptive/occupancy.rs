@@ -26,7 +26,7 @@
 //! been seen. A class without a guarantee has no claim, but it gets a share of the rest: where its requests
 //! do not fit, it earns a twentieth of the window.
 
-use super::allowance::{Pace, Slowdown, allowance};
+use super::allowance::{Pace, Raise, Slowdown, allowance};
 use super::round::{Pass, Round, Tightest, VISITS};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
@@ -92,6 +92,8 @@ struct Holding {
     /// infinite while its service time alone is unknown.
     part: f64,
     allowance: f64,
+    /// Slots that are part of the allowance as long as no other class suffers.
+    raise: Raise,
     /// Its partition, and the latest round that has updated `blocking`.
     partition: PartitionId,
     round: u64,
@@ -113,6 +115,7 @@ const UNKNOWN: Holding = Holding {
     slack: NO_LIMIT,
     part: f64::INFINITY,
     allowance: f64::INFINITY,
+    raise: Raise::NONE,
     partition: PartitionId(0),
     round: 0,
 };
@@ -136,6 +139,8 @@ struct Need {
     blocked: f64,
     /// Maximum number of owed requests in flight that could all be answered within their limits.
     max: f64,
+    /// Slots for which machines need room beyond the window, because allowances have grown past the parts of classes.
+    beyond: f64,
     /// Slot-seconds that classes without a guarantee have earned.
     rest: f64,
 }
@@ -147,9 +152,9 @@ pub(super) struct Occupancy {
     active: Vec<ClassId>,
     /// Indexed by window.
     needs: Vec<Need>,
-    /// Sums by partition while they are computed: L, V, the blocked slots, and the maximum number of owed
-    /// requests.
-    sums: Table<PartitionId, [f64; 4]>,
+    /// Sums by partition while they are computed: L, V, the blocked slots, the maximum number of owed requests, and the
+    /// slots beyond the windows.
+    sums: Table<PartitionId, [f64; 5]>,
     /// A class that misses a limit that could be kept.
     missed: Option<ClassId>,
     common_slowdown: Slowdown,
@@ -174,7 +179,7 @@ impl Occupancy {
             holdings: Table::filled(classes, UNKNOWN),
             active: Vec::new(),
             needs: vec![Need::default(); windows],
-            sums: Table::filled(partitions, [0.0; 4]),
+            sums: Table::filled(partitions, [0.0; 5]),
             missed: None,
             common_slowdown: Slowdown::NONE,
             round: Round::none(now),
@@ -285,6 +290,9 @@ impl Occupancy {
     pub(super) fn completed(&mut self, class: ClassId, seconds: f64) {
         let holding = &mut self.holdings[class];
         holding.answers.add();
+        if f64::from(holding.in_flight) + 1.0 >= holding.allowance {
+            holding.allowance += holding.raise.used_up();
+        }
         holding.count = (holding.count + 1.0).min(COMPLETIONS);
         holding.mean += (seconds - holding.mean) / holding.count;
         holding.square += (seconds * seconds - holding.square) / holding.count;
@@ -322,6 +330,11 @@ impl Occupancy {
     /// one.
     fn has_earned(&self, holding: &Holding, window: usize) -> bool {
         self.needs[window].rest > 0.0 && (holding.count > 0.0 || holding.in_flight == 0)
+    }
+
+    /// Returns the slots for which the machines of a window need room beyond it.
+    pub(super) fn beyond(&self, window: usize) -> f64 {
+        self.needs[window].beyond
     }
 
     /// Returns the factor by which the needs of classes are raised.
@@ -397,7 +410,7 @@ impl Occupancy {
     fn begin(&mut self, now: Time) {
         self.round = self.round.next(now);
         self.missed = None;
-        self.sums.fill([0.0; 4]);
+        self.sums.fill([0.0; 5]);
     }
 
     /// Updates the next class of the pass.
@@ -408,6 +421,9 @@ impl Occupancy {
             Pass::Slowdown => {
                 let slowdown = self.slowdown_of(classes, class).unwrap_or(f64::INFINITY);
                 self.round.slowdown = self.round.slowdown.min(slowdown);
+                if slowdown.is_finite() && self.holdings[class].claims {
+                    self.round.slowest.add(slowdown, class);
+                }
             }
             Pass::Need => {
                 let holding = &mut self.holdings[class];
@@ -426,9 +442,23 @@ impl Occupancy {
             Pass::Room => {
                 let state = &classes[class];
                 let (holding, tightest) = (&mut self.holdings[class], &self.round.tightest);
-                holding.stay = holding.residual(now.as_nanos() as f64 / 1e9);
+                let seconds = now.as_nanos() as f64 / 1e9;
+                holding.stay = holding.residual(seconds);
                 holding.slack = tightest.of_others(class).min(1e6);
                 holding.allowance = allowance(holding.part, holding.answers, tightest.limit);
+                if contended && holding.claims && holding.allowance.is_finite() {
+                    let rate = classes.spec(class).guarantee.throughput.unwrap_or(0.0);
+                    let others = self.round.slowest.of_others(class);
+                    holding.raise.update(seconds, others, (rate * holding.mean - holding.allowance).max(0.0));
+                    holding.allowance += holding.raise.slots();
+                    self.sums[state.partition][4] += match others {
+                        Some(_) => holding.raise.slots(),
+                        // A class alone can harm only itself, and its answers already bound it.
+                        None => (holding.allowance - holding.part).max(0.0),
+                    };
+                } else {
+                    holding.raise.ends();
+                }
                 // Until the first request has ended, its class's requests may stay for ever.
                 let unknown = holding.count == 0.0 && holding.in_flight > 0 && !holding.claims;
                 let blocking = if unknown { 1.0 } else { (holding.stay / holding.slack).min(1.0) };
@@ -461,13 +491,13 @@ impl Occupancy {
         let groups = nodes.groups.len();
         for window in 0..self.needs.len() {
             let group = MachineGroupId::of(window % groups);
-            let mut sum = [0.0; 4];
+            let mut sum = [0.0; 5];
             for (partition, share) in nodes.shares(group) {
                 sum.iter_mut().zip(self.sums[partition]).for_each(|(sum, of_partition)| *sum += of_partition * share);
             }
             let max = REST * bounds(window).bound;
             let need = &mut self.needs[window];
-            [need.slots, need.variance, need.blocked, need.max] = sum;
+            [need.slots, need.variance, need.blocked, need.max, need.beyond] = sum;
             need.rest = (need.rest + max * seconds).min(max * SAVED);
         }
     }
@@ -485,7 +515,7 @@ fn claim(
     class: ClassId,
     holding: &mut Holding,
     (contended, common_slowdown): (bool, Slowdown),
-    sums: &mut Table<PartitionId, [f64; 4]>,
+    sums: &mut Table<PartitionId, [f64; 5]>,
     tightest: &mut Tightest,
 ) -> bool {
     classes.roll(now, class);

@@ -32,6 +32,30 @@ impl Tightest {
     }
 }
 
+/// The two largest slowdowns among classes with a guarantee, because a class does not count its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slowest([(f64, ClassId); 2]);
+
+impl Slowest {
+    const NONE: Slowest = Slowest([(0.0, ClassId::NONE); 2]);
+
+    pub(super) fn add(&mut self, slowdown: f64, class: ClassId) {
+        let [first, second] = &mut self.0;
+        if slowdown > first.0 {
+            (*second, *first) = (*first, (slowdown, class));
+        } else if slowdown > second.0 {
+            *second = (slowdown, class);
+        }
+    }
+
+    /// Returns the largest slowdown of the other classes, if there is another class.
+    pub(super) fn of_others(&self, class: ClassId) -> Option<f64> {
+        let [first, second] = self.0;
+        let (slowdown, other) = if first.1 == class { second } else { first };
+        (other != ClassId::NONE).then_some(slowdown)
+    }
+}
+
 /// A pass of a round through the active classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
@@ -59,6 +83,7 @@ pub(super) struct Round {
     pub(super) seconds: f64,
     /// The smallest slowdown so far.
     pub(super) slowdown: f64,
+    pub(super) slowest: Slowest,
     pub(super) tightest: Tightest,
 }
 
@@ -74,6 +99,7 @@ impl Round {
             began: now,
             seconds: 0.0,
             slowdown: f64::INFINITY,
+            slowest: Slowest::NONE,
             tightest: Tightest::NONE,
         }
     }
