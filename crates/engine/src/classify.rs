@@ -33,7 +33,10 @@ pub(crate) struct Class {
     /// Its share of [`Classes::pool_slots`].
     slots: f64,
     pub(crate) queue: Queue,
+    /// Requests in flight that count for load control and precedence.
     pub(crate) in_flight: u32,
+    /// Further ones that have passed: see `passing`.
+    pub(crate) passing: u32,
     pub(crate) expected: Expected,
     pub(crate) observed: Observed,
     pub(crate) retry: RetryTokens,
@@ -54,6 +57,7 @@ impl Class {
             slots: 0.0,
             queue: Queue::EMPTY,
             in_flight: 0,
+            passing: 0,
             expected: Expected::UNKNOWN,
             observed: Observed::new(now),
             retry: RetryTokens::new(now),
@@ -63,9 +67,14 @@ impl Class {
         }
     }
 
-    /// Whether it has a request waiting or in flight.
+    /// Whether it has a request waiting, or one in flight that has not passed.
     pub(crate) fn active(&self) -> bool {
         self.queue.len > 0 || self.in_flight > 0
+    }
+
+    /// Whether it has any request. Then it is not idle and not evicted.
+    pub(crate) fn in_use(&self) -> bool {
+        self.active() || self.passing > 0
     }
 
     /// Whether it has less in flight than its guarantee needs by Little's law, throughput × service time.
@@ -213,11 +222,17 @@ impl Classes {
         ClassId(self.named as u32 + template.0)
     }
 
+    /// The class of `key`, or the overflow class if there is none.
+    pub(crate) fn known(&self, template: TemplateId, key: &[u8]) -> ClassId {
+        let state = self.templates.get(template.0 as usize);
+        state.and_then(|state| state.by_key.get(key)).copied().unwrap_or(self.overflow(template))
+    }
+
     /// The class of `key`, made if there is none. The flag says whether it was made.
     pub(crate) fn intern(&mut self, now: Time, template: TemplateId, key: &[u8]) -> (ClassId, bool) {
         let Some(state) = self.templates.get(template.0 as usize) else { return (self.default_class(), false) };
         if let Some(class) = state.by_key.get(key).copied() {
-            if !self.all[class].active() {
+            if !self.all[class].in_use() {
                 self.leave_idle(class);
                 self.enter_idle(class);
             }
@@ -252,6 +267,7 @@ impl Classes {
         let gone = &mut self.all[class];
         gone.live = false;
         let (counts, learned) = (gone.observed.counts, gone.observed.learned());
+        let would = gone.observed.would.take();
         let Some(made) = gone.made.take() else { return };
         self.change_weight(class, 0);
         if let (None, Some(learned)) = (self.declared(class), learned) {
@@ -261,6 +277,7 @@ impl Classes {
         self.templates[made.template.0 as usize].by_key.remove(&made.key);
         let overflow = self.overflow(made.template);
         self.all[overflow].observed.counts.add(&counts);
+        self.all[overflow].observed.add_would(would.as_deref());
         self.free.push(class);
     }
 

@@ -25,6 +25,7 @@ mod least_loaded;
 mod locality_keys;
 mod order;
 mod partitions;
+mod passing;
 mod resize;
 mod slow_start;
 mod speed;
@@ -71,8 +72,11 @@ pub(crate) struct NodeInfo {
     pub(crate) max_outstanding: u32,
     settings: Settings,
     slow_start: Option<SlowStart>,
+    /// Requests in flight that count for its bounds.
     pub(crate) in_flight: u32,
-    /// Requests in flight, by content.
+    /// Further ones that have passed, beyond all bounds.
+    pub(crate) passing: u32,
+    /// All requests in flight, by content.
     pub(crate) in_flight_by_content: [u32; 2],
     pub(crate) served: u64,
     pub(crate) failed: u64,
@@ -127,6 +131,7 @@ struct Machine {
     /// Its size relative to other machines: the weight of its largest node.
     weight: f64,
     in_flight: u32,
+    passing: u32,
     /// Maximum number of requests in flight. Load control may set it.
     max: u32,
     /// Learned weight, relative to the configured one.
@@ -240,6 +245,7 @@ impl Nodes {
                 settings: Settings { weight: n.weight, max_outstanding: policy.max_in_flight(index) },
                 slow_start: None,
                 in_flight: 0,
+                passing: 0,
                 in_flight_by_content: [0; 2],
                 served: 0,
                 failed: 0,
@@ -347,6 +353,7 @@ impl Nodes {
         *node = NodeInfo { capacity, ..own };
         let machine = &mut self.machines[machine];
         machine.in_flight += known.in_flight;
+        machine.passing += known.passing;
         machine.ratio = old.machines[known.machine].ratio;
         machine.learned = old.machines[known.machine].learned;
         let (group, machine) = (machine.group, self.nodes[to].machine);
@@ -553,6 +560,7 @@ fn machines(policy: &Policy, nodes: &mut Table<NodeId, NodeInfo>) -> Table<Machi
                 nodes: Vec::new(),
                 weight: 0.0,
                 in_flight: 0,
+                passing: 0,
                 max: u32::MAX,
                 learned: 1.0,
                 ratio: 1.0,

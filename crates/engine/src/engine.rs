@@ -12,6 +12,7 @@ use crate::queue::{Bounds, Queues, Turn};
 use crate::random::Random;
 use crate::request::{Action, Arrival, ClassId, Decision, NodeEvent, ShedReason, TemplateId, Ticket};
 use crate::scheduler::{Scheduler, SchedulerView, Standing};
+use crate::shadow::Shadow;
 use crate::source_rate::SourceRates;
 use crate::ticket::{RequestState, State, Tickets};
 use crate::time::Time;
@@ -30,6 +31,8 @@ pub struct Engine {
     pub(crate) limit: Limit,
     pub(crate) scheduler: Scheduler,
     pub(crate) random: Random,
+    /// Present while a class is not enforced for all its sources.
+    pub(crate) shadow: Option<Box<Shadow>>,
 }
 
 /// Compute time in seconds charged to a class before any of its requests was measured: that of an ordinary
@@ -60,9 +63,13 @@ impl Engine {
             random: Random::new(seed),
             classes,
             policy,
+            shadow: None,
         };
         engine.nodes_changed();
         engine.limit.begin();
+        if engine.policy.observes() {
+            engine.shadow = Some(Box::new(Shadow::new(now, &engine.policy, seed)?));
+        }
         Ok(engine)
     }
 
@@ -89,6 +96,16 @@ impl Engine {
             Some(state) if state.live => arrival.class,
             _ => self.classes.default_class(),
         };
+        if self.shadow.is_some() {
+            self.arrive_beside(now, class, &arrival)
+        } else {
+            self.arrive_enforced(now, class, &arrival)
+        }
+    }
+
+    /// Takes the arrival of a request that the discipline decides about.
+    #[inline]
+    pub(crate) fn arrive_enforced(&mut self, now: Time, class: ClassId, arrival: &Arrival) -> Decision {
         if let Some(rate) = self.classes.spec(class).queue.max_rate_per_flow
             && let Some(wait) = self.rates.take(now, class, arrival.flow, rate)
         {
@@ -101,7 +118,7 @@ impl Engine {
         }
         let (guarantee, service) = (self.classes.spec(class).guarantee, self.classes.service_time(class));
         let owed = self.classes[class].observed.offered(now, &guarantee, service);
-        let decision = self.enter(now, class, &arrival, owed);
+        let decision = self.enter(now, class, arrival, owed);
         decision.unwrap_or_else(|reason| Decision::Shed(self.refuse(now, class, reason, owed)))
     }
 
@@ -175,6 +192,9 @@ impl Engine {
         let Some(index) = self.tickets.find(ticket, State::Waiting) else { return false };
         self.left(now, index);
         self.forget(index);
+        if self.shadow.is_some() {
+            self.cancel_beside(now, ticket);
+        }
         true
     }
 
@@ -189,6 +209,9 @@ impl Engine {
     /// Reports an event of a node.
     pub fn node(&mut self, now: Time, event: NodeEvent) {
         let now = self.advance(now);
+        if self.shadow.is_some() {
+            self.node_beside(now, event);
+        }
         if self.nodes.event(now, event) {
             self.nodes_changed();
         }
@@ -198,14 +221,14 @@ impl Engine {
     pub fn poll(&mut self, now: Time) -> Option<Action> {
         let now = self.advance(now);
         self.control(now);
-        let action = self.next_action(now);
+        let action = if self.shadow.is_some() { self.next_beside(now) } else { self.next_action(now) };
         if action.is_none() {
             self.limit.held_back(now, self.queues.waiting > 0, &self.nodes, &self.scheduler);
         }
         action
     }
 
-    fn next_action(&mut self, now: Time) -> Option<Action> {
+    pub(crate) fn next_action(&mut self, now: Time) -> Option<Action> {
         self.promote(now);
         if let Some(index) = self.queues.displaced(&self.tickets) {
             return Some(self.turn_away(now, index, ShedReason::FlowFull));
@@ -258,7 +281,8 @@ impl Engine {
         let expiry = self.queues.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
         let behind = self.queues.first_behind().map_or(Time::NEVER, |(at, _)| at);
         let nodes = self.nodes.next_return().min(self.nodes.next_resize()).min(self.nodes.next_step());
-        let next = self.limit.due().min(expiry).min(behind).min(nodes);
+        let shadow = self.shadow.as_ref().map_or(Time::NEVER, |shadow| shadow.next());
+        let next = self.limit.due().min(expiry).min(behind).min(nodes).min(shadow);
         (next != Time::NEVER).then_some(next)
     }
 
@@ -275,7 +299,7 @@ impl Engine {
     }
 
     /// The cost of a request of the class, and its sub-queue.
-    fn demanded(&self, class: ClassId, demand: Option<Demand>) -> (Demand, usize) {
+    pub(crate) fn demanded(&self, class: ClassId, demand: Option<Demand>) -> (Demand, usize) {
         if self.policy.costs() == Costs::Unknown {
             return (Demand::default(), 0);
         }
@@ -318,7 +342,9 @@ impl Engine {
         }
         let state = &mut self.classes[class];
         if !state.active() {
-            self.classes.leave_idle(class);
+            if state.passing == 0 {
+                self.classes.leave_idle(class);
+            }
             self.reweigh(class);
             self.scheduler.active(&self.classes, class);
         }
@@ -413,5 +439,8 @@ impl Engine {
         let (limit, mut view) = self.limiting();
         limit.nodes_changed(&mut view);
         self.scheduler.nodes_changed(&self.classes, &self.nodes, &self.limit);
+        if self.shadow.is_some() {
+            self.nodes_changed_beside();
+        }
     }
 }

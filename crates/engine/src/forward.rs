@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::limit::Slot;
 use crate::policy::RetryBudget;
 use crate::request::NodeId;
+use crate::ticket::RequestState;
 use crate::time::Time;
 
 /// Seconds for which unused budget is kept: ten, as in Linkerd.
@@ -39,7 +40,7 @@ impl RetryTokens {
     }
 
     /// Takes a token for one more attempt and returns whether there was one.
-    fn take(&mut self, now: Time, budget: &RetryBudget) -> bool {
+    pub(crate) fn take(&mut self, now: Time, budget: &RetryBudget) -> bool {
         let passed = now.since(self.at).as_secs_f64();
         self.at = now;
         self.timed = (self.timed + passed * budget.min_per_second).min(TTL * budget.min_per_second);
@@ -53,7 +54,7 @@ impl RetryTokens {
     }
 
     /// Returns a token that was not used.
-    fn put_back(&mut self) {
+    pub(crate) fn put_back(&mut self) {
         self.saved = (self.saved + 1.0).min(MAX_SAVED);
     }
 }
@@ -70,10 +71,13 @@ impl Engine {
         let state = &mut self.classes[class];
         state.observed.counts.failed += 1;
         let partition = state.partition;
-        self.node_failed(now, window, node);
+        self.node_failed(now, index);
         if !again || !left {
             self.leave(now, index);
             return None;
+        }
+        if self.tickets[index].has_passed() {
+            return self.retry_passing(now, index);
         }
         let kept = Some(self.limit.group_of(window));
         let content = self.classes.spec(class).content;
@@ -115,8 +119,12 @@ impl Engine {
         None
     }
 
-    pub(crate) fn node_failed(&mut self, now: Time, window: u32, node: NodeId) {
-        self.limit.failed(now, window, &mut self.nodes, node);
+    /// Learns from the failure of a request in flight.
+    pub(crate) fn node_failed(&mut self, now: Time, index: u32) {
+        let RequestState { window, node, .. } = self.tickets[index];
+        if !self.tickets[index].has_passed() {
+            self.limit.failed(now, window, &mut self.nodes, node);
+        }
         if self.nodes.failed(now, node) {
             self.nodes_changed();
         }
@@ -125,6 +133,9 @@ impl Engine {
     /// Returns the slot and forgets the request.
     pub(crate) fn leave(&mut self, now: Time, index: u32) {
         let entry = &self.tickets[index];
+        if entry.has_passed() {
+            return self.leave_passing(index);
+        }
         let (class, node, charged, fair) = (entry.class, entry.node, entry.charged, entry.fair);
         let demand = self.policy.managed(entry.demand);
         // With known costs, the request is charged its cost from the page table, however long it was in

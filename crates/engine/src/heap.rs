@@ -57,6 +57,11 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         self.at[item] != ABSENT
     }
 
+    /// The key of `item` in `heap`, if it is there.
+    pub(crate) fn key(&self, heap: usize, item: I) -> Option<K> {
+        self.heaps[heap].get(*self.at.get(item)? as usize).map(|(key, _)| *key)
+    }
+
     /// All items of `heap` with their keys, in no particular order.
     pub(crate) fn items(&self, heap: usize) -> &[(K, I)] {
         &self.heaps[heap]

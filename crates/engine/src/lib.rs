@@ -27,7 +27,7 @@
 //! #     let class = Class {
 //! #         name: "all".into(), pool: 0, guarantee: Guarantee::default(), content: Content::Dynamic,
 //! #         service_time: None, utility: 1.0, weight: 1.0, demand: Demand::default(), priority: 0, fallback: None,
-//! #         queue: QueueBounds::default(), retry: RetryBudget::default(),
+//! #         queue: QueueBounds::default(), retry: RetryBudget::default(), mode: Mode::default(),
 //! #     };
 //! #     let node = Node {
 //! #         name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None,
@@ -47,7 +47,7 @@
 //! let mut engine = Engine::new(now, policy(), 1)?;
 //! let mut in_flight = Vec::new();
 //! for token in 0..3 {
-//!     let arrival = Arrival { class: ClassId(0), flow: token, demand: None, locality_key: None, token };
+//!     let arrival = Arrival { class: ClassId(0), flow: token, demand: None, locality_key: None, position: 0, token };
 //!     match engine.arrive(now, arrival) {
 //!         Decision::Release { ticket, .. } => in_flight.push(ticket), // forward it to the node
 //!         Decision::Wait { .. } => {}                                 // poll will say
@@ -78,6 +78,8 @@
 //! # Modules
 //! - The stages: `classify`, `admission` (with `refuse`, `source_rate`), `queue`, `limit` and `scheduler` (with
 //!   `release`), `dispatch`, `forward`, `observe`. `engine` calls them.
+//! - Observing: `mode` (what is enforced), `passing` (requests that are only observed), `shadow` (what would have
+//!   happened to them).
 //! - Measurements of a class: `observed` (compared with its guarantee), `ledger` (throughput held), `expected` (compute
 //!   time).
 //! - Settings: `policy` (resolved), `discipline` (one method per stage), `reconfigure` (a new policy at run time).
@@ -96,8 +98,10 @@ mod heap;
 mod index;
 mod ledger;
 mod limit;
+mod mode;
 mod observe;
 mod observed;
+mod passing;
 mod policy;
 mod queue;
 mod random;
@@ -106,6 +110,7 @@ mod refuse;
 mod release;
 mod request;
 mod scheduler;
+mod shadow;
 mod snapshot;
 mod source_rate;
 mod ticket;
@@ -116,7 +121,9 @@ pub use demand::{Demand, RESOURCES};
 pub use discipline::*;
 pub use dispatch::{Lard, Resize, ServiceSet};
 pub use engine::Engine;
+pub use mode::{Mode, position};
 pub use policy::*;
 pub use request::*;
+pub use shadow::Would;
 pub use snapshot::*;
 pub use time::Time;

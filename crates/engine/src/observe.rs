@@ -15,6 +15,16 @@ impl Engine {
     pub fn observe(&mut self, now: Time, ticket: Ticket, outcome: Outcome) -> Option<NodeId> {
         let now = self.advance(now);
         let index = self.tickets.find(ticket, State::InFlight)?;
+        if self.shadow.is_some() {
+            self.observe_beside(now, ticket, outcome)
+        } else {
+            self.carry_out(now, index, outcome)
+        }
+    }
+
+    /// Learns from the outcome of a request in flight.
+    #[inline]
+    pub(crate) fn carry_out(&mut self, now: Time, index: u32, outcome: Outcome) -> Option<NodeId> {
         match outcome {
             Outcome::FirstByte => self.tickets[index].first_byte = true,
             Outcome::LastByte { status } => self.answered(now, index, status),
@@ -45,8 +55,7 @@ impl Engine {
         let (compute, response): (Duration, Duration) = (now.since(entry.released), now.since(entry.arrived));
         if status >= 500 {
             self.classes[class].observed.counts.failed += 1;
-            let window = self.tickets[index].window;
-            self.node_failed(now, window, node);
+            self.node_failed(now, index);
         } else {
             self.nodes.succeeded(node);
             let guarantee = self.classes.spec(class).guarantee;
@@ -66,7 +75,9 @@ impl Engine {
                     self.reweigh(class);
                 }
                 let late = guarantee.response_time.map(|rt| response > rt.limit);
-                self.measured(index, compute.as_secs_f64(), late);
+                if !self.tickets[index].has_passed() {
+                    self.measured(index, compute.as_secs_f64(), late);
+                }
             }
         }
         self.leave(now, index);

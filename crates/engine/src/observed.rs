@@ -90,6 +90,17 @@ pub(crate) struct Observed {
     /// Since when the class has had requests in flight and no good answer. Meaningless while none is in
     /// flight.
     silent_since: Time,
+    /// Made when a request passes that would have been refused.
+    pub(crate) would: Option<Box<WouldShed>>,
+}
+
+/// Requests that passed, and would have been refused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WouldShed {
+    /// Counts since the start.
+    pub(crate) shed: [u64; ShedReason::ALL.len()],
+    /// Slots of the sliding window with their counts.
+    slots: [(u64, u32); SLOTS],
 }
 
 impl Observed {
@@ -105,6 +116,7 @@ impl Observed {
             sample_count: 0,
             ledger: None,
             silent_since: now,
+            would: None,
         }
     }
 
@@ -167,6 +179,22 @@ impl Observed {
         self.counts.shed[reason.index()] += 1;
         let slot = self.current(now);
         self.slots[slot].shed += 1;
+    }
+
+    /// Counts a request that passed, and would have been refused.
+    pub(crate) fn would_shed(&mut self, now: Time, reason: ShedReason) {
+        let would = self.would.get_or_insert_default();
+        would.shed[reason.index()] += 1;
+        let slot = now.as_nanos() / SLOT;
+        let counted = &mut would.slots[(slot % SLOTS as u64) as usize];
+        *counted = if counted.0 == slot { (slot, counted.1 + 1) } else { (slot, 1) };
+    }
+
+    /// Adds the counts of a class that is gone.
+    pub(crate) fn add_would(&mut self, other: Option<&WouldShed>) {
+        let Some(other) = other else { return };
+        let would = self.would.get_or_insert_default();
+        would.shed.iter_mut().zip(other.shed).for_each(|(mine, theirs)| *mine += theirs);
     }
 
     /// Counts a good answer. `response` is the time from arrival to last byte.
@@ -254,6 +282,7 @@ impl Observed {
                 }
             }
         }
+        let would = self.would.iter().flat_map(|would| &would.slots).filter(|(slot, _)| *slot >= oldest);
         let rate = |n: u32| if seconds > 0.0 { f64::from(n) / seconds } else { 0.0 };
         let mean = (total.served > 0).then(|| Duration::from_secs_f64(total.sum / f64::from(total.served)));
         let percentile = |p: f64| percentile(&merged, total.served, p);
@@ -276,6 +305,7 @@ impl Observed {
             offered_per_s: rate(total.offered),
             served_per_s: rate(total.served),
             shed_per_s: rate(total.shed),
+            would_shed_per_s: rate(would.map(|(_, count)| count).sum()),
             mean,
             p50: percentile(50.0),
             p95: percentile(95.0),

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use crate::demand::{Costs, Demand, RESOURCES};
 use crate::discipline::{Discipline, LoadControl, Precedence};
 use crate::dispatch::{Lard, Partitions, Resize, ServiceSet};
+use crate::mode::Mode;
 use crate::time::nanos;
 
 /// The complete input of the engine. Build it, then [`Policy::validate`] it.
@@ -160,6 +161,8 @@ pub struct Class {
     pub queue: QueueBounds,
     /// Budget for retries of failed requests.
     pub retry: RetryBudget,
+    /// Whether it is enforced or only observed.
+    pub mode: Mode,
 }
 
 /// A class per key (one per tenant, for example), made on first use.
@@ -503,6 +506,9 @@ impl Class {
             || self.retry.min_per_second < 0.0
         {
             return fail("retry ratio must lie between 0 and 1, min_per_second must be ≥ 0");
+        }
+        if !self.mode.is_valid() {
+            return fail("an enforced share must lie between 0 and 1");
         }
         Ok(())
     }

@@ -36,6 +36,7 @@ impl Engine {
     pub fn reconfigure(&mut self, now: Time, policy: Policy) -> Result<(), InvalidPolicy> {
         policy.validate()?;
         let now = self.advance(now);
+        let shadow = self.shadow_for(now, &policy);
         let (classes, class_of, kept) = self.carry_classes(now, &policy);
         let (mut nodes, node_of) = self.carry_nodes(now, &policy);
         nodes.begin(now);
@@ -63,13 +64,18 @@ impl Engine {
             let group = if entry.node == NodeId::NONE { MachineGroupId(0) } else { nodes.group_of(entry.node) };
             let sub_queue = policy.sub_queue_of(entry.demand);
             entry.sub_queue = sub_queue as u8;
-            entry.window = limit.window_of(sub_queue, group);
+            if !entry.has_passed() {
+                entry.window = limit.window_of(sub_queue, group);
+            }
         }
         self.limit = limit;
         self.classes = classes;
         self.nodes = nodes;
         self.policy = policy;
         self.rebuild(now, &kept);
+        if let Some(shadow) = shadow {
+            self.resume_shadow(now, shadow);
+        }
         Ok(())
     }
 
@@ -108,6 +114,7 @@ impl Engine {
             } else {
                 // A smaller `max_live` moved it to the overflow class.
                 state.observed.counts.add(&old.observed.counts);
+                state.observed.add_would(old.observed.would.as_deref());
             }
         }
         (classes, class_of, kept)
@@ -158,7 +165,7 @@ impl Engine {
         self.limit.clear();
         for class in &mut self.classes.all {
             class.queue = Queue::EMPTY;
-            class.in_flight = 0;
+            (class.in_flight, class.passing) = (0, 0);
         }
         self.nodes.recount(&self.tickets, &self.classes);
         let mut waiting: Vec<u32> = Vec::new();
@@ -167,19 +174,22 @@ impl Engine {
             match entry.state {
                 State::Free => continue,
                 State::Waiting => waiting.push(index),
+                State::InFlight if entry.has_passed() => {}
                 State::InFlight => {
                     let demand = self.policy.managed(entry.demand);
                     self.limit.recount(&entry.slot(demand), &self.nodes);
                 }
             }
             let (class, in_flight) = (entry.class, entry.state == State::InFlight);
-            if !self.classes[class].active() {
+            let passing = in_flight && entry.has_passed();
+            if !self.classes[class].in_use() {
                 self.classes.leave_idle(class);
             }
             let state = &mut self.classes[class];
             // Waiting requests are counted when they are queued below. A count here only marks the class
             // active.
-            state.in_flight += u32::from(in_flight);
+            state.in_flight += u32::from(in_flight && !passing);
+            state.passing += u32::from(passing);
             state.queue.len += u32::from(!in_flight);
         }
         for class in &mut self.classes.all {

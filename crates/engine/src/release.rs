@@ -137,10 +137,12 @@ impl Engine {
         self.queues.expiry.set(0, class, due);
     }
 
-    /// Marks a class idle that has no request waiting or in flight.
+    /// Ends the claims of a class that is no longer active, and marks it idle unless it has requests that have passed.
     pub(crate) fn retire(&mut self, class: ClassId) {
         self.scheduler.idle(&self.classes, class);
-        self.classes.enter_idle(class);
+        if self.classes[class].passing == 0 {
+            self.classes.enter_idle(class);
+        }
     }
 
     /// Updates the weight of a class after a service time became known, its own or another's.

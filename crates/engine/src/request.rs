@@ -40,6 +40,9 @@ pub struct Arrival {
     /// Its target (host and path, for example), as a keyed hash, if the driver knows it.
     /// [`crate::Dispatch::Lard`] uses it.
     pub locality_key: Option<u64>,
+    /// Position of its source in the order of all sources (see [`crate::position`]). Ignored unless a class has
+    /// [`crate::Mode::Share`].
+    pub position: u16,
     /// A token of the driver. Every action about this request returns it, so that the driver can find the
     /// request.
     pub token: u64,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::demand::RESOURCES;
 use crate::dispatch::ServiceSet;
 use crate::engine::Engine;
+use crate::mode::Mode;
 use crate::policy::{Guarantee, Statistic};
 use crate::request::{ClassId, Contention, Moved, NodeId, ShedReason};
 use crate::time::Time;
@@ -22,7 +23,7 @@ pub struct Snapshot {
     pub discipline: String,
     /// Maximum number of requests in flight, summed over all windows. `None` is no limit.
     pub window: Option<u32>,
-    /// Requests in flight.
+    /// Requests in flight, including those that passed because their class is observed. No window counts these.
     pub outstanding: u32,
     /// Requests waiting.
     pub waiting: u32,
@@ -236,6 +237,10 @@ pub struct ClassSnapshot {
     pub cancelled: u64,
     /// Refused requests since the start, in the order of [`ShedReason::ALL`].
     pub shed: [u64; ShedReason::ALL.len()],
+    /// Whether it is enforced or only observed.
+    pub mode: Mode,
+    /// Requests since the start that passed, and would have been refused, in the order of [`ShedReason::ALL`].
+    pub would_shed: [u64; ShedReason::ALL.len()],
     /// Retries since the start.
     pub retried: u64,
     /// Arrivals since the start with an unknown route.
@@ -278,6 +283,8 @@ pub struct Achieved {
     pub served_per_s: f64,
     /// Sheds per second.
     pub shed_per_s: f64,
+    /// Requests per second that passed, and would have been refused.
+    pub would_shed_per_s: f64,
     /// Mean response time.
     pub mean: Option<Duration>,
     /// 50th, 95th and 99th percentile of the response time.
@@ -307,7 +314,7 @@ impl Engine {
                 node: index,
                 name: policy.name.clone(),
                 pool: self.policy.pools[policy.pool].name.clone(),
-                outstanding: node.in_flight,
+                outstanding: node.in_flight + node.passing,
                 served: node.served,
                 failed: node.failed,
                 state: node.state(),
@@ -325,11 +332,12 @@ impl Engine {
         let machines: BTreeMap<&str, Option<f64>> =
             usable.map(|(policy, node)| (policy.machine.as_str(), node.capacity)).collect();
         let divided = windows.len() > self.nodes.groups.len();
+        let passing: u32 = self.classes.all.iter().map(|class| class.passing).sum();
         Snapshot {
             now: now.max(self.now),
             discipline: self.policy.discipline.name.clone(),
             window: windows.iter().map(|w| w.limit()).try_fold(0u32, |sum, w| Some(sum.saturating_add(w?))),
-            outstanding: windows.iter().map(|w| w.in_flight).sum(),
+            outstanding: windows.iter().map(|w| w.in_flight).sum::<u32>() + passing,
             waiting: self.queues.waiting,
             moved: windows.iter().map(|w| w.moved).max_by_key(|m| m.at).unwrap_or(windows[0].moved),
             groups: windows
@@ -411,6 +419,8 @@ impl Engine {
             failed: counts.failed,
             cancelled: counts.cancelled,
             shed: counts.shed,
+            mode: spec.mode,
+            would_shed: state.observed.would.as_ref().map_or([0; ShedReason::ALL.len()], |would| would.shed),
             retried: counts.retried,
             unknown: counts.unknown,
             used: counts.used.map(|used| used as f64 / 1e9),
@@ -418,7 +428,7 @@ impl Engine {
             tokens: self.scheduler.tokens(self.now, &self.classes, id),
             allowance: self.limit.allowance(id),
             waiting: state.queue.len,
-            outstanding: state.in_flight,
+            outstanding: state.in_flight + state.passing,
             share: if self.classes.total_weight == 0 {
                 0.0
             } else {

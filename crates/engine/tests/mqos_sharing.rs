@@ -349,7 +349,8 @@ fn a_page_table_that_comes_or_goes_leaves_windows_as_they_were() {
         // Answers take longer with more than eight requests in flight at each of four nodes.
         for step in 0..40_000u64 {
             now = now + Duration::from_micros(500);
-            let arrival = Arrival { class: ClassId(0), flow: step, demand: None, locality_key: None, token: step };
+            let arrival =
+                Arrival { class: ClassId(0), flow: step, demand: None, locality_key: None, position: 0, token: step };
             if let Decision::Release { ticket, .. } = engine.arrive(now, arrival) {
                 in_flight.push_back((ticket, now));
             }

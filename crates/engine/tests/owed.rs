@@ -22,7 +22,10 @@ fn surplus(engine: &Engine) -> SurplusSnapshot {
 }
 
 fn arrive(engine: &mut Engine, class: u32, token: u64) -> Decision {
-    engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: token, demand: None, locality_key: None, token })
+    engine.arrive(
+        Time::ZERO,
+        Arrival { class: ClassId(class), flow: token, demand: None, locality_key: None, position: 0, token },
+    )
 }
 
 /// Nothing is known at first, whatever was declared. Owed requests are released up to the reach at once.
@@ -115,7 +118,7 @@ fn failing(shares: [f64; 4], count: u64) -> Vec<u32> {
     let mut random = Random(5);
     for token in 0..count {
         let now = Time::from_millis(10 * token);
-        let arrival = Arrival { class: ClassId(0), flow: token, demand: None, locality_key: None, token };
+        let arrival = Arrival { class: ClassId(0), flow: token, demand: None, locality_key: None, position: 0, token };
         let Decision::Release { ticket, node } = engine.arrive(now, arrival) else { panic!("it is idle") };
         let outcome = match random.unit() < shares[node.0 as usize] {
             true => Outcome::Failed { retryable: false },

@@ -30,7 +30,7 @@ impl Cluster {
     }
 
     fn send(&mut self, class: u32, locality_key: Option<u64>) -> Option<usize> {
-        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, locality_key, token: 0 };
+        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, locality_key, position: 0, token: 0 };
         match self.engine.arrive(Time::ZERO, arrival) {
             Decision::Release { ticket, node } => {
                 self.in_flight.push((ticket, node));

@@ -48,7 +48,8 @@ impl Gateway {
     }
 
     fn arrives(&mut self, now: u64, class: u32, token: u64) {
-        let arrival = Arrival { class: ClassId(class), flow: token, demand: None, locality_key: None, token };
+        let arrival =
+            Arrival { class: ClassId(class), flow: token, demand: None, locality_key: None, position: 0, token };
         match self.engine.arrive(Time::from_millis(now), arrival) {
             Decision::Release { ticket, .. } => self.enters(now, ticket, token),
             Decision::Wait { .. } => {}
@@ -266,7 +267,10 @@ fn a_refused_request_gets_the_fallback() {
     policy.classes = vec![basic, class("lite", None, None, None)];
     let mut engine = Engine::new(Time::ZERO, policy.clone(), 1).expect("a valid policy");
     let mut arrive = |class, token| {
-        engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, token })
+        engine.arrive(
+            Time::ZERO,
+            Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, position: 0, token },
+        )
     };
     assert!(matches!(arrive(0, 0), Decision::Release { .. }));
     assert!(matches!(arrive(0, 1), Decision::Wait { .. }));

@@ -29,7 +29,7 @@ fn at(seconds: f64) -> Time {
 
 fn arrive(engine: &mut Engine, now: Time, token: u64) -> Option<(Ticket, NodeId)> {
     let class = ClassId(0);
-    match engine.arrive(now, Arrival { class, flow: token, demand: None, locality_key: None, token }) {
+    match engine.arrive(now, Arrival { class, flow: token, demand: None, locality_key: None, position: 0, token }) {
         Decision::Release { ticket, node } => Some((ticket, node)),
         Decision::Wait { .. } | Decision::Shed(_) => None,
     }

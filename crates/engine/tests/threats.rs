@@ -7,7 +7,7 @@ use support::*;
 use weirgate_engine::*;
 
 fn arrival(class: ClassId, flow: u64) -> Arrival {
-    Arrival { class, flow, demand: None, locality_key: None, token: 0 }
+    Arrival { class, flow, demand: None, locality_key: None, position: 0, token: 0 }
 }
 
 /// A million keys become a bounded number of classes. Keys beyond the bound share one class.

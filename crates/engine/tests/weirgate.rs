@@ -155,7 +155,7 @@ fn what_a_guarantee_needs_enters_a_full_window() {
     let classes = vec![class("A", Some(100.0), p95(900), Some(100)), class("B", Some(50.0), p95(900), Some(100))];
     let mut engine = Engine::new(Time::ZERO, policy(Discipline::weirgate(), 2, classes), 1).expect("a valid policy");
     let mut arrive = |class, token| {
-        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, token };
+        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, position: 0, token };
         matches!(engine.arrive(Time::ZERO, arrival), Decision::Release { .. })
     };
     // Both have full buckets. A needs ten slots, and takes all twenty of the window.
@@ -205,8 +205,8 @@ fn groups_have_their_own_windows() {
     let mut released = [0; 2];
     for token in 0..200 {
         let class = ClassId(u32::from(token >= 100));
-        let decision =
-            engine.arrive(Time::ZERO, Arrival { class, flow: token, demand: None, locality_key: None, token });
+        let decision = engine
+            .arrive(Time::ZERO, Arrival { class, flow: token, demand: None, locality_key: None, position: 0, token });
         released[class.0 as usize] += u32::from(matches!(decision, Decision::Release { .. }));
     }
     assert!(engine.poll(Time::ZERO).is_none());
@@ -231,7 +231,7 @@ fn many_classes_are_updated_in_turns() {
         // Each class sends one request a second, and each request takes 8 ms.
         for n in 0..5 {
             let class = ClassId((5 * ms as u32 + n) % 5000);
-            let arrival = Arrival { class, flow: 0, demand: None, locality_key: None, token: 0 };
+            let arrival = Arrival { class, flow: 0, demand: None, locality_key: None, position: 0, token: 0 };
             if let Decision::Release { ticket, .. } = engine.arrive(now, arrival) {
                 in_flight.push_back((ms, ticket));
             }

@@ -97,6 +97,9 @@ pub struct Sample {
     /// Work done for each class of the policy on all machines together, where classes have shares of the
     /// CPUs. Otherwise empty.
     pub usage: Vec<f64>,
+    /// Requests since the start that passed, because their class is observed, and would have been refused, by class of
+    /// the policy and then by template. Empty if all classes are enforced.
+    pub would_shed: Vec<u64>,
 }
 
 /// An invariant that did not hold.

@@ -56,6 +56,7 @@ fn observe(c: &mut Criterion) {
         class: None,
         class_name: "gold",
         ending: Ending::Served,
+        would: None,
         status: 200,
         node: Some("10.0.0.1:80"),
         retries: 0,

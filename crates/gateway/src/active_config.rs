@@ -34,6 +34,8 @@ pub struct ActiveConfig {
     ids: Vec<(u64, NodeId)>,
     class_sheds: Vec<Prepared>,
     template_sheds: Vec<Prepared>,
+    /// Whether a class is enforced for a share of its sources.
+    pub(crate) divides_sources: bool,
 }
 
 /// Address of a node, and its identity across reloads.
@@ -127,7 +129,8 @@ impl ActiveConfig {
         }
         let mut ids: Vec<(u64, NodeId)> = (0..).map(NodeId).zip(&endpoints).map(|(node, e)| (e.id, node)).collect();
         ids.sort_unstable_by_key(|(id, _)| *id);
-        ActiveConfig { classifier, class_sheds, template_sheds, version, checksum, nodes: endpoints, ids, site }
+        let (divides_sources, nodes) = (site.policy.divides_sources(), endpoints);
+        ActiveConfig { classifier, class_sheds, template_sheds, divides_sources, version, checksum, nodes, ids, site }
     }
 
     /// Returns the endpoint of a node.
@@ -247,10 +250,12 @@ impl Prepared {
 
 /// Returns the FNV-1a hash with 64 bits (Fowler, Noll, Vo). It distinguishes texts and does not resist an
 /// attacker.
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
 fn checksum(text: &str) -> String {
-    let hash =
-        text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
-    format!("{hash:016x}")
+    format!("{:016x}", fnv1a(text.as_bytes()))
 }
 
 /// Source of the next configuration for `SIGHUP` and `POST /reload`.

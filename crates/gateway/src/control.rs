@@ -14,11 +14,12 @@ use tokio::sync::Notify;
 use weirgate_config::{Site, network_text};
 use weirgate_engine::{
     Action, Arrival, ClassId, ClassSnapshot, Decision, Demand, Engine, InvalidPolicy, NodeEvent, NodeId, Outcome, Shed,
-    Snapshot, Ticket, Time,
+    Snapshot, Ticket, Time, Would,
 };
 
 use crate::active_config::{ActiveConfig, Endpoint};
 use crate::classify::ClassRef;
+use crate::client::Source;
 use crate::clock::Clock;
 use crate::kernel_timer::KernelTimer;
 
@@ -109,11 +110,22 @@ pub(crate) struct Delivery {
     pub(crate) decision: Result<Arc<Endpoint>, Shed>,
 }
 
+/// Answer to the outcome of a released request.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    /// Time of the report.
+    pub(crate) at: Time,
+    /// The endpoint to try next, after a failure that is to be retried.
+    pub(crate) endpoint: Option<Arc<Endpoint>>,
+    /// What would have happened to the request, if it passed because its class is observed.
+    pub(crate) would: Option<Would>,
+}
+
 /// Properties of an arriving request that the engine receives in addition to its class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// Source of the request, as a keyed hash.
-    pub(crate) flow: u64,
+    /// Source of the request.
+    pub(crate) source: Source,
     /// Requested resource, as a keyed hash, if the class's pool uses it.
     pub(crate) locality_key: Option<u64>,
     /// Expected cost, if the page table has one.
@@ -215,7 +227,7 @@ impl Control {
         thread: usize,
         version: u64,
         class: ClassRef<'_>,
-        Origin { flow, locality_key, demand }: Origin,
+        Origin { source: Source { flow, position }, locality_key, demand }: Origin,
         slot: usize,
         own: &mut Vec<Delivery>,
     ) -> (Time, Option<Decision>) {
@@ -234,7 +246,7 @@ impl Control {
                 ClassRef::Template(template, key) => state.engine.class(now, template, key),
                 ClassRef::Network(template, _) => state.engine.class(now, template, network.as_bytes()),
             };
-            let decision = state.engine.arrive(now, Arrival { class, flow, demand, locality_key, token });
+            let decision = state.engine.arrive(now, Arrival { class, flow, demand, locality_key, position, token });
             let effect = if let Decision::Shed(_) = decision { Effect::None } else { Effect::Decisions };
             ((now, Some(decision)), effect)
         })
@@ -245,22 +257,17 @@ impl Control {
         self.with(Some(thread), own, |state, now| state.engine.cancel(now, ticket))
     }
 
-    /// Reports an outcome of a released request. After a failure that is to be retried, returns the endpoint to
-    /// try next.
-    pub(crate) fn observe(
-        &self,
-        thread: usize,
-        ticket: Ticket,
-        outcome: Outcome,
-        own: &mut Vec<Delivery>,
-    ) -> (Time, Option<Arc<Endpoint>>) {
+    /// Reports an outcome of a released request.
+    pub(crate) fn observe(&self, thread: usize, ticket: Ticket, outcome: Outcome, own: &mut Vec<Delivery>) -> Observed {
         self.with(Some(thread), own, |state, now| {
+            // The ticket may be stale afterwards.
+            let would = state.engine.would(ticket);
             let node = state.engine.observe(now, ticket, outcome);
             let endpoint = node.and_then(|node| state.active_config.endpoint(node));
             if node.is_some() && endpoint.is_none() {
                 state.engine.observe(now, ticket, Outcome::Reset);
             }
-            (now, endpoint)
+            Observed { at: now, endpoint, would }
         })
     }
 

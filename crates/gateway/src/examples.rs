@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weirgate_engine::{
     Achieved, ClassId, ClassSnapshot, Contention, DividedPoolSnapshot, Guarantee, LocalitySnapshot,
-    MachineGroupSnapshot, Moved, NodeId, NodeSnapshot, NodeState, PartitionSnapshot, PrioritySnapshot,
+    MachineGroupSnapshot, Mode, Moved, NodeId, NodeSnapshot, NodeState, PartitionSnapshot, PrioritySnapshot,
     ResourceSnapshot, ResponseTime, RoundsSnapshot, ServiceSet, Snapshot, Statistic, SurplusSnapshot, Time, Why,
 };
 
@@ -82,6 +82,8 @@ pub(crate) fn class() -> ClassSnapshot {
         failed: 1,
         cancelled: 0,
         shed: [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 3, 0, 0],
+        mode: Mode::Enforce,
+        would_shed: [0; 13],
         retried: 1,
         unknown: 3,
         used: [1.5, 0.0, 0.25, 0.0],

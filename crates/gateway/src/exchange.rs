@@ -1,8 +1,7 @@
 //! One request, from its head to its access record: the stages in order.
 //!
-//! The stages are *classify*, then *admit*, *queue*, *release* and *dispatch* (this module asks the engine
-//! and waits for its decision), *forward* (`forward.rs` and `transfer.rs`), and *observe* (the record is
-//! written after the last byte is sent).
+//! The stages are *classify*, then *admit*, *queue*, *release* and *dispatch* (this module asks the engine and waits
+//! for its decision), *forward* (`forward.rs` and `transfer.rs`), and *observe* (the record follows the last byte).
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use weirgate_config::{ClassSite, HeaderRules, LocalityKeyOf, NodeTimeouts};
-use weirgate_engine::{ClassId, Outcome, Shed, Time};
+use weirgate_engine::{ClassId, Outcome, Shed, Time, Would};
 use weirgate_http1::{Head, Version};
 
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
@@ -60,7 +59,7 @@ pub(crate) struct Exchange {
     arrived: Time,
     decided: Option<Time>,
     released: bool,
-    node_ended: Option<Time>,
+    node_ended: Option<(Time, Option<Would>)>,
     /// Whether the record has been written.
     recorded: bool,
 }
@@ -275,8 +274,8 @@ impl Exchange {
                 }
             };
             self.class = Some(class.index());
-            let by = self.active_config.source_of(self.class);
-            let flow = worker.flow(by, self.origin.client, |by| value_of(by, &view));
+            let field = |by: &_| value_of(by, &view);
+            let source = worker.source(&self.active_config, self.class, self.origin.client, field);
             self.conn.progress.set(self.timeouts().body_progress);
             // A reload may have changed the class, so another place is given back first.
             self.place = None;
@@ -284,7 +283,7 @@ impl Exchange {
             if !expects || stream.body().is_awaited() {
                 poll_fn(|cx| stream.poll_sendable(cx)).await?;
             }
-            let from = (flow, self.class.and_then(|class| self.locality_key(class)));
+            let from = (source, self.class.and_then(|class| self.locality_key(class)));
             let (at, mut admission) = worker.arrive(&self.active_config, class, from, routed);
             self.arrived = at;
             self.decide(stream, &mut admission, &routed).await?;
@@ -292,7 +291,7 @@ impl Exchange {
                 && let Some(fallback) = refusal.fallback
             {
                 let class = self.class.replace(ClassIndex::Class(fallback.0));
-                let from = (flow, self.locality_key(ClassIndex::Class(fallback.0)));
+                let from = (source, self.locality_key(ClassIndex::Class(fallback.0)));
                 admission = worker.arrive(&self.active_config, ClassRef::Class(fallback), from, routed).1;
                 self.decide(stream, &mut admission, &routed).await?;
                 // If the fallback sheds the request as well, the first refusal is sent.
@@ -519,7 +518,7 @@ impl Exchange {
         self.conn.end();
         let worker = &self.conn.worker;
         let now = worker.timers.this_turn(worker.shared.control.clock());
-        let node_ended = self.node_ended.unwrap_or(now);
+        let (node_ended, would) = self.node_ended.unwrap_or((now, None));
         let decided = self.decided.unwrap_or(self.arrived);
         let (version, class_name) = match &self.classified {
             Some(classified) => (classified.0, classified.1.as_str()),
@@ -530,6 +529,7 @@ impl Exchange {
             class: self.class,
             class_name,
             ending: self.ending,
+            would,
             status: self.status,
             node: self.endpoint.as_ref().map(|t| t.name.as_str()),
             retries: self.retries,

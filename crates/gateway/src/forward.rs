@@ -66,9 +66,9 @@ pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut impl RequestSt
             Err(missed) => missed,
         };
         match missed {
-            // Dropping the permit tells the engine of a reset, and not of a failure.
+            // The engine is told of a reset, and not of a failure.
             Missed::Client(lost) => {
-                exchange.permit = None;
+                exchange.finish(Outcome::Reset);
                 return Err(lost.into());
             }
             Missed::Exhausted => {

@@ -8,9 +8,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weirgate_engine::{Outcome, Ticket, Time};
+use weirgate_engine::{Outcome, Ticket, Time, Would};
 
 use crate::active_config::Endpoint;
+use crate::control::Observed;
 use crate::pages::ServiceInterval;
 use crate::worker::Worker;
 
@@ -28,32 +29,33 @@ impl Permit {
         Permit { worker: Rc::clone(worker), ticket: Some(ticket), interval }
     }
 
-    /// Ends the exchange. Returns the time at which the engine was told.
-    pub(crate) fn finish(&mut self, outcome: Outcome) -> Time {
+    /// Ends the exchange. Returns the time at which the engine was told, and what would have happened to a request
+    /// that was only observed.
+    pub(crate) fn finish(&mut self, outcome: Outcome) -> (Time, Option<Would>) {
         match self.ticket.take() {
             Some(ticket) => {
-                let (at, _) = self.worker.observe(ticket, outcome);
+                let Observed { at, would, .. } = self.worker.observe(ticket, outcome);
                 let whole = matches!(outcome, Outcome::LastByte { .. });
                 if outcome != Outcome::Upgraded {
                     self.worker.shared.pages.left(self.interval, at, whole);
                 }
-                at
+                (at, would)
             }
-            None => self.worker.timers.now(),
+            None => (self.worker.timers.now(), None),
         }
     }
 
-    /// Reports a node failure before anything was sent downstream. Returns the endpoint to retry on, if there
-    /// is one.
-    pub(crate) fn fail(&mut self, retryable: bool) -> (Time, Option<Arc<Endpoint>>) {
-        let Some(ticket) = self.ticket.take() else { return (self.worker.timers.now(), None) };
-        let (now, endpoint) = self.worker.observe(ticket, Outcome::Failed { retryable });
+    /// Reports a node failure before anything was sent downstream. Returns the same as [`Permit::finish`], and the
+    /// endpoint to retry on, if there is one.
+    pub(crate) fn fail(&mut self, retryable: bool) -> ((Time, Option<Would>), Option<Arc<Endpoint>>) {
+        let Some(ticket) = self.ticket.take() else { return ((self.worker.timers.now(), None), None) };
+        let Observed { at: now, endpoint, would } = self.worker.observe(ticket, Outcome::Failed { retryable });
         self.worker.shared.pages.left(self.interval, now, false);
         if let Some(endpoint) = &endpoint {
             self.ticket = Some(ticket);
             self.interval = self.interval.moved(endpoint.id, now);
         }
-        (now, endpoint)
+        ((now, would), endpoint)
     }
 }
 

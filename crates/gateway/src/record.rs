@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use weirgate_engine::{ShedReason, TemplateId};
+use weirgate_engine::{ShedReason, TemplateId, Would};
 
 use crate::handshake::ClientTls;
 use crate::request::Request;
@@ -80,6 +80,8 @@ pub struct AccessRecord<'a> {
     pub class_name: &'a str,
     /// How it ended.
     pub ending: Ending,
+    /// What would have happened to it, if it passed because its class is observed.
+    pub would: Option<Would>,
     /// Status sent to the client, or 0 if none was sent.
     pub status: u16,
     /// The node that answered or failed last.

@@ -55,6 +55,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
                 fallback: None,
                 queue: engine::QueueBounds::default(),
                 retry: engine::RetryBudget::default(),
+                mode: engine::Mode::default(),
             }],
             templates: Vec::new(),
             max_waiting: 10,

@@ -18,8 +18,9 @@ use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
 use crate::accept::accept;
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
 use crate::classify::ClassRef;
+use crate::client::Source;
 use crate::client_conn::ClientConn;
-use crate::control::{Delivery, Origin};
+use crate::control::{Delivery, Observed, Origin};
 use crate::gateway::Shared;
 use crate::kernel_timer::KernelTimer;
 use crate::listener::Acceptor;
@@ -27,6 +28,7 @@ use crate::pages::{Lookup, Routed, ServiceInterval};
 use crate::permit::Permit;
 use crate::places::Place;
 use crate::proxy_protocol::Ends;
+use crate::record::ClassIndex;
 use crate::request::Request;
 use crate::roster::{Roster, Spare};
 use crate::socket::{Detached, Socket};
@@ -165,9 +167,15 @@ impl Worker {
         Rc::clone(&active_config)
     }
 
-    /// Returns the source of a request, as a keyed hash. See [`client::source`].
-    pub(crate) fn flow<'a>(&self, by: &Key, client: IpAddr, field: impl FnOnce(&Key) -> Option<&'a [u8]>) -> u64 {
-        client::source(&self.hasher, by, client, field)
+    /// Returns the source of a request of a class. See [`client::source`].
+    pub(crate) fn source<'a>(
+        &self,
+        config: &ActiveConfig,
+        class: Option<ClassIndex>,
+        client: IpAddr,
+        field: impl FnOnce(&Key) -> Option<&'a [u8]>,
+    ) -> Source {
+        client::source(&self.hasher, config.source_of(class), client, config.divides_sources, field)
     }
 
     /// Returns the requested resource, as a keyed hash.
@@ -202,17 +210,17 @@ impl Worker {
     }
 
     /// Stages *admit*, *queue* and *release*: reports the arrival of a request of `routed`, classified under
-    /// `config`, from the source `flow` with this locality key. Returns the time of the arrival with the decision.
+    /// `config`, from this source with this locality key. Returns the time of the arrival with the decision.
     pub(crate) fn arrive(
         self: &Rc<Self>,
         config: &ActiveConfig,
         class: ClassRef<'_>,
-        (flow, locality_key): (u64, Option<u64>),
+        (source, locality_key): (Source, Option<u64>),
         routed: Routed,
     ) -> (Time, Admission) {
         let mut own = self.spare.take();
         let slot = self.waiting.next_slot();
-        let origin = Origin { flow, locality_key, demand: routed.demand };
+        let origin = Origin { source, locality_key, demand: routed.demand };
         let (at, decision) = self.shared.control.arrive(self.index, config.version, class, origin, slot, &mut own);
         self.timers.saw(at);
         // The wait slot must exist before a decision about it is delivered.
@@ -273,12 +281,12 @@ impl Worker {
     }
 
     /// Reports an outcome of a released request.
-    pub(crate) fn observe(&self, ticket: Ticket, outcome: Outcome) -> (Time, Option<Arc<Endpoint>>) {
+    pub(crate) fn observe(&self, ticket: Ticket, outcome: Outcome) -> Observed {
         let mut own = self.spare.take();
-        let (at, endpoint) = self.shared.control.observe(self.index, ticket, outcome, &mut own);
-        self.timers.saw(at);
+        let observed = self.shared.control.observe(self.index, ticket, outcome, &mut own);
+        self.timers.saw(observed.at);
         self.deliver(own);
-        (at, endpoint)
+        observed
     }
 
     /// Closes idle connections because the process has no file descriptors left.

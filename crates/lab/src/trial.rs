@@ -364,6 +364,7 @@ impl Stage<'_> {
             disk: of(1),
             link: of(2),
             usage: Vec::new(),
+            would_shed: state.would_shed.clone(),
         })
     }
 }

@@ -6,7 +6,10 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weirgate_config::{Errors, Loaded, MAX_BYTES, Problem, load_bytes};
+use weirgate_engine::{Mode, Policy};
 use weirgate_experiment::{is_experiment, load_experiment};
+use weirgate_spanned_yaml::errors::quoted;
+use weirgate_spanned_yaml::unit::number_text;
 
 use crate::args::{Check, Format};
 use crate::exit;
@@ -79,6 +82,13 @@ fn explain(checked: &Checked) {
             loaded.warning_lines(file).iter().for_each(|line| exit::tell(&format!("{line}\n")));
             let feasibility = weirgate_config::feasibility(&loaded.site).to_string();
             feasibility.lines().for_each(|line| exit::tell(&format!("{file}: {line}\n")));
+            let observed = observed(loaded);
+            observed.iter().for_each(|one| exit::tell(&format!("{file}: {}\n", one.text())));
+            if !observed.is_empty() && !is_declared(&loaded.site.policy) {
+                let hint = "counts of what would be refused are closest if every node states its `capacity` and every \
+                            class its `service_time`";
+                exit::tell(&format!("{file}: {hint}\n"));
+            }
             let warnings = match loaded.warnings.len() {
                 0 => String::new(),
                 1 => ", 1 warning".to_owned(),
@@ -94,6 +104,44 @@ fn explain(checked: &Checked) {
     }
 }
 
+/// Whether every node and every class states what the counts of observed classes rest on.
+fn is_declared(policy: &Policy) -> bool {
+    let times = policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
+    policy.nodes.iter().all(|node| node.capacity.is_some()) && times.into_iter().all(|c| c.service_time.is_some())
+}
+
+/// A class that is not enforced for all its sources.
+#[derive(Serialize)]
+struct Observed<'a> {
+    class: &'a str,
+    enforced_share: f64,
+}
+
+impl Observed<'_> {
+    fn text(&self) -> String {
+        match self.enforced_share {
+            0.0 => format!("class {} is only observed: none of its requests is refused", quoted(self.class)),
+            share => format!(
+                "class {} is enforced for {} % of its sources, and observed for the others",
+                quoted(self.class),
+                number_text(share * 100.0)
+            ),
+        }
+    }
+}
+
+/// Returns the classes and templates that are not enforced for all their sources. Fallback classes are not listed: they
+/// have the mode of their class.
+fn observed(loaded: &Loaded) -> Vec<Observed<'_>> {
+    let policy = &loaded.site.policy;
+    let of_class = |index: usize| policy.classes.iter().any(|class| class.fallback == Some(index));
+    let classes = policy.classes.iter().enumerate().filter(|(index, _)| !of_class(*index)).map(|(_, class)| class);
+    let all = classes.chain(policy.templates.iter().map(|template| &template.class));
+    all.filter(|class| class.mode != Mode::Enforce)
+        .map(|class| Observed { class: &class.name, enforced_share: class.mode.share() })
+        .collect()
+}
+
 /// The report on one file for programs.
 #[derive(Serialize)]
 struct Report<'a> {
@@ -107,6 +155,8 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     fits: Option<bool>,
     pools: Vec<Pool>,
+    /// Classes that are not enforced for all their sources.
+    observed: Vec<Observed<'a>>,
 }
 
 #[derive(Serialize)]
@@ -173,6 +223,7 @@ impl<'a> Report<'a> {
                     warnings: loaded.warnings.iter().map(Entry::new).collect(),
                     fits: feasibility.fits(),
                     pools: feasibility.pools.iter().map(pool).collect(),
+                    observed: observed(loaded),
                 }
             }
             Err(errors) => Report {
@@ -184,6 +235,7 @@ impl<'a> Report<'a> {
                 warnings: Vec::new(),
                 fits: None,
                 pools: Vec::new(),
+                observed: Vec::new(),
             },
         }
     }

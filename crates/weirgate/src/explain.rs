@@ -8,10 +8,13 @@ use std::time::Duration;
 use weirgate_config::{
     HeaderEdits, HeaderRules, Key, Listener, LocalityKeyOf, RuleTarget, Site, UNIX_CLIENT, client_text,
 };
-use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
-use weirgate_gateway::classify::{ClassRef, Classifier, Explained, Payload, View};
+use weirgate_engine::{
+    Admit, Class, Content, Dispatch, Lard, LoadSource, Mode, Policy, ServerLoad, ServiceSet, Statistic,
+};
+use weirgate_gateway::classify::{ClassRef, Classifier, Explained, Payload, View, source_position};
 use weirgate_gateway::{ClientTls, Origin, Request};
 use weirgate_pages::Index;
+use weirgate_spanned_yaml::unit::number_text;
 use weirgate_tls::Identity;
 use weirgate_wire::RESOURCE_NAMES;
 
@@ -245,6 +248,7 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
             ClassRef::Template(id, _) | ClassRef::Network(id, _) => site.templates.get(id.0 as usize),
         };
         if let Some(class_site) = class_site {
+            write_mode(&mut text, class, &class_site.source, &view);
             write_headers(&mut text, &class_site.headers);
         }
         write_route(&mut text, site, class, request);
@@ -304,6 +308,22 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
         queue.max_waiting_per_flow,
         Span(queue.max_wait)
     );
+}
+
+/// Writes whether the request is enforced, unless all requests are.
+fn write_mode(text: &mut String, class: &Class, source: &Key, view: &View<'_>) {
+    let said = match class.mode {
+        Mode::Enforce => return,
+        Mode::Observe => "observe: the request passes, and what would have happened to it is counted".to_owned(),
+        Mode::Share(_) => {
+            let verdict = match class.mode.enforces(source_position(source, view)) {
+                true => "this request's is one of them",
+                false => "this request's is not one of them, so the request passes",
+            };
+            format!("enforced for {} % of the sources, and {verdict}", number_text(class.mode.share() * 100.0))
+        }
+    };
+    let _ = writeln!(text, "mode      {said}");
 }
 
 /// Writes the headers that rules change.

@@ -254,6 +254,14 @@ pub struct Class {
     pub cancelled: u64,
     /// Number of requests turned away, by reason. Every reason is listed.
     pub shed: BTreeMap<String, u64>,
+    /// Share of its sources that are enforced. The requests of the others are observed: they pass, whatever the
+    /// discipline decides. Absent if all are enforced.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub enforced_share: f64,
+    /// Number of requests that passed and would have been turned away, by reason. Absent if there are none and all
+    /// sources are enforced.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub would_shed: BTreeMap<String, u64>,
     /// Number of retries.
     pub retried: u64,
     /// Queue stage: number of requests waiting now.
@@ -325,6 +333,9 @@ pub struct Achieved {
     pub served_per_second: f64,
     /// Rate of shed requests.
     pub shed_per_second: f64,
+    /// Rate of requests that passed and would have been shed. Absent if it is zero.
+    #[serde(default, skip_serializing_if = "is_nought")]
+    pub would_shed_per_second: f64,
     /// Mean response time. Absent without completions, like the other times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_seconds: Option<f64>,
@@ -352,6 +363,20 @@ pub struct Achieved {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(share: &f64) -> bool {
+    *share >= 1.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_nought(rate: &f64) -> bool {
+    *rate <= 0.0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -13,6 +13,7 @@ use weirgate_spanned_yaml::{any_of, record, text_schema, words};
 
 use super::conditions::{HeaderName, Match, Token};
 use super::headers::Headers;
+use super::mode::ModeForm;
 use super::page_table::CostForm;
 use crate::site::{IpNet, NetworkSize};
 
@@ -34,6 +35,8 @@ record! {
         max_live: Optional<Count>,
         /// The guarantee. Without it the class is best effort.
         guarantee: Optional<Guarantee>,
+        /// Whether decisions about it are carried out, as in `mode` of the policy, which is the default.
+        mode: Optional<ModeForm>,
         /// Kind of content that its requests ask for: `static` files or computed (`dynamic`) pages. Only the
         /// web switch uses this (`switch_adm`, `static_part`, `dynamic_part`).
         content: Defaulted<Content> = "dynamic",

@@ -15,6 +15,7 @@ mod dispatch;
 mod gateway;
 mod headers;
 mod listener;
+mod mode;
 mod mqos;
 mod page_table;
 mod priorities;
@@ -42,6 +43,7 @@ pub(crate) use headers::{FieldName, Headers, ValueTemplate};
 pub(crate) use listener::{
     CertificateForm, FileMode, GroupName, ListenerForm, ListenerTls, UserName, address as listener_address,
 };
+pub(crate) use mode::ModeForm;
 pub(crate) use mqos::ResourceWord;
 pub use page_table::page_table_schema;
 pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};
@@ -67,6 +69,10 @@ record! {
         /// The method that keeps the guarantees: its name, or a map with its name and parameters. `weirgate` by
         /// default, because it keeps more guarantees than the published methods.
         discipline: Defaulted<Discipline> = "weirgate",
+        /// Whether decisions are carried out: `enforce`, `observe`, or for a share of the sources
+        /// `{ enforce: 10% }`. Observed requests pass at once, and what would have happened to them is counted and
+        /// logged. A class can have a mode of its own.
+        mode: Defaulted<ModeForm> = "enforce",
         /// Addresses and networks of proxies in front of this gateway. `Forwarded` and `X-Forwarded-*` are
         /// trusted only from them. Empty by default, because any client can send these headers.
         trusted_proxies: Optional<OneOrMany<Net>>,
@@ -169,6 +175,11 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("path_pattern", &["form", "json", "contains"], "it belongs in `body:`"),
     ("every", &["token_file"], "agents are known by their certificates: write `trust:` at the top of the policy"),
     ("certificates", &["certificate", "key", "ocsp", "names"], "it belongs in `certificates:`"),
+    (
+        "mode",
+        &["observe", "enforce", "enforced", "dry_run", "shadow"],
+        "write `mode: observe` or `mode: { enforce: 10% }`",
+    ),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];
 

@@ -13,7 +13,7 @@ use super::gateway::count;
 use super::reach::implies;
 use super::rule::Compiler;
 use super::upstream::Pools;
-use super::{headers, page_table, priorities};
+use super::{headers, mode, page_table, priorities};
 use crate::embed::Defaults;
 use crate::file::{
     Class, LongResponses, MAX_SHED_BODY, NodeTimeouts, PolicyFile, Queue, Retry, Shed, SourceForm, Tunnels,
@@ -66,6 +66,7 @@ pub(super) fn classes(
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
     let mut taken: Vec<Taken> = Vec::new();
     let mut catch_all: Option<usize> = None;
+    let mode = mode::of_policy(file, cx);
     let list = file.classes.get().map_or(&[][..], Vec::as_slice);
     all.classes.reserve_exact(list.len());
     all.class_sites.reserve_exact(list.len());
@@ -127,6 +128,7 @@ pub(super) fn classes(
             fallback: None,
             queue: queue(class, cx),
             retry: retry(class.retry.get(), cx),
+            mode: mode::of_class(class, mode, cx),
         };
         let class_site = ClassSite {
             shed: answer(class, cx),
@@ -247,6 +249,7 @@ fn add_default(
         fallback: None,
         queue: queue(&class, cx),
         retry: retry(class.retry.get(), cx),
+        mode: mode::of_policy(file, cx),
     });
 }
 

@@ -12,6 +12,7 @@ mod dispatch;
 mod gateway;
 mod headers;
 mod listener;
+mod mode;
 mod page_table;
 mod priorities;
 mod reach;

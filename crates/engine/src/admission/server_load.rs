@@ -144,6 +144,7 @@ impl Class {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mode::Mode;
     use crate::policy::{Guarantee, QueueBounds, ResponseTime, RetryBudget};
 
     fn class(content: Content, service_ms: Option<u64>, limit: Option<(Statistic, u64)>) -> Class {
@@ -164,6 +165,7 @@ mod tests {
             fallback: None,
             queue: QueueBounds::default(),
             retry: RetryBudget::default(),
+            mode: Mode::default(),
         }
     }
 

@@ -41,6 +41,13 @@ pub(crate) struct Wanted {
 impl Nodes {
     /// Chooses a node of the partition and counts the request on it. `None` if there is none but the one to avoid.
     pub(crate) fn dispatch(&mut self, wanted: &Wanted, limit: &Limit, random: &mut Random) -> Option<NodeId> {
+        let chosen = self.choose(wanted, limit, random)?;
+        self.count(chosen, wanted.content, true);
+        Some(chosen)
+    }
+
+    /// Chooses a node that has room.
+    pub(super) fn choose(&mut self, wanted: &Wanted, limit: &Limit, random: &mut Random) -> Option<NodeId> {
         let windows = limit.windows_of(wanted.sub_queue);
         let by_resources = limit.resources().map(|resources| resources.roomiest(self, wanted));
         let chosen = match self.methods[wanted.partition] {
@@ -57,7 +64,6 @@ impl Nodes {
             node.turn += 1.0 / node.weight;
         }
         self.turns += 1;
-        self.count(chosen, wanted.content, true);
         Some(chosen)
     }
 

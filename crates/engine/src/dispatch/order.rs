@@ -15,7 +15,7 @@ impl Nodes {
     pub(super) fn requests(&self, index: NodeId) -> f64 {
         let node = &self.nodes[index];
         let machine = &self.machines[node.machine];
-        f64::from(machine.in_flight) / (node.weight * machine.learned)
+        f64::from(machine.in_flight + machine.passing) / (node.weight * machine.learned)
     }
 
     /// Updates the position of every node of a machine.
@@ -83,5 +83,5 @@ impl Nodes {
 /// Load of a node's machine with one more request, relative to the node's weight.
 fn load(node: &NodeInfo, machines: &Table<MachineId, Machine>) -> f64 {
     let machine = &machines[node.machine];
-    f64::from(machine.in_flight + 1) / (node.weight * machine.learned)
+    f64::from(machine.in_flight + machine.passing + 1) / (node.weight * machine.learned)
 }

@@ -68,7 +68,7 @@ impl Machine {
 impl Nodes {
     /// Requests in flight on a node's machine.
     pub(crate) fn on_machine(&self, node: NodeId) -> u32 {
-        self.machines[self.nodes[node].machine].in_flight
+        self.on(self.nodes[node].machine)
     }
 
     /// Requests in flight on a group's machines beyond their bounds.

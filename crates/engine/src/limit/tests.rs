@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::*;
 use crate::discipline::Discipline;
 use crate::engine::Engine;
+use crate::mode::Mode;
 use crate::policy::{Class, Dispatch, Ejection, Node, Pool, QueueBounds, ResponseTime, RetryBudget, Statistic};
 use crate::request::{Arrival, Decision, Outcome};
 
@@ -26,6 +27,7 @@ fn classes_that_were_seen_do_not_pile_up() {
         fallback: None,
         queue: QueueBounds::default(),
         retry: RetryBudget::default(),
+        mode: Mode::default(),
     };
     let node =
         Node { name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None };
@@ -49,7 +51,8 @@ fn classes_that_were_seen_do_not_pile_up() {
         let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
         for second in 0..100 {
             let now = Time::from_millis(second * 1000);
-            let arrival = Arrival { class: ClassId(0), flow: 0, demand: None, locality_key: None, token: second };
+            let arrival =
+                Arrival { class: ClassId(0), flow: 0, demand: None, locality_key: None, position: 0, token: second };
             let Decision::Release { ticket, .. } = engine.arrive(now, arrival) else { panic!("it is idle") };
             engine.observe(now + Duration::from_millis(5), ticket, Outcome::LastByte { status: 200 });
             while engine.poll(now + Duration::from_millis(5)).is_some() {}

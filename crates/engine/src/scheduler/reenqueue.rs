@@ -46,6 +46,7 @@ mod tests {
     use crate::discipline::{Admit, Discipline, Handle, PriorityLevel};
     use crate::engine::Engine;
     use crate::index::PartitionId;
+    use crate::mode::Mode;
     use crate::policy::{Class, Content, Dispatch, Ejection, Guarantee, Node, Policy, Pool, QueueBounds, RetryBudget};
     use crate::request::{Action, Arrival, ClassId, Decision, Outcome, ShedReason, Ticket};
     use crate::ticket::State;
@@ -65,6 +66,7 @@ mod tests {
             fallback: None,
             queue: QueueBounds::default(),
             retry: RetryBudget::default(),
+            mode: Mode::default(),
         };
         let node =
             Node { name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None };
@@ -103,9 +105,10 @@ mod tests {
                 if source.below(5) < 3 {
                     let class = ClassId(source.below(2) as u32);
                     let before = engine.queues.waiting;
-                    match engine
-                        .arrive(now, Arrival { class, flow: step, demand: None, locality_key: None, token: step })
-                    {
+                    match engine.arrive(
+                        now,
+                        Arrival { class, flow: step, demand: None, locality_key: None, position: 0, token: step },
+                    ) {
                         Decision::Wait { .. } => assert!(before < [6, 12][class.0 as usize], "{class:?} at {before}"),
                         Decision::Release { ticket, .. } => in_flight.push(ticket),
                         Decision::Shed(shed) => {
@@ -148,7 +151,8 @@ mod tests {
             // Put back without a change, and for ever without the bound on a round.
             (priorities[0].handle, priorities[0].reenqueued) = (handle, u32::from(handle == Handle::Never));
             let mut engine = Engine::new(Time::ZERO, policy(priorities), 1).expect("a valid policy");
-            let arrival = |token| Arrival { class: ClassId(0), flow: 0, demand: None, locality_key: None, token };
+            let arrival =
+                |token| Arrival { class: ClassId(0), flow: 0, demand: None, locality_key: None, position: 0, token };
             let Decision::Release { ticket, .. } = engine.arrive(Time::ZERO, arrival(0)) else { panic!("it is idle") };
             for token in 1..=3 {
                 assert!(matches!(engine.arrive(Time::ZERO, arrival(token)), Decision::Wait { .. }));

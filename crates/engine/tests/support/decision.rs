@@ -55,6 +55,7 @@ impl Steady {
                 max_wait: Duration::from_secs(200_000),
             },
             retry: RetryBudget::default(),
+            mode: Mode::default(),
             utility: 1.0,
             weight: f64::from(1 + index % 50),
             demand: Demand::default(),
@@ -103,7 +104,7 @@ impl Steady {
         let demand = self.demands.first().copied();
         let turn = self.demands.len().min(1);
         self.demands.rotate_left(turn);
-        let arrival = Arrival { class: ClassId(self.next), flow: 0, demand, locality_key: None, token: 0 };
+        let arrival = Arrival { class: ClassId(self.next), flow: 0, demand, locality_key: None, position: 0, token: 0 };
         if let Decision::Release { ticket, .. } = self.engine.arrive(Time::from_nanos(self.now), arrival) {
             self.in_flight.push_back(ticket);
         }

@@ -60,6 +60,7 @@ pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)
             max_wait: ms(600_000),
         },
         retry: RetryBudget::default(),
+        mode: Mode::default(),
     }
 }
 
@@ -253,7 +254,8 @@ impl Bench {
         self.tallies[class].offered += 1;
         let token = self.requests.len() as u64;
         self.requests.push((class, self.now, demand));
-        let arrival = Arrival { class: ClassId(class as u32), flow: token, demand: None, locality_key: None, token };
+        let arrival =
+            Arrival { class: ClassId(class as u32), flow: token, demand: None, locality_key: None, position: 0, token };
         match self.engine.arrive(self.time(), arrival) {
             Decision::Release { ticket, node } => self.start(ticket, token, node),
             Decision::Wait { .. } => {}

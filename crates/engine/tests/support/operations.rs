@@ -83,6 +83,7 @@ pub fn policy(variant: u64) -> Policy {
             ..QueueBounds::default()
         },
         retry: RetryBudget::default(),
+        mode: Mode::default(),
         utility: 1.0 + waiting as f64,
         weight: 1.0 + waiting as f64,
         demand: Demand::of_shares(&[0.2, 0.1]),
@@ -257,13 +258,12 @@ impl Model {
         };
         self.next_token += 1;
         let token = self.next_token;
-        let locality_key = source.below(7)?.checked_sub(1);
-        let flow = source.below(4)?;
+        let (locality_key, flow) = (source.below(7)?.checked_sub(1), source.below(4)?);
         let demand = match flow {
             0 => None,
             _ => Some(Demand::of_shares(&[source.below(12)? as f64 / 10.0, source.below(9)? as f64 / 10.0])),
         };
-        let arrival = Arrival { class, flow, demand, locality_key, token };
+        let arrival = Arrival { class, flow, demand, locality_key, position: 0, token };
         self.counted.offered += 1;
         let before = self.engine.snapshot(self.time());
         let decision = self.engine.arrive(self.time(), arrival);

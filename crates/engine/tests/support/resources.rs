@@ -46,6 +46,7 @@ impl Site {
                 max_wait: self.max_wait,
             },
             retry: RetryBudget::default(),
+            mode: Mode::default(),
         };
         let node = |(index, weight): (usize, &f64)| Node {
             name: format!("n{index}"),
@@ -78,7 +79,7 @@ impl Site {
 }
 
 pub fn arrival(class: u32, demand: Demand, token: u64) -> Arrival {
-    Arrival { class: ClassId(class), flow: token, demand: Some(demand), locality_key: None, token }
+    Arrival { class: ClassId(class), flow: token, demand: Some(demand), locality_key: None, position: 0, token }
 }
 
 /// A driver of an engine, with the requests that wait or are in flight, and their costs.

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weirgate_config::client_text;
+use weirgate_engine::Would;
 
 use crate::record::{AccessRecord, Ending};
 
@@ -25,6 +26,18 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
     text(line, "ending", ending);
     if let Some(reason) = reason {
         text(line, "reason", reason);
+    }
+    if let Some(would) = record.would {
+        let (would, reason) = match would {
+            Would::Wait => ("wait", None),
+            Would::Release => ("release", None),
+            Would::Shed(reason) => ("shed", Some(reason)),
+            Would::Degrade(reason) => ("degrade", Some(reason)),
+        };
+        text(line, "would", would);
+        if let Some(reason) = reason {
+            text(line, "would_reason", reason.as_str());
+        }
     }
     number(line, "status", u64::from(record.status));
     text(line, "protocol", record.protocol.as_str());

@@ -22,6 +22,7 @@ fn record(target: &str) -> AccessRecord<'static> {
         class: None,
         class_name: "gold",
         ending: Ending::Served,
+        would: None,
         status: 200,
         node: Some("n1"),
         retries: 0,

@@ -101,7 +101,11 @@ fn rounds(rounds: &engine::RoundsSnapshot, class_name: impl Fn(engine::ClassId) 
 
 /// Returns a class.
 pub(crate) fn class(class: &engine::ClassSnapshot) -> Class {
-    let shed = engine::ShedReason::ALL.iter().zip(class.shed);
+    let by_reason = |counts: [u64; engine::ShedReason::ALL.len()]| {
+        let all = engine::ShedReason::ALL.iter().zip(counts);
+        all.map(|(reason, count)| (reason.as_str().to_owned(), count)).collect()
+    };
+    let observes = class.mode != engine::Mode::Enforce || class.would_shed.iter().any(|count| *count > 0);
     Class {
         class: class.class.0,
         name: class.name.clone(),
@@ -111,7 +115,9 @@ pub(crate) fn class(class: &engine::ClassSnapshot) -> Class {
         served: class.served,
         failed: class.failed,
         cancelled: class.cancelled,
-        shed: shed.map(|(reason, count)| (reason.as_str().to_owned(), count)).collect(),
+        shed: by_reason(class.shed),
+        enforced_share: class.mode.share(),
+        would_shed: if observes { by_reason(class.would_shed) } else { BTreeMap::new() },
         retried: class.retried,
         waiting: class.waiting,
         outstanding: class.outstanding,
@@ -144,6 +150,7 @@ fn achieved(achieved: &engine::Achieved) -> Achieved {
         offered_per_second: achieved.offered_per_s,
         served_per_second: achieved.served_per_s,
         shed_per_second: achieved.shed_per_s,
+        would_shed_per_second: achieved.would_shed_per_s,
         mean_seconds: seconds(achieved.mean),
         p50_seconds: seconds(achieved.p50),
         p95_seconds: seconds(achieved.p95),

@@ -20,6 +20,7 @@ mod view;
 use weirgate_config::{IpNet, Key, Match, Rule, RuleTarget};
 use weirgate_engine::{ClassId, Policy, TemplateId};
 
+use crate::client;
 use crate::record::ClassIndex;
 
 pub use explain::{Explained, described, described_key};
@@ -185,6 +186,14 @@ fn target<'a>(rule: &Rule, fields: &Fields<'a, '_>) -> Option<Result<ClassRef<'a
         RuleTarget::Template(template, key) => ClassRef::Template(*template, key_of(key, fields).ok()?),
     };
     Some(holds.map(|_| class).ok_or(NeedsBody))
+}
+
+/// Returns the position of the source of a request in the order of all sources, for classes that are enforced for a
+/// share of them. `by` names the value that identifies the source.
+#[must_use]
+pub fn source_position(by: &Key, view: &View<'_>) -> u16 {
+    let any = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
+    client::source(&any, by, view.client, true, |by| value_of(by, view)).position
 }
 
 /// Returns the value of a header or cookie of a request, if it can serve as a key.

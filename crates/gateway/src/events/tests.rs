@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use weirgate_engine::{
-    Achieved, ClassSnapshot, Guarantee, NodeSnapshot, NodeState, ResponseTime, ShedReason, Snapshot, Statistic, Time,
+    Achieved, ClassSnapshot, Guarantee, Mode, NodeSnapshot, NodeState, ResponseTime, ShedReason, Snapshot, Statistic,
+    Time,
 };
 use weirgate_wire::admin::EventKind::{self, *};
 
@@ -24,6 +25,8 @@ fn gold() -> ClassSnapshot {
         guarantee: Guarantee { throughput: Some(100.0), response_time: Some(limit) },
         offered: 0,
         shed: [0; ShedReason::ALL.len()],
+        mode: Mode::Enforce,
+        would_shed: [0; ShedReason::ALL.len()],
         impossible: false,
         achieved: Achieved {
             offered_per_s: 120.0,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weirgate_engine::ClassSnapshot;
+use weirgate_engine::{ClassSnapshot, Mode, ShedReason};
 
 use super::Metrics;
 use super::shown::OTHER;
@@ -44,6 +44,10 @@ pub(crate) struct Live {
     pub(crate) tunnels: u64,
     pub(crate) long_responses: u64,
     unknown_routes: u64,
+    /// Requests that passed and would have been refused, by reason.
+    pub(super) would_shed: [u64; ShedReason::ALL.len()],
+    /// Smallest enforced share of the sources of a class that is not enforced for all of them.
+    pub(super) enforced: Option<f64>,
     /// Only for classes named in the policy. One value for many keys would be meaningless.
     pub(super) named: Option<Named>,
 }
@@ -106,9 +110,18 @@ impl Live {
         self.outstanding += u64::from(class.outstanding);
         self.share += class.share;
         self.unknown_routes += class.unknown;
+        self.would_shed.iter_mut().zip(class.would_shed).for_each(|(sum, count)| *sum += count);
+        if class.mode != Mode::Enforce {
+            self.enforced = either(self.enforced, Some(class.mode.share()), f64::min);
+        }
         if named {
             self.named = Some(Named::of(class));
         }
+    }
+
+    /// Whether requests pass, or have passed, because the class is observed.
+    pub(super) fn is_observed(&self) -> bool {
+        self.enforced.is_some() || self.would_shed.iter().any(|count| *count > 0)
     }
 
     pub(super) fn unknown_routes(&self) -> u64 {
@@ -123,6 +136,8 @@ impl Live {
         self.tunnels += other.tunnels;
         self.long_responses += other.long_responses;
         self.share += other.share;
+        self.would_shed.iter_mut().zip(other.would_shed).for_each(|(sum, count)| *sum += count);
+        self.enforced = either(self.enforced, other.enforced, f64::min);
         let named = either(self.named, other.named, |a, _| a);
         self.named = named.map(|_| self.named.unwrap_or_default().plus(other.named.unwrap_or_default()));
     }

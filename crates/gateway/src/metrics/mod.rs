@@ -231,6 +231,7 @@ mod tests {
                 .map(|b| ClassIndex::Class(u32::from(b - b'a'))),
             class_name,
             ending,
+            would: None,
             status,
             node: None,
             retries: 1,

@@ -194,6 +194,22 @@ impl Scrape {
                     .map(move |(reason, n)| (labels(name, "reason", reason.as_str()), n))
             }),
         )?;
+        let observed = || self.classes.live.iter().filter(|(_, live)| live.is_observed());
+        page.counters(
+            "would_shed",
+            "Requests that passed because their class is observed, and would have been shed, by class and reason",
+            None,
+            observed().flat_map(|(name, live)| {
+                let counts = ShedReason::ALL.iter().zip(live.would_shed);
+                counts.map(move |(reason, n)| (labels(name, "reason", reason.as_str()), n))
+            }),
+        )?;
+        page.gauges(
+            "enforced_share",
+            "Share of the sources of a class that are enforced, for classes that are observed",
+            None,
+            observed().map(|(name, live)| (class(name), live.enforced.unwrap_or(1.0))),
+        )?;
         page.counters("left", "Requests whose client left before the end", None, each(|c| c.left))?;
         page.counters("retries", "Attempts after the first", None, each(|c| c.retries))?;
         page.counters("received", "Body bytes received from clients", Some(Unit::Bytes), each(|c| c.received_bytes))?;

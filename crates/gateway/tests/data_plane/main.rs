@@ -17,6 +17,7 @@ mod lifecycle;
 mod locality;
 mod long_responses;
 mod node_tls;
+mod observe;
 mod pages;
 mod payloads;
 mod pki;

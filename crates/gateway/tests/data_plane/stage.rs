@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
+use weirgate_engine::Would;
 use weirgate_gateway::{AccessRecord, Clock, Ending, Gateway, Observer, Protocol, ReloadSource};
 
 /// Time limit of every operation, longer than any of them needs. A test that reaches it has failed.
@@ -24,6 +25,7 @@ pub(crate) struct Record {
     pub(crate) class: String,
     pub(crate) protocol: Protocol,
     pub(crate) ending: Ending,
+    pub(crate) would: Option<Would>,
     pub(crate) status: u16,
     pub(crate) node: Option<String>,
     pub(crate) retries: u8,
@@ -45,6 +47,7 @@ impl Observer for Tell {
             class: record.class_name.to_owned(),
             protocol: record.protocol,
             ending: record.ending,
+            would: record.would,
             status: record.status,
             node: record.node.map(str::to_owned),
             retries: record.retries,

@@ -71,6 +71,8 @@ pub struct State {
     pub moved: String,
     /// Waiting requests per class of the policy. Empty if the gateway does not distinguish classes.
     pub waiting: Vec<u32>,
+    /// Requests per class of the policy that passed and would have been refused. Empty if all classes are enforced.
+    pub would_shed: Vec<u64>,
     /// Routes of its page table, if it learns their costs, or empty.
     pub learned: Vec<admin::Route>,
 }

@@ -168,6 +168,8 @@ impl Gateway for Weirgate {
         let page = self.page().ok()?;
         let waiting = page.classes.iter().map(|class| class.waiting).collect();
         let learned = page.page_table.filter(|table| table.learned).map_or_else(Vec::new, |table| table.routes);
+        let observes = page.classes.iter().any(|class| class.enforced_share < 1.0 || !class.would_shed.is_empty());
+        let would_shed = page.classes.iter().map(|class| class.would_shed.values().sum());
         Some(State {
             window: page.engine.window,
             outstanding: page.engine.outstanding,
@@ -175,6 +177,7 @@ impl Gateway for Weirgate {
             outstanding_at: page.engine.nodes.iter().map(|node| node.outstanding).collect(),
             moved: page.engine.moved.why,
             waiting,
+            would_shed: if observes { would_shed.collect() } else { Vec::new() },
             learned,
         })
     }

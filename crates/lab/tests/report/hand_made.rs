@@ -35,6 +35,7 @@ pub(crate) fn verdict(approach: &str, seed: u64, a: (f64, f64), b: f64) -> Verdi
             ..Part::default()
         };
         ClassVerdict {
+            would_shed: None,
             cpu_share: None,
             class: name.into(),
             settling: part.clone(),

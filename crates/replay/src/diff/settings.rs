@@ -9,7 +9,7 @@ use weirgate_config::{
     AccessLog, Admin, ClassSite, ClientTimeouts, Forward, Limits, Listener, NodeTimeouts, PoolSite, RuleTarget,
     ShedReply, Site, Tunnels,
 };
-use weirgate_engine::{Class, Discipline, Node, Policy, Pool, QueueBounds, RetryBudget};
+use weirgate_engine::{Class, Discipline, Mode, Node, Policy, Pool, QueueBounds, RetryBudget};
 use weirgate_gateway::classify::{described, described_key};
 use weirgate_spanned_yaml::unit::span_text;
 
@@ -189,12 +189,19 @@ fn one_class(out: &mut List, site: &Site, class: &Class, own: &ClassSite) {
         fallback,
         queue,
         retry,
+        mode,
     } = class;
     out.main("match", rules_of(site, name));
     out.main("upstream", policy.pools.get(*pool).map_or("?", |pool| &pool.name));
     out.main("guaranteed throughput", rate(guarantee.throughput));
     let limit = guarantee.response_time.map(|of| format!("{} {}", of.statistic, span_text(of.limit)));
     out.main("limit of the response time", limit.unwrap_or_else(|| NONE.to_owned()));
+    let mode = match mode {
+        Mode::Enforce => "enforce".to_owned(),
+        Mode::Observe => "observe".to_owned(),
+        Mode::Share(_) => format!("enforce for {} % of the sources", mode.share() * 100.0),
+    };
+    out.say("mode", mode);
     out.option("service time", service_time.map(span_text));
     out.say("content", format!("{content:?}").to_lowercase());
     out.say("utility", utility);

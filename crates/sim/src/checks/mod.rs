@@ -27,6 +27,9 @@
 //! - `pages`: the requests of a page lie within its time, and it is complete if it and all its objects were
 //!   served.
 //!
+//! Observed requests keep no window, no bound and no resources. A run with such requests checks neither these nor
+//! `work`.
+//!
 //! The engine's snapshot costs more than a decision. It is therefore checked only now and then (every half
 //! second, at every 256th release, after a failure, at every release that seems wrong) and not at every
 //! step. A window that has shrunk in between becomes known at the next check.
@@ -149,11 +152,14 @@ pub(crate) struct Checks {
     /// The pool and set of services of each entry in `tallies`.
     services: Vec<(usize, ServiceSet)>,
     resources: Option<Resources>,
+    /// Whether requests of some class may be observed only.
+    pub(crate) observes: bool,
 }
 
 impl Checks {
-    /// Creates an empty account.
-    pub(crate) fn new(policy: &Policy) -> Checks {
+    /// Creates an empty account. `others` are the policies that are loaded later.
+    pub(crate) fn new<'p>(policy: &Policy, others: impl IntoIterator<Item = &'p Policy>) -> Checks {
+        let observes = policy.observes() || others.into_iter().any(Policy::observes);
         let node = |index: usize| Node {
             pool: policy.nodes[index].pool,
             bound: policy.max_in_flight(index),
@@ -176,7 +182,8 @@ impl Checks {
             groups: vec![Group::default()],
             releases: 0,
             services: specs.map(|class| (class.pool, ServiceSet::of(class))).collect(),
-            resources: Resources::of(policy),
+            resources: Resources::of(policy).filter(|_| !observes),
+            observes,
         }
     }
 
@@ -286,12 +293,12 @@ impl Checks {
         if node.is_down || node.is_drained {
             self.note("node", format!("{id:?} gets a request while it is down or drained: {node:?}"));
         }
-        if node.in_flight > node.bound {
+        if node.in_flight > node.bound && !self.observes {
             self.note("node", format!("{id:?} has {} requests, its bound is {}", node.in_flight, node.bound));
         }
         let group = &mut self.groups[node.group];
         group.in_flight += 1;
-        node.is_ejected || group.is_over(owed)
+        node.is_ejected || group.is_over(owed) && !self.observes
     }
 
     fn exits(&mut self, id: NodeId) {
@@ -338,7 +345,7 @@ impl Checks {
         };
         let group_of = |id: NodeId| self.nodes.get(id.0 as usize).map(|node| node.group);
         let group = group_of(node).and_then(|group| self.groups.get(group)).copied().unwrap_or_default();
-        let over = group.is_over(owed) && from.and_then(group_of) != group_of(node);
+        let over = group.is_over(owed) && from.and_then(group_of) != group_of(node) && !self.observes;
         if over && !(owed && group.surplus.is_some() && classes().iter().any(needed)) {
             let Group { window, surplus, in_flight } = group;
             let what =
@@ -373,7 +380,8 @@ impl Checks {
             }
             self.compare(&seen.name, seen.outstanding, in_flight);
         }
-        for group in 0..groups {
+        let counted = if self.observes { 0 } else { groups };
+        for group in 0..counted {
             let in_flight = snapshot.groups.iter().skip(group).step_by(groups).map(|seen| seen.outstanding).sum();
             self.compare("a group", in_flight, self.groups[group].in_flight);
         }
@@ -396,7 +404,7 @@ impl Checks {
             *waiting.entry(*service).or_default() += tally.waiting;
         }
         // With one window per resource, one may be full and the others empty.
-        if self.waiting == 0 || windows_per_group(&snapshot.groups) > 1 {
+        if self.waiting == 0 || self.observes || windows_per_group(&snapshot.groups) > 1 {
             return;
         }
         let classes = LazyCell::new(classes);
@@ -441,7 +449,7 @@ impl Checks {
     }
 
     /// Returns the index of an engine's class in `tallies`.
-    fn place_of(&self, class: &ClassSnapshot) -> Option<usize> {
+    pub(crate) fn place_of(&self, class: &ClassSnapshot) -> Option<usize> {
         let named = Some(class.class.0 as usize).filter(|index| *index < self.classes);
         named.or_else(|| self.templates.get(&class.name).copied())
     }

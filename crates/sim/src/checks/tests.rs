@@ -20,13 +20,15 @@ fn policy() -> Policy {
 /// An engine with `count` requests of class A, and a correct account of its driver.
 fn filled(count: u64) -> (Engine, Checks, Vec<(Ticket, NodeId)>) {
     let mut engine = Engine::new(Time::ZERO, policy(), 1).expect("a valid policy");
-    let mut checks = Checks::new(engine.policy());
+    let mut checks = Checks::new(engine.policy(), []);
     checks.look(&engine.snapshot(Time::ZERO));
     let mut in_flight = Vec::new();
     for token in 0..count {
         checks.arrived(0);
         let class = weirgate_engine::ClassId(0);
-        match engine.arrive(Time::ZERO, Arrival { class, flow: token, demand: None, locality_key: None, token }) {
+        match engine
+            .arrive(Time::ZERO, Arrival { class, flow: token, demand: None, locality_key: None, position: 0, token })
+        {
             Decision::Release { ticket, node } => {
                 checks.released(0, node, None, true);
                 in_flight.push((ticket, node));

@@ -114,7 +114,8 @@ impl Driver<'_> {
         let locality_key = request.document.map(|document| document.locality_key());
         let demand = self.table.cost_of(request.traffic);
         request.cost = demand;
-        let arrival = Arrival { class, flow: request.flow, demand, locality_key, token: u64::from(slot) };
+        let position = weirgate_engine::position(request.flow);
+        let arrival = Arrival { class, flow: request.flow, demand, locality_key, position, token: u64::from(slot) };
         self.checks.arrived(spec);
         match self.engine.arrive(self.time(), arrival) {
             Decision::Release { ticket, node } => self.release(slot, ticket, node),

@@ -231,7 +231,7 @@ impl<'a> Driver<'a> {
             seed,
             now: 0,
             delay: nanos(experiment.network_delay),
-            checks: Checks::new(policy),
+            checks: Checks::new(policy, experiment.reloads.iter().map(|reload| &reload.policy)),
             agenda: Agenda::new(sources.idle + 1),
             streams: (0..traffic.len()).map(|index| Stream::new(experiment, index, seed)).collect(),
             coming: vec![None; traffic.len()],
@@ -429,6 +429,7 @@ impl<'a> Driver<'a> {
             disk,
             link,
             usage: self.usage(),
+            would_shed: self.would_shed(),
         });
         self.note_learned_costs();
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
@@ -437,6 +438,21 @@ impl<'a> Driver<'a> {
     /// Reads the machines' occupied time. Changes nothing in them.
     fn read_idle(&mut self) {
         self.idle.read(self.now, &self.machines.occupied_until(self.now));
+    }
+
+    /// Returns, per class and template, the requests that passed and would have been refused. Empty if all are
+    /// enforced.
+    fn would_shed(&self) -> Vec<u64> {
+        if !self.checks.observes {
+            return Vec::new();
+        }
+        let mut sums = vec![0; self.checks.tallies.len()];
+        for class in self.engine.classes(self.time(), ClassId(0), usize::MAX) {
+            if let Some(index) = self.checks.place_of(&class) {
+                sums[index] += class.would_shed.iter().sum::<u64>();
+            }
+        }
+        sums
     }
 
     /// Returns, per class of the policy, the CPU-seconds done on all machines. Empty without shares.
@@ -453,8 +469,9 @@ impl<'a> Driver<'a> {
     /// Ends the run: requests under way are cut, and the final checks are made.
     fn finish(mut self) -> Run {
         let open = self.requests.iter().filter(|(_, r)| r.place == Place::Waiting || r.place.is_in_flight());
-        for record in open.map(|(_, request)| request.record) {
-            self.records[record as usize].ended = self.now;
+        for request in open.map(|(_, request)| request) {
+            let record = &mut self.records[request.record as usize];
+            record.ended = self.now;
         }
         self.read_idle();
         self.checks.look(&self.engine.snapshot(self.time()));

@@ -191,6 +191,7 @@ impl<'a> Judge<'a> {
             class: subject.name().to_owned(),
             part: subject.part(index, &judged),
             cpu_share: self.cpu_share(&cluster, &judged, i),
+            would_shed: self.would_shed(&judged, i),
             oracle_served_per_s: oracle.as_ref().map(|rates| rates[i]),
             reaction_s: subject.reaction(index),
             settling: subject.part(index, &settling),
@@ -257,6 +258,13 @@ impl<'a> Judge<'a> {
         (counted && !self.run.samples.is_empty()).then(|| self.part_of(cluster, stretch, |sample| sample.usage[class]))
     }
 
+    /// Requests of a class that passed and would have been shed, if they were counted.
+    fn would_shed(&self, stretch: &Range<u64>, class: usize) -> Option<u64> {
+        let counted = self.run.samples.iter().all(|sample| class < sample.would_shed.len());
+        let count = |at| done(&self.run.samples, at, |sample| sample.would_shed[class] as f64);
+        (counted && !self.run.samples.is_empty()).then(|| (count(stretch.end) - count(stretch.start)).round() as u64)
+    }
+
     fn part_of(&self, cluster: &Cluster, stretch: &Range<u64>, figure: impl Fn(&Sample) -> f64) -> f64 {
         let had = cluster.whole()[0] * seconds(stretch);
         let done = done(&self.run.samples, stretch.end, &figure) - done(&self.run.samples, stretch.start, &figure);
@@ -264,7 +272,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Count of CPU-seconds up to an instant, interpolated linearly between samples.
+/// Count up to an instant, interpolated linearly between samples.
 fn done(samples: &[Sample], at: u64, sum: impl Fn(&Sample) -> f64) -> f64 {
     let next = samples.partition_point(|sample| sample.at < at);
     match (next.checked_sub(1).and_then(|i| samples.get(i)), samples.get(next)) {

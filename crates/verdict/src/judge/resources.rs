@@ -172,6 +172,7 @@ mod tests {
             disk: vec![at as f64 * 0.2, 0.0],
             link: vec![at as f64 * 0.1, at as f64 * 0.1],
             usage: Vec::new(),
+            would_shed: Vec::new(),
         };
         runs.samples = (0..=60).step_by(4).map(sample).collect();
         let verdict = judge(&experiment, &runs);

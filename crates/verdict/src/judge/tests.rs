@@ -332,6 +332,7 @@ fn work_is_compared_with_the_oracle_and_the_machines() {
         disk: vec![0.0; 2],
         link: vec![0.0; 2],
         usage: Vec::new(),
+        would_shed: Vec::new(),
     };
     run.samples = (0..=60).step_by(4).map(sample).collect();
     let verdict = judge_against_oracle(&experiment(), &run);

@@ -88,6 +88,10 @@ pub struct ClassVerdict {
     /// Fraction of the live machines' CPU time that it received in the judged part, where classes have shares.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
     pub cpu_share: Option<f64>,
+    /// Requests that passed in the judged part, because the class is observed, and would have been shed. They count
+    /// when that would have been decided. Only present where a class is observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_shed: Option<u64>,
     /// Requests per second that an oracle would serve in the judged part. Only present on demand.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
     pub oracle_served_per_s: Option<f64>,

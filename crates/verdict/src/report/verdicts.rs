@@ -27,6 +27,7 @@ pub(super) fn table(report: &Report<'_>, phases: impl IntoIterator<Item = usize>
         Column::marks(""),
         Column::numbers("shed"),
         Column::numbers("wrong"),
+        Column::numbers("would shed").optional(),
         Column::numbers("avoidable").blank_zero(),
         Column::numbers("shed after, ms"),
         Column::numbers("failed").blank_zero(),
@@ -77,7 +78,7 @@ fn phase_cell(phase: &OutlinedPhase, infeasible: Kept) -> Cell {
 }
 
 /// Cells of a class, from the offered load to the reaction.
-fn figures(of: &ClassRuns<'_>) -> [Cell; 17] {
+fn figures(of: &ClassRuns<'_>) -> [Cell; 18] {
     let total = |figure: fn(&ClassVerdict) -> u64| Cell::spread(of.spread(|c| figure(c) as f64), 0);
     let shed =
         |figure: fn(&ClassVerdict) -> f64| Cell::spread(of.option(|c| (c.part.shed.count > 0).then(|| figure(c))), 1);
@@ -103,6 +104,7 @@ fn figures(of: &ClassRuns<'_>) -> [Cell; 17] {
         of.ceiling_cell(),
         total(|c| c.part.shed.count),
         total(|c| c.part.shed.wrong),
+        Cell::spread(of.option(|c| c.would_shed.map(|count| count as f64)), 0),
         total(|c| c.avoidable().count()),
         if after[0].is_empty() {
             Cell::default()

@@ -44,9 +44,12 @@ pub(super) fn follow(first: Look, mut look: impl FnMut() -> Result<Look, String>
 
 fn draw(frame: &mut Frame<'_>, look: &Look, lost: Option<&str>) {
     let (refusals, windows, unusable) = (table::refusals(look), table::windows(look), table::unusable(look));
+    let observed = table::observed(look);
     let height = |lines: usize| u16::try_from(lines).unwrap_or(u16::MAX);
-    let below =
-        if refusals.is_empty() && unusable.is_empty() { 0 } else { height(refusals.len() + unusable.len()).min(8) + 2 };
+    let below = match refusals.len() + unusable.len() + observed.len() {
+        0 => 0,
+        lines => height(lines).min(8) + 2,
+    };
     let classes = height(look.classes.len()) + 3;
     let rows = [
         Constraint::Length(3),
@@ -59,8 +62,9 @@ fn draw(frame: &mut Frame<'_>, look: &Look, lost: Option<&str>) {
     draw_head(frame, head, look, lost);
     draw_classes(frame, classes, look);
     let warn = Style::new().fg(Color::Yellow);
-    let lines = refusals.into_iter().chain(unusable).map(|text| Line::styled(text, warn)).collect();
-    block(frame, refused, " refused, not usable ", lines);
+    let lines = refusals.into_iter().chain(unusable).chain(observed);
+    let lines = lines.map(|text| Line::styled(text, warn)).collect();
+    block(frame, refused, " refused, not usable, observed ", lines);
     block(frame, in_flight, " in flight ", windows.into_iter().map(Line::from).collect());
     block(
         frame,
@@ -117,6 +121,7 @@ fn draw_classes(frame: &mut Frame<'_>, area: Rect, look: &Look) {
         Constraint::Length(9),
         Constraint::Length(9),
         Constraint::Length(13),
+        Constraint::Length(9),
         Constraint::Length(9),
         Constraint::Length(9),
         Constraint::Length(11),

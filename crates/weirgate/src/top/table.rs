@@ -8,8 +8,11 @@ use weirgate_wire::admin::{Class, NodeState};
 use super::Look;
 
 /// Titles of the columns of [`row`].
-pub(super) const TITLES: [&str; 9] =
-    ["CLASS", "STATE", "SERVED", "OF SENT", "FLOOR", "RESPONSE", "LIMIT", "REFUSED", "WAIT/FLIGHT"];
+pub(super) const TITLES: [&str; COLUMNS] =
+    ["CLASS", "STATE", "SERVED", "OF SENT", "FLOOR", "RESPONSE", "LIMIT", "REFUSED", "WOULD", "WAIT/FLIGHT"];
+
+/// Number of columns.
+const COLUMNS: usize = 10;
 
 /// Maximum width of a class's name.
 const NAME: usize = 32;
@@ -34,7 +37,7 @@ pub(super) fn ordered(look: &Look) -> Vec<&Class> {
 }
 
 /// Returns the figures of a class.
-pub(super) fn row(class: &Class) -> [String; 9] {
+pub(super) fn row(class: &Class) -> [String; COLUMNS] {
     let got = &class.achieved;
     let state = match (misses(class), promised(class)) {
         (true, _) => "MISSED",
@@ -54,8 +57,30 @@ pub(super) fn row(class: &Class) -> [String; 9] {
         response.map_or("-".to_owned(), |(statistic, seconds)| format!("{statistic} {}", span(seconds))),
         class.guarantee.response_time.as_ref().map_or("-".to_owned(), |limit| span(limit.seconds)),
         if got.shed_per_second > 0.0 { rate(got.shed_per_second) } else { "-".to_owned() },
+        would(class),
         format!("{}/{}", class.waiting, class.outstanding),
     ]
+}
+
+/// Returns the rate of the requests that passed and would have been refused, if the class is observed.
+fn would(class: &Class) -> String {
+    let got = class.achieved.would_shed_per_second;
+    if got > 0.0 || class.enforced_share < 1.0 { rate(got) } else { "-".to_owned() }
+}
+
+/// Returns the classes that are not enforced for all sources.
+pub(super) fn observed(look: &Look) -> Vec<String> {
+    let observed = look.classes.iter().filter(|class| class.enforced_share < 1.0);
+    let text = |class: &Class| match class.enforced_share {
+        0.0 => format!("{}: nothing is refused, {} would be", name(class), rate(class.achieved.would_shed_per_second)),
+        share => format!(
+            "{}: enforced for {} % of the sources, {} of the others would be refused",
+            name(class),
+            number_text(share * 100.0),
+            rate(class.achieved.would_shed_per_second)
+        ),
+    };
+    observed.map(text).collect()
 }
 
 fn name(class: &Class) -> String {
@@ -133,7 +158,7 @@ pub(super) fn unusable(look: &Look) -> Vec<String> {
 pub(super) fn text(look: &Look) -> String {
     let mut rows = vec![TITLES.map(str::to_owned)];
     rows.extend(ordered(look).into_iter().map(row));
-    let widths: [usize; 9] =
+    let widths: [usize; COLUMNS] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
     let mut text = format!("{}\n{}\n\n", title(look), summary(look));
     for row in &rows {
@@ -153,6 +178,7 @@ pub(super) fn text(look: &Look) -> String {
         .map(|event| format!("{} ago: {}", ago(look, event.at_seconds), event.text));
     let parts = [
         ("Refused", refusals(look)),
+        ("Observed", observed(look)),
         ("In flight", windows(look)),
         ("Not usable", unusable(look)),
         ("Changes", latest.collect()),

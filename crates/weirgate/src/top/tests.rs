@@ -80,6 +80,23 @@ fn it_shows_classes_refusals_windows_nodes_and_changes() {
 }
 
 #[test]
+fn observed_classes_are_told_from_enforced_ones() {
+    let mut look = look(true);
+    look.classes[0].enforced_share = 0.0;
+    look.classes[0].achieved.would_shed_per_second = 12.0;
+    look.classes[1].enforced_share = 0.1;
+    for text in [drawn(120, 30, &look, None), table::text(&look)] {
+        for part in [
+            "gold: nothing is refused, 12/s would be",
+            "silver: enforced for 10 % of the sources, 0/s of the others would be refused",
+            "WOULD",
+        ] {
+            assert!(text.contains(part), "{part:?} is missing:\n{text}");
+        }
+    }
+}
+
+#[test]
 fn a_lost_gateway_is_told_and_any_terminal_will_do() {
     let look = look(true);
     assert!(look.holds());

@@ -162,7 +162,9 @@ function showClass(row, c) {
   const floor = c.guarantee.throughput_per_second;
   const limit = c.guarantee.response_time;
   const text = misses(c) ? "missed" : promised(c) ? "held" : "best effort";
-  say(parts.state, c.limit_impossible ? `${text}, limit impossible` : text);
+  const share = c.enforced_share ?? 1;
+  const mode = share >= 1 ? "" : share > 0 ? `, enforced for ${number(share * 100)} %` : ", only observed";
+  say(parts.state, (c.limit_impossible ? `${text}, limit impossible` : text) + mode);
   parts.state.className = misses(c) || c.limit_impossible ? "bad" : promised(c) ? "good" : "soft";
   say(parts.throughput.big, rate(got.served_per_second));
   say(parts.throughput.small, `of ${rate(got.offered_per_second)} sent${floor == null ? "" : `, guaranteed ${rate(floor)}`}`);
@@ -176,8 +178,10 @@ function showClass(row, c) {
   fill(parts.response, response, limit && limit.seconds, null);
   parts.response.bar.hidden = !limit;
   parts.response.fill.className = got.response_time_held === false ? "over" : "";
-  say(parts.refused, got.shed_per_second > 0 ? rate(got.shed_per_second) : "–");
-  parts.refused.classList.toggle("warn", got.shed_per_second > 0);
+  const would = got.would_shed_per_second || 0;
+  const refused = got.shed_per_second > 0 ? rate(got.shed_per_second) : would > 0 ? "" : "–";
+  say(parts.refused, [refused, would > 0 ? `would: ${rate(would)}` : ""].filter((text) => text).join(", "));
+  parts.refused.classList.toggle("warn", got.shed_per_second + would > 0);
   say(parts.waiting, number(c.waiting));
   say(parts.flight, number(c.outstanding));
   const history = remember(c.class, [got.served_per_second, got.offered_per_second, response]);
@@ -228,9 +232,10 @@ function showFigures(look) {
   const sum = (of) => look.classes.reduce((total, c) => total + of(c.achieved), 0);
   const up = look.engine.nodes.filter((n) => n.state === "up").length;
   const { engine } = look;
+  const would = sum((a) => a.would_shed_per_second || 0);
   const figures = [
     ["Served", rate(sum((a) => a.served_per_second)), `of ${rate(sum((a) => a.offered_per_second))} sent`],
-    ["Refused", rate(sum((a) => a.shed_per_second)), ""],
+    ["Refused", rate(sum((a) => a.shed_per_second)), would > 0 ? `would refuse ${rate(would)} more` : ""],
     ["Waiting", number(engine.waiting), ""],
     ["In flight", number(engine.outstanding), engine.window == null ? "no limit" : `window ${number(engine.window)}`],
     ["Usable nodes", `${up}`, `of ${engine.nodes.length}`],
