@@ -421,8 +421,10 @@ impl Occupancy {
             Pass::Slowdown => {
                 let slowdown = self.slowdown_of(classes, class).unwrap_or(f64::INFINITY);
                 self.round.slowdown = self.round.slowdown.min(slowdown);
-                if slowdown.is_finite() && self.holdings[class].claims {
-                    self.round.slowest.add(slowdown, class);
+                if self.holdings[class].claims {
+                    // A class of which nothing is known yet does not suffer visibly.
+                    let known = if slowdown.is_finite() { slowdown } else { 1.0 };
+                    self.round.slowest.add(known, class);
                 }
             }
             Pass::Need => {
@@ -447,8 +449,8 @@ impl Occupancy {
                 holding.slack = tightest.of_others(class).min(1e6);
                 holding.allowance = allowance(holding.part, holding.answers, tightest.limit);
                 if contended && holding.claims && holding.allowance.is_finite() {
-                    let rate = classes.spec(class).guarantee.throughput.unwrap_or(0.0);
                     let others = self.round.slowest.of_others(class);
+                    let rate = classes.spec(class).guarantee.throughput.unwrap_or(0.0);
                     holding.raise.update(seconds, others, (rate * holding.mean - holding.allowance).max(0.0));
                     holding.allowance += holding.raise.slots();
                     self.sums[state.partition][4] += match others {
