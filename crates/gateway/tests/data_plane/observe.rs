@@ -51,9 +51,10 @@ fn clients_that_leave_are_told_what_would_have_happened() {
     let node = Node::scripted();
     let stage = Stage::open(&text(&node, "observe"));
     let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+    let mut calls = Vec::new();
     for client in &mut clients {
         client.get("/");
-        let _ = node.call();
+        calls.push(node.call());
     }
     drop(clients.pop());
     let record = stage.record();

