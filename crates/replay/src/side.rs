@@ -48,7 +48,7 @@ pub struct Assigned {
     pub key: u32,
     /// Hash of the source.
     pub flow: u64,
-    /// Index of the route in the page table, or [`NO_ROUTE`].
+    /// Index of the route in the page table, or `u32::MAX`.
     pub route: u32,
     /// How the class was found.
     pub how: How,
