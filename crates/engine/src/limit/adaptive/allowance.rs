@@ -38,8 +38,8 @@ const EXPENSIVE: f64 = 2.0;
 /// ms. With 0.1 slow dependencies cost floors.
 const ANSWERED: f64 = 0.2;
 
-/// Slowdown up to which a class does not suffer. At the knee all requests stay half as long again, so a raise ends before
-/// the nodes reach it. With 1.5 it moved the window of Table 3.
+/// Slowdown up to which a class does not suffer. At the knee all requests stay half as long again, so a raise ends
+/// before the nodes reach it. With 1.5 it moved the window of Table 3.
 const UNHARMED: f64 = 1.25;
 
 /// Growth of a raise with an answer that finds the allowance in use. So the allowance grows by a quarter within a time
