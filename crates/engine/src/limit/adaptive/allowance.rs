@@ -21,6 +21,8 @@
 //! itself lowers nothing, because the second number is (answers a second) × (a time) and not a comparison
 //! with a shortest time.
 
+use super::reach::{LONGEST_PAUSE, PAUSE};
+
 /// Part of a need that a class may always have in flight. At the knee all requests take half as long again.
 const PART: f64 = 1.5;
 
@@ -50,10 +52,6 @@ const GROWTH: f64 = 0.25;
 /// Part of a raise that is left after each update that finds another class slowed down. With updates every 20 ms it is
 /// gone in a tenth of a second, and a single noisy mean does not take all of it.
 const YIELD: f64 = 0.5;
-
-/// First and longest pause of a raise after another class has suffered, in seconds: those of a trial.
-const PAUSE: f64 = 1.0;
-const LONGEST_PAUSE: f64 = 60.0;
 
 /// Averaging time of a pace in seconds: the depth of the buckets.
 const OVER: f64 = 1.0;
@@ -136,7 +134,7 @@ pub(super) struct Raise {
 }
 
 impl Raise {
-    pub(super) const NONE: Raise = Raise { slots: 0.0, grows: false, pause: PAUSE, paused: 0.0 };
+    pub(super) const NONE: Raise = Raise { slots: 0.0, grows: false, pause: PAUSE.as_secs_f64(), paused: 0.0 };
 
     /// Updates it at `now`, in seconds on the engine's clock. `others` is the largest slowdown of another class, if
     /// there is one, and `max` the number of slots beyond which the class needs no more.
@@ -145,7 +143,7 @@ impl Raise {
         if suffers {
             if self.slots > 0.0 && now >= self.paused {
                 self.paused = now + self.pause;
-                self.pause = (2.0 * self.pause).min(LONGEST_PAUSE);
+                self.pause = (2.0 * self.pause).min(LONGEST_PAUSE.as_secs_f64());
             }
             self.slots *= YIELD;
         }

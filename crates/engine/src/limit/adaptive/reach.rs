@@ -29,10 +29,10 @@ const TRIAL: f64 = 2.0;
 /// time in flight.
 const FIRST: f64 = 8.0;
 
-/// First and longest pause after a trial or a doubt that failed. A trial costs about two mean times in
-/// flight.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// First and longest pause after a trial or a doubt that failed, and after a raise that another class suffered from. A
+/// trial costs about two mean times in flight.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Weight of the latest answer in the vote of the classes, and the majority that decides, from -1 to 1. It
 /// takes three of four answers, and at least fourteen in a row.
