@@ -57,7 +57,7 @@ struct Section {
     place: String,
 }
 
-/// What an ACL, or one of its alternatives, asks for.
+/// The condition of an ACL, or of one of its alternatives.
 #[derive(Clone, Debug)]
 enum Test {
     Hosts(Vec<String>),

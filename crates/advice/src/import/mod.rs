@@ -139,7 +139,7 @@ struct Pool {
     place: String,
 }
 
-/// What a configuration has.
+/// The parts of a configuration that a policy can have too.
 #[derive(Clone, Debug, Default)]
 struct Site {
     /// Addresses as the policy has them.

@@ -90,7 +90,7 @@ impl Field {
     }
 }
 
-/// What is known of a line while it is read.
+/// The fields of a line that have been read so far.
 #[derive(Default)]
 pub(super) struct Reading<'l> {
     pub(super) request: Request<'l>,

@@ -57,7 +57,7 @@ impl Request<'_> {
 /// Longest time of a request that is believed. A longer one is an idle tunnel or a defect.
 const MAX_TIME: Duration = Duration::from_secs(86_400);
 
-/// What a format can tell.
+/// The facts that lines of a format have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tells {
     /// Whether lines name the host.

@@ -39,7 +39,7 @@ pub struct Ended {
     pub broken: Option<io::Error>,
 }
 
-/// What was read so far.
+/// Numbers of bytes and lines that have been read so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Bytes of the file, compressed if it is.

@@ -1,4 +1,4 @@
-//! What is known of a site before figures are derived.
+//! The facts about a site from which figures are derived.
 
 /// A class and what was observed of it.
 #[derive(Clone, Debug, Default)]

@@ -86,7 +86,7 @@ pub struct Tally {
     pub(crate) sources: Sources,
     /// Servers with the number of their answers.
     pub(crate) nodes: HashMap<String, u64>,
-    /// What the formats of the logs tell together.
+    /// The facts that the formats of all logs have together.
     pub(crate) tells: Option<Tells>,
     /// Requests with a host.
     pub(crate) with_host: u64,

@@ -1,4 +1,4 @@
-//! What counts as one client: a network, or the value of a header or cookie.
+//! The key that tells one client from another: a network, or the value of a header or cookie.
 
 use std::net::IpAddr;
 
