@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weirgate-emulator", &[]),
     ("weirgate-engine", &[]),
     ("weirgate-listening", &[]),
+    ("weirgate-log", &["weirgate-clock"]),
     ("weirgate-http-client", &["weirgate-clock", "weirgate-tls"]),
     ("weirgate-http-server", &["weirgate-clock", "weirgate-http1", "weirgate-listening", "weirgate-tls"]),
     ("weirgate-http1", &[]),
@@ -32,6 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-clock",
             "weirgate-engine",
             "weirgate-listening",
+            "weirgate-log",
             "weirgate-pages",
             "weirgate-reserves",
             "weirgate-spanned-yaml",
@@ -80,7 +82,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("weirgate-probe", &["weirgate-clock", "weirgate-http-client", "weirgate-pages", "weirgate-wire"]),
     ("weirgate-advice", &["weirgate-config", "weirgate-spanned-yaml", "weirgate-wire"]),
-    ("weirgate-acme", &["weirgate-clock", "weirgate-config", "weirgate-http-client", "weirgate-tls", "weirgate-wire"]),
+    (
+        "weirgate-acme",
+        &["weirgate-clock", "weirgate-config", "weirgate-http-client", "weirgate-log", "weirgate-tls", "weirgate-wire"],
+    ),
     ("weirgate-discovery", &["weirgate-config", "weirgate-engine", "weirgate-http-client"]),
     (
         "weirgate-gateway",
@@ -95,6 +100,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-http-server",
             "weirgate-http1",
             "weirgate-listening",
+            "weirgate-log",
             "weirgate-pages",
             "weirgate-spanned-yaml",
             "weirgate-tls",
@@ -132,6 +138,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "weirgate-replay",
         &[
+            "weirgate-clock",
             "weirgate-config",
             "weirgate-emulator",
             "weirgate-engine",
@@ -167,6 +174,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-experiment",
             "weirgate-gateway",
             "weirgate-listening",
+            "weirgate-log",
             "weirgate-http-client",
             "weirgate-http-server",
             "weirgate-lab",

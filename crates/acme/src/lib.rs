@@ -15,13 +15,13 @@ mod schedule;
 mod store;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Notify;
 use weirgate_config::{Acme as Settings, AcmeCertificate, Challenge};
+use weirgate_log::Level;
 use weirgate_tls::Certificate;
 use weirgate_wire::admin;
 
@@ -193,7 +193,7 @@ impl Acme {
                 None => self.failed(wanted, word, "the issued certificate cannot be used".to_owned().into()),
                 Some((validity, _)) => {
                     let end = httpdate::fmt_http_date(validity.to);
-                    say(wanted, &format!("the authority has issued a certificate until {end}"));
+                    say(wanted, Level::Info, &format!("the authority has issued a certificate until {end}"));
                     self.renewed(wanted, validity, issued);
                     // Counted when it is in force.
                     self.change(wanted, |known, _| known.issued += 1);
@@ -235,7 +235,7 @@ impl Acme {
             seconds @ 0..120 => format!("{seconds} s"),
             seconds => format!("{} min", seconds / 60),
         };
-        say(wanted, &format!("{why}: next attempt in {wait}"));
+        say(wanted, Level::Warning, &format!("{why}: next attempt in {wait}"));
     }
 
     /// Changes what is known of a certificate, if it is still wanted.
@@ -278,9 +278,9 @@ fn present(wanted: &AcmeCertificate) -> Option<(Validity, Option<RenewalId>)> {
 }
 
 /// Tells the operator about a certificate.
-fn say(wanted: &AcmeCertificate, what: &str) {
+fn say(wanted: &AcmeCertificate, level: Level, what: &str) {
     let name = wanted.names.first().map_or("", String::as_str);
-    let _ = writeln!(std::io::stderr(), "weirgate: acme: {name}: {what}");
+    weirgate_log::say(level, &format!("acme: {name}: {what}"));
 }
 
 /// Returns a random number from 0 to less than 1.

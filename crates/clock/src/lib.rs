@@ -7,10 +7,14 @@
 //! Blocking calls are always available. Calls for asynchronous code need the feature `tokio`.
 #![allow(clippy::disallowed_methods, reason = "time and randomness enter the drivers here")]
 
+mod calendar;
+
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read as _};
 use std::time::{Duration, Instant, SystemTime};
+
+pub use calendar::{common_log_time, rfc3339};
 
 #[cfg(feature = "tokio")]
 pub use asynchronous::{sleep, within};

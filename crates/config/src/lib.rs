@@ -25,6 +25,7 @@
 //! assert!(errors.to_string().contains("policy.yaml:2:1: clases: this field is unknown; did you mean `classes`?"));
 //! ```
 
+mod access_log;
 mod body;
 pub mod embed;
 mod feasibility;

@@ -12,6 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use crate::access_log::{AccessField, AccessFormat, AccessLog};
+
 pub use ipnet::IpNet;
 use weirgate_engine as engine;
 use weirgate_listening::{Address, FileAccess};
@@ -63,6 +65,8 @@ pub struct Site {
     pub trust: Option<PathBuf>,
     /// The access log. `None` switches it off.
     pub access_log: Option<AccessLog>,
+    /// Messages of the process.
+    pub log: weirgate_log::Settings,
     /// How long a drain waits for requests in flight.
     pub drain_deadline: Duration,
     /// Number of threads that serve requests. `None` means one per core.
@@ -547,15 +551,6 @@ pub struct Admin {
     pub token_file: Option<PathBuf>,
     /// Values of `Host` that are accepted in addition to the listener's own address and `localhost`.
     pub hosts: Vec<String>,
-}
-
-/// The access log.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AccessLog {
-    /// The file to append to. `None` means standard output.
-    pub file: Option<PathBuf>,
-    /// Share of served requests that are logged, 0 to 1. Shed requests and errors are always logged.
-    pub sample: f64,
 }
 
 /// Cluster Reserves: guaranteed shares of the nodes' CPUs for classes of work.

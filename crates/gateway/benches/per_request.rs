@@ -75,7 +75,12 @@ fn observe(c: &mut Criterion) {
     let metrics = Arc::new(Metrics::new());
     group.bench_function("metrics", |b| b.iter(|| metrics.observe(black_box(&record))));
     for (name, sample) in [("log", 1.0), ("log_one_in_a_thousand", 0.001)] {
-        let config = weirgate_config::AccessLog { file: Some("/dev/null".into()), sample };
+        let config = weirgate_config::AccessLog {
+            file: Some("/dev/null".into()),
+            sample,
+            format: weirgate_config::AccessFormat::Json,
+            fields: weirgate_config::AccessField::USUAL.to_vec(),
+        };
         let log = Arc::new(AccessLog::start(Some(&config)).expect("/dev/null opens"));
         group.bench_function(name, |b| b.iter(|| log.observe(black_box(&record))));
     }

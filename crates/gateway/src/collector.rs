@@ -12,13 +12,13 @@
 //! The resource use in a report is used to learn the page table (`pages/`), with every discipline.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weirgate_config::{Collector, agent_name};
 use weirgate_engine::{NodeEvent, Time};
 use weirgate_http_client::{Address, Answer, Error, Limits, Request, exchange};
+use weirgate_log::{Level, Message};
 use weirgate_tls::{LiveTrust, Role, Wanted};
 use weirgate_wire::{Active, MAX_REPORT_BYTES, Report, admin as shape};
 
@@ -117,7 +117,7 @@ pub(crate) async fn watch(endpoint: Arc<Endpoint>, collector: Collector, shared:
         if let Some(change) = shared.reports.hear(endpoint.id, now, active) {
             let line = line(&endpoint, &agent, change, &report.err().unwrap_or_default());
             // Not on this thread: a slow reader of standard error would delay requests.
-            tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(line.as_bytes())));
+            tokio::task::spawn_blocking(move || weirgate_log::write(&[line]));
         }
         weirgate_clock::sleep(until_next(clock.now(), collector.every)).await;
     }
@@ -129,15 +129,16 @@ fn until_next(now: Time, every: Duration) -> Duration {
     Duration::from_nanos(every - now.as_nanos() % every)
 }
 
-/// Returns the log line for a change.
-fn line(endpoint: &Endpoint, agent: &Address, change: Change, why: &str) -> String {
-    let who = format!("weirgate: the collector of {} in {} ({agent})", endpoint.name, endpoint.pool);
+/// Returns the message for a change.
+fn line(endpoint: &Endpoint, agent: &Address, change: Change, why: &str) -> Message {
+    let who = format!("the collector of {} in {} ({agent})", endpoint.name, endpoint.pool);
     match change {
-        Change::Fresh => format!("{who} reports again\n"),
-        Change::Stale(None) => format!("{who} has not reported yet: {why}\n"),
+        Change::Fresh => Message::new(Level::Info, format!("{who} reports again")),
+        Change::Stale(None) => Message::new(Level::Warning, format!("{who} has not reported yet: {why}")),
         Change::Stale(Some(age)) => {
             let age = age.as_secs_f64();
-            format!("{who} has missed {STALE_AFTER} reports: {why}. The last one, {age:.0} s old, stays in force\n")
+            let missed = format!("{who} has missed {STALE_AFTER} reports: {why}.");
+            Message::new(Level::Warning, format!("{missed} The last one, {age:.0} s old, stays in force"))
         }
     }
 }

@@ -7,7 +7,6 @@
 //! that discovers nodes.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio::task::JoinHandle;
 use weirgate_config::{Discover, NodeSource, Site};
 use weirgate_discovery::{Change, Found, Looked, Lookup, keep_nodes, set_nodes};
 use weirgate_engine::Time;
+use weirgate_log::{Level, Message};
 
 use crate::gateway::{Gateway, Phase, Shared, lock};
 
@@ -126,7 +126,7 @@ impl Discovery {
     }
 
     /// Notes a failed look. Returns a line for the operator if the error is new.
-    fn failed(&self, (upstream, source): (&str, &NodeSource), error: String) -> Option<String> {
+    fn failed(&self, (upstream, source): (&str, &NodeSource), error: String) -> Option<Message> {
         let mut state = lock(&self.state);
         let known = state.of(upstream, source)?;
         known.failures += 1;
@@ -135,11 +135,11 @@ impl Discovery {
             Some(1) => "the last node stays".to_owned(),
             Some(count) => format!("the last {count} nodes stay"),
         };
-        let line = format!("weirgate: upstream {upstream}: {}: {error}: {stay}\n", known.discover.source);
+        let line = format!("upstream {upstream}: {}: {error}: {stay}", known.discover.source);
         let new = known.error.as_ref() != Some(&error);
         known.error = Some(error);
         self.looked.notify_all();
-        new.then_some(line)
+        new.then(|| Message::new(Level::Warning, line))
     }
 }
 
@@ -209,7 +209,7 @@ async fn look(gateway: Gateway, upstream: String, mut lookup: Lookup) {
             Err(error) => gateway.shared.discovery.failed((&upstream, &source), error),
         });
         if let Ok(Some(line)) = line.await {
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            weirgate_log::write(&[line]);
         }
         weirgate_clock::sleep(weirgate_clock::jittered(lookup.wait())).await;
     }
@@ -225,12 +225,12 @@ impl Gateway {
     }
 
     /// Puts the nodes of an upstream in force. Returns a line for the operator if they have changed.
-    fn put_nodes(&self, upstream: String, source: NodeSource, nodes: Vec<Found>) -> Option<String> {
+    fn put_nodes(&self, upstream: String, source: NodeSource, nodes: Vec<Found>) -> Option<Message> {
         let gateway = self.clone();
         self.shared.config_thread.run(move || gateway.put_nodes_here(&upstream, &source, nodes))
     }
 
-    fn put_nodes_here(&self, upstream: &str, source: &NodeSource, nodes: Vec<Found>) -> Option<String> {
+    fn put_nodes_here(&self, upstream: &str, source: &NodeSource, nodes: Vec<Found>) -> Option<Message> {
         let shared = &self.shared;
         let discovery = &shared.discovery;
         let _one_at_a_time = lock(&shared.reloading);
@@ -252,7 +252,8 @@ impl Gateway {
         (known.nodes, known.success, known.error) = (Some(nodes), Some(now), None);
         discovery.looked.notify_all();
         let word = if count == 1 { "node" } else { "nodes" };
-        (!change.is_empty()).then(|| format!("weirgate: upstream {upstream}: {source}: {count} {word}: {change}\n"))
+        let line = || format!("upstream {upstream}: {source}: {count} {word}: {change}");
+        (!change.is_empty()).then(|| Message::new(Level::Info, line()))
     }
 }
 

@@ -1,7 +1,6 @@
 //! The gateway as a whole: its threads, its phases, and its interface for the admin plane.
 
 use std::hash::RandomState;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -14,6 +13,7 @@ use tokio::sync::Notify;
 use weirgate_acme::Acme;
 use weirgate_config::{ListenerName, Site};
 use weirgate_listening::{Address, Socket};
+use weirgate_log::Level;
 use weirgate_tls::{LiveTrust, Role};
 
 use crate::active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource};
@@ -277,7 +277,7 @@ impl Gateway {
         if self.shared.phase.compare_exchange(starting, ready, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             let mut opened = std::mem::take(&mut *lock(&self.shared.listeners));
             let lines = listener::take_over(&mut opened, &self.active_config().site);
-            let _ = io::stderr().write_all(lines.as_bytes());
+            weirgate_log::say(Level::Warning, &lines);
             self.shared.hand_out(opened);
         }
     }
@@ -391,16 +391,17 @@ impl Gateway {
     /// Returns the metrics of TLS.
     pub(crate) fn tls_metrics(&self) -> Tls {
         let handshakes = &self.shared.counters.handshakes;
-        let servers = self.shared.tls.listeners.all();
-        let certificates = servers.values().flat_map(|server| server.certificates.all());
-        let trust = self.shared.trust.as_ref().map(|trust| trust.now());
-        let certificates = certificates.chain(trust.as_ref().map(|trust| trust.certificate()));
         Tls {
             handshakes: [&handshakes.full, &handshakes.resumed].map(|count| count.load(Ordering::Relaxed)),
             failures: handshakes.failures().collect(),
             renewals: [&self.shared.tls.renewals, &self.shared.tls.failures].map(|n| n.load(Ordering::Relaxed)),
-            ends: certificates.map(|one| (one.files.certificate.display().to_string(), one.not_after)).collect(),
+            ends: self.shared.certificates().into_iter().map(|one| (one.name, one.not_after)).collect(),
         }
+    }
+
+    /// Returns the number of upstreams without a usable node, and whether no upstream has one. As of the last second.
+    pub(crate) fn unusable_upstreams(&self) -> (usize, bool) {
+        self.shared.events.unusable()
     }
 
     /// Returns the state of the nodes' collectors, by the names of pool and node. Nodes without a collector
@@ -549,7 +550,7 @@ impl Gateway {
             lock(&shared.listeners).retain(|opened| opened.named != gone);
             shared.threads.tell_all(|| Command::Close(Arc::clone(&gone)));
         }
-        let _ = io::stderr().write_all(missing.as_bytes());
+        weirgate_log::say(Level::Warning, &missing);
         Ok(active_config)
     }
 

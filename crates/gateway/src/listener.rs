@@ -103,7 +103,7 @@ impl Opened {
 /// Takes over the sockets of `opened`. Returns lines for the operator about those that do not suit `site`.
 pub(crate) fn take_over(opened: &mut [Opened], site: &Site) -> String {
     opened.iter_mut().for_each(Opened::take_over);
-    opened.iter().filter_map(|one| one.set(site).err()).map(|error| format!("weirgate: {error}\n")).collect()
+    opened.iter().filter_map(|one| one.set(site).err()).map(|error| format!("{error}\n")).collect()
 }
 
 /// Makes the sockets of `opened` suit `site`. Returns lines for the operator about files that are gone.
@@ -115,7 +115,7 @@ pub(crate) fn follow(opened: &[Opened], site: &Site) -> io::Result<String> {
     for one in opened {
         match one.set(site) {
             // No reload brings it back, so it does not prevent one.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => lines += &format!("weirgate: {error}\n"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => lines += &format!("{error}\n"),
             set => set?,
         }
     }

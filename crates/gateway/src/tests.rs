@@ -107,6 +107,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         admin: None,
         trust: None,
         access_log: None,
+        log: weirgate_log::Settings::default(),
         drain_deadline: second,
         threads: Some(1),
         reserves: None,

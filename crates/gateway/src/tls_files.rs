@@ -4,14 +4,15 @@
 //! at every [`LOOK_EVERY`] (see [`Look`]). New files that cannot be used change nothing and are reported once.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use weirgate_config::{ListenerName, Site};
+use weirgate_log::{Level, Message};
 use weirgate_tls::trust::LOOK_EVERY;
 use weirgate_tls::{Client, ClientSettings, LiveTrust, Look, Server, Watched};
 
+use crate::events::Certificate;
 use crate::gateway::{Shared, lock};
 
 /// All TLS in force.
@@ -78,7 +79,7 @@ impl<K: Ord + Clone, V: Watched> Table<K, V> {
                 }
                 Some(Err(faults)) => {
                     let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-                    tell(key, Err(lines.join("\nweirgate: ")));
+                    tell(key, Err(lines.join("\n")));
                 }
             }
         }
@@ -119,25 +120,41 @@ impl TlsFiles {
         self.nodes.set(loaded.nodes);
     }
 
-    /// Looks at all files, also those of `trust`. No reload may run meanwhile. Returns lines for the operator.
-    fn look(&self, trust: Option<&LiveTrust>) -> String {
-        let mut lines = String::new();
+    /// Looks at all files, also those of `trust`. No reload may run meanwhile. Returns messages for the operator.
+    fn look(&self, trust: Option<&LiveTrust>) -> Vec<Message> {
+        let mut lines = Vec::new();
         let mut tell = |line: Result<String, String>| {
             let count = if line.is_ok() { &self.renewals } else { &self.failures };
             count.fetch_add(1, Ordering::Relaxed);
-            lines += &format!("weirgate: {}\n", line.unwrap_or_else(|faults| faults));
+            let level = if line.is_ok() { Level::Info } else { Level::Error };
+            lines.push(Message::new(level, line.unwrap_or_else(|faults| faults)));
         };
         let changed = |place: &str, result: Result<(), String>| match result {
             Ok(()) => Ok(format!("the certificates of {place} have changed and are in force")),
             Err(faults) => Err(format!(
-                "the certificates of {place} have changed and cannot be used:\nweirgate: {faults}\nweirgate: those in \
-                 force stay"
+                "the certificates of {place} have changed and cannot be used:\n{faults}\nthose in force stay"
             )),
         };
         self.listeners.look(|address, result| tell(changed(&address.to_string(), result)));
         self.nodes.look(|_, result| tell(changed("an upstream", result)));
         trust.and_then(LiveTrust::look).into_iter().for_each(tell);
         lines
+    }
+}
+
+impl Shared {
+    /// Returns the certificates in force on listeners, and that of the site's trust.
+    pub(crate) fn certificates(&self) -> Vec<Certificate> {
+        let servers = self.tls.listeners.all();
+        let certificates = servers.values().flat_map(|server| server.certificates.all());
+        let trust = self.trust.as_ref().map(|trust| trust.now());
+        let certificates = certificates.chain(trust.as_ref().map(|trust| trust.certificate()));
+        let one = |one: &weirgate_tls::Certificate| Certificate {
+            name: one.files.certificate.display().to_string(),
+            not_before: one.not_before,
+            not_after: one.not_after,
+        };
+        certificates.map(one).collect()
     }
 }
 
@@ -157,5 +174,5 @@ pub(crate) fn look(shared: &Shared) {
         let _not_during_a_reload = lock(&shared.reloading);
         shared.tls.look(shared.trust.as_deref())
     };
-    let _ = std::io::stderr().write_all(lines.as_bytes());
+    weirgate_log::write(&lines);
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
+use weirgate_clock::rfc3339;
 use weirgate_experiment::{Fate, Run};
-use weirgate_gateway::access_log::rfc3339;
 use weirgate_wire::access_log::LoggedRequest;
 
 use crate::build::Recording;

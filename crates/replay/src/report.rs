@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
+use weirgate_clock::rfc3339;
 use weirgate_experiment::Experiment;
-use weirgate_gateway::access_log::rfc3339;
 use weirgate_sim::plan::Smallest;
 use weirgate_verdict::report::{Column, Table};
 

@@ -7,8 +7,8 @@
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
+use weirgate_clock::rfc3339;
 use weirgate_experiment::{Experiment, Fate, Record, Run};
-use weirgate_gateway::access_log::rfc3339;
 use weirgate_wire::access_log::LoggedRequest;
 
 /// Instant of the run's start: 2026-01-01, in seconds since 1970.

@@ -4,6 +4,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use weirgate_log::Level;
+
 /// The answer is no, or the command failed.
 pub(crate) const NO: u8 = 1;
 
@@ -26,13 +28,13 @@ pub(crate) fn write(text: &str) -> io::Result<()> {
 
 /// Reports a failure on standard error.
 pub(crate) fn fail(why: &str) -> ExitCode {
-    say(why);
+    weirgate_log::say(Level::Error, why);
     ExitCode::from(NO)
 }
 
 /// Writes a message for people to standard error, each line with the program's name.
 pub(crate) fn say(text: &str) {
-    text.lines().for_each(|line| tell(&format!("weirgate: {line}\n")));
+    weirgate_log::say(Level::Info, text);
 }
 
 /// Writes a message for people to standard error as it is. A closed standard error is no reason to stop.

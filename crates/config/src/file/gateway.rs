@@ -4,10 +4,11 @@ use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, OneOrMany, Optio
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Rate, Share, Span, Text};
-use weirgate_spanned_yaml::{any_of, record};
+use weirgate_spanned_yaml::{any_of, record, words};
 
 use super::address::ListenAddress;
 use super::listener::{FileMode, GroupName, UserName};
+use crate::site::{AccessField, AccessFormat};
 
 record! {
     /// Limits on client input and on buffers.
@@ -142,13 +143,119 @@ record! {
 pub(crate) struct AccessLog(pub(crate) Box<AccessLogForm>);
 
 record! {
-    /// The access log: one JSON object per line.
+    /// Messages of the process.
+    pub(crate) struct LogForm {
+        /// Their form. Under systemd each line also has its priority for the journal.
+        format: Defaulted<LogFormatWord> = "text",
+        /// The least grave messages that are written.
+        level: Defaulted<LevelWord> = "info",
+    }
+}
+
+words! {
+    /// Form of messages.
+    pub(crate) struct LogFormatWord(weirgate_log::Format) {
+        /// Lines that begin with `weirgate: `. Standard error's reader adds the time.
+        "text" => weirgate_log::Format::Text,
+        /// An object a line, with `time`, `level`, `message`, and `event` for the kind of an event.
+        "json" => weirgate_log::Format::Json,
+    }
+}
+
+words! {
+    /// How much a message matters.
+    pub(crate) struct LevelWord(weirgate_log::Level) {
+        /// Requests fail because of it, or something that was asked for was not done.
+        "error" => weirgate_log::Level::Error,
+        /// Also what needs attention, such as a node that is down.
+        "warning" => weirgate_log::Level::Warning,
+        /// All messages.
+        "info" => weirgate_log::Level::Info,
+    }
+}
+
+record! {
+    /// The access log: a line per request.
     pub(crate) struct AccessLogForm {
         /// The file to append to. Standard output by default.
         file: Optional<Text>,
         /// Share of served requests that are logged. Shed requests and errors are always logged. 100 % by
         /// default, so that you can find every request in the log.
         sample: Defaulted<Share> = "100%",
+        /// Form of a line. JSON has the most figures.
+        format: Defaulted<AccessFormatWord> = "json",
+        /// Fields of a line in JSON, in this order. All by default.
+        fields: Optional<OneOrMany<FieldWord>>,
+    }
+}
+
+words! {
+    /// Form of a line of the access log.
+    pub(crate) struct AccessFormatWord(AccessFormat) {
+        /// A JSON object.
+        "json" => AccessFormat::Json,
+        /// The common log format of NCSA, Apache and nginx.
+        "common" => AccessFormat::Common,
+        /// The combined log format: the common one, then `Referer` and `User-Agent`.
+        "combined" => AccessFormat::Combined,
+    }
+}
+
+words! {
+    /// A field of a line in JSON. It is left out of lines where it has no value.
+    pub(crate) struct FieldWord(AccessField) {
+        /// End of the request, RFC 3339, UTC.
+        "time" => AccessField::Time,
+        /// Class or template.
+        "class" => AccessField::Class,
+        /// How it ended.
+        "ending" => AccessField::Ending,
+        /// Why it was not served.
+        "reason" => AccessField::Reason,
+        /// What would have happened, if the class was observed.
+        "would" => AccessField::Would,
+        /// Why it would not have been served.
+        "would_reason" => AccessField::WouldReason,
+        /// Status sent to the client.
+        "status" => AccessField::Status,
+        /// Protocol of the client.
+        "protocol" => AccessField::Protocol,
+        /// The method.
+        "method" => AccessField::Method,
+        /// The host.
+        "host" => AccessField::Host,
+        /// The path with the query.
+        "path" => AccessField::Path,
+        /// Address of the client.
+        "client" => AccessField::Client,
+        /// `http` or `https`.
+        "scheme" => AccessField::Scheme,
+        /// Version of TLS.
+        "tls_version" => AccessField::TlsVersion,
+        /// Subject of the client's certificate.
+        "client_certificate" => AccessField::ClientCertificate,
+        /// Node that answered or failed last.
+        "node" => AccessField::Node,
+        /// Attempts after the first.
+        "retries" => AccessField::Retries,
+        /// Wait before the release or the shed, in milliseconds.
+        "queue_wait_ms" => AccessField::QueueWait,
+        /// Time from the release to the node's last byte, in milliseconds.
+        "service_time_ms" => AccessField::ServiceTime,
+        /// Time from the head to the last byte for the client, in milliseconds.
+        "total_ms" => AccessField::Total,
+        /// Body bytes from the client.
+        "bytes_in" => AccessField::BytesIn,
+        /// Body bytes to the client.
+        "bytes_out" => AccessField::BytesOut,
+        /// Trace id of `traceparent`.
+        "trace_id" => AccessField::TraceId,
+        /// Version of the policy.
+        "policy_version" => AccessField::PolicyVersion,
+        /// The header `Referer`. Only if it is named here.
+        "referer" => AccessField::Referer,
+        /// The header `User-Agent`. Only if it is named here.
+        "user_agent" => AccessField::UserAgent,
     }
 }
 

@@ -13,7 +13,9 @@ use weirgate_spanned_yaml::unit::{Bytes, Count, Rate, Text};
 
 use crate::embed::Defaults;
 use crate::file::{FileMode, ForwardForm, GroupName, MemoryForm, NEEDED, PolicyFile, UserName};
-use crate::site::{AccessLog, Admin, ClientTimeouts, Forward, Limits, Listener, MemoryLimit};
+use crate::site::{
+    AccessField, AccessFormat, AccessLog, Admin, ClientTimeouts, Forward, Limits, Listener, MemoryLimit,
+};
 
 /// Maximum number of threads. A number above the cores of any machine is a typing error.
 const MAX_THREADS: u32 = 1_024;
@@ -211,7 +213,27 @@ pub(super) fn access_log(file: &PolicyFile, cx: &mut Context) -> Option<AccessLo
     if path.as_ref().is_some_and(|p| p.as_os_str().is_empty()) {
         cx.fail(log.0.file.mark, Complaint::new("this is no file", "write the log's path, or leave it out for stdout"));
     }
-    Some(AccessLog { file: path, sample: log.0.sample.get().0 })
+    let format = log.0.format.get().0;
+    let chosen = log.0.fields.get().map(|fields| fields.0.iter().map(|field| field.value.0).collect::<Vec<_>>());
+    if chosen.is_some() && format != AccessFormat::Json {
+        cx.fail(
+            log.0.fields.mark,
+            Complaint::new("only lines in JSON have fields to choose", "leave out `fields`, or write `format: json`"),
+        );
+    }
+    let fields = chosen.unwrap_or_else(|| AccessField::USUAL.to_vec());
+    if fields.is_empty() {
+        cx.fail(
+            log.0.fields.mark,
+            Complaint::new("lines without fields", "name fields, or leave `fields` out for all"),
+        );
+    }
+    Some(AccessLog { file: path, sample: log.0.sample.get().0, format, fields })
+}
+
+pub(super) fn log(file: &PolicyFile) -> weirgate_log::Settings {
+    let log = file.log.get();
+    weirgate_log::Settings { format: log.format.get().0, level: log.level.get().0 }
 }
 
 pub(super) fn threads(file: &PolicyFile, cx: &mut Context) -> Option<usize> {

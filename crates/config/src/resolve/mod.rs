@@ -128,6 +128,7 @@ pub(crate) fn resolve(
         admin,
         trust,
         access_log,
+        log: gateway::log(file),
         drain_deadline: file.drain_deadline.get().0,
         threads,
         reserves,

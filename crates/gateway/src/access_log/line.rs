@@ -1,13 +1,15 @@
 //! Formatting of one line of the access log.
 //!
-//! Sources: RFC 8259 (JSON) and RFC 3339 (times). A client chooses the method, host and path. These fields are
-//! escaped and truncated, so that every request is exactly one line. No headers are written (in particular
-//! not `Authorization` or `Cookie`).
+//! Sources: RFC 8259 (JSON), RFC 3339 (times), and the common and combined log formats of Apache's `mod_log_config`. A
+//! client chooses the method, host and path. These fields are escaped and truncated, so that every request is exactly
+//! one line. Of the headers only `Referer` and `User-Agent` are written, and only on demand.
 
+use std::borrow::Cow;
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use weirgate_config::client_text;
+use weirgate_clock::{common_log_time, rfc3339};
+use weirgate_config::{AccessField, AccessFormat, AccessLog as Config, client_text};
 use weirgate_engine::Would;
 
 use crate::record::{AccessRecord, Ending};
@@ -16,59 +18,152 @@ use crate::record::{AccessRecord, Ending};
 /// `…`.
 const MAX_FIELD: usize = 1024;
 
+/// Form and fields of the lines.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) format: AccessFormat,
+    pub(super) fields: Vec<AccessField>,
+}
+
+impl Layout {
+    /// Returns the layout of `config`.
+    pub(super) fn of(config: Option<&Config>) -> Layout {
+        match config {
+            Some(config) => Layout { format: config.format, fields: config.fields.clone() },
+            None => Layout { format: AccessFormat::Json, fields: AccessField::USUAL.to_vec() },
+        }
+    }
+}
+
 /// Appends the line for `record`, including the line feed.
-pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTime) {
-    let (ending, reason) = words(record.ending);
-    line.extend_from_slice(b"{\"time\":\"");
-    line.extend_from_slice(rfc3339(at).as_bytes());
-    line.push(b'"');
-    text(line, "class", record.class_name);
-    text(line, "ending", ending);
-    if let Some(reason) = reason {
-        text(line, "reason", reason);
-    }
-    if let Some(would) = record.would {
-        let (would, reason) = match would {
-            Would::Wait => ("wait", None),
-            Would::Release => ("release", None),
-            Would::Shed(reason) => ("shed", Some(reason)),
-            Would::Degrade(reason) => ("degrade", Some(reason)),
-        };
-        text(line, "would", would);
-        if let Some(reason) = reason {
-            text(line, "would_reason", reason.as_str());
+pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTime, layout: &Layout) {
+    match layout.format {
+        AccessFormat::Json => {
+            let start = line.len();
+            for field in &layout.fields {
+                json(line, record, at, *field);
+            }
+            // Each field begins with a comma.
+            match line.get_mut(start) {
+                Some(comma) => *comma = b'{',
+                None => line.push(b'{'),
+            }
+            line.extend_from_slice(b"}\n");
+        }
+        AccessFormat::Common => {
+            common(line, record, at);
+            line.push(b'\n');
+        }
+        AccessFormat::Combined => {
+            common(line, record, at);
+            for name in ["referer", "user-agent"] {
+                line.extend_from_slice(b" \"");
+                apache(line, header(record, name).as_deref().unwrap_or("-"), MAX_FIELD);
+                line.push(b'"');
+            }
+            line.push(b'\n');
         }
     }
-    number(line, "status", u64::from(record.status));
-    text(line, "protocol", record.protocol.as_str());
-    text(line, "method", record.request.method().map_or("", http::Method::as_str));
-    text(line, "host", record.request.host());
-    path(line, record);
-    // Writing to a vector cannot fail.
-    let _ = write!(line, ",\"client\":\"{}\"", client_text(record.client));
-    text(line, "scheme", if record.tls.is_some() { "https" } else { "http" });
-    if let Some(tls) = record.tls {
-        text(line, "tls_version", tls.version);
-        if let Some(identity) = &tls.identity {
-            text(line, "client_certificate", &identity.subject);
+}
+
+/// Appends a field with a comma before it, or nothing if it has no value.
+fn json(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTime, field: AccessField) {
+    match field {
+        AccessField::Time => text(line, "time", &rfc3339(at)),
+        AccessField::Class => text(line, "class", record.class_name),
+        AccessField::Ending => text(line, "ending", words(record.ending).0),
+        AccessField::Reason => optional(line, "reason", words(record.ending).1),
+        AccessField::Would => optional(line, "would", record.would.map(|would| would_words(would).0)),
+        AccessField::WouldReason => {
+            optional(line, "would_reason", record.would.and_then(|would| would_words(would).1));
+        }
+        AccessField::Status => number(line, "status", u64::from(record.status)),
+        AccessField::Protocol => text(line, "protocol", record.protocol.as_str()),
+        AccessField::Method => text(line, "method", method(record)),
+        AccessField::Host => text(line, "host", record.request.host()),
+        AccessField::Path => path(line, record),
+        // Writing to a vector cannot fail.
+        AccessField::Client => drop(write!(line, ",\"client\":\"{}\"", client_text(record.client))),
+        AccessField::Scheme => text(line, "scheme", if record.tls.is_some() { "https" } else { "http" }),
+        AccessField::TlsVersion => optional(line, "tls_version", record.tls.map(|tls| tls.version)),
+        AccessField::ClientCertificate => {
+            let identity = record.tls.and_then(|tls| tls.identity.as_ref());
+            optional(line, "client_certificate", identity.map(|identity| &*identity.subject));
+        }
+        AccessField::Node => optional(line, "node", record.node),
+        AccessField::Retries => number(line, "retries", u64::from(record.retries)),
+        AccessField::QueueWait => milliseconds(line, "queue_wait_ms", record.queue_wait),
+        AccessField::ServiceTime => milliseconds(line, "service_time_ms", record.service_time),
+        AccessField::Total => milliseconds(line, "total_ms", record.total),
+        AccessField::BytesIn => number(line, "bytes_in", record.bytes_in),
+        AccessField::BytesOut => number(line, "bytes_out", record.bytes_out),
+        AccessField::TraceId => {
+            let _ = write!(line, ",\"trace_id\":\"");
+            if let Some(id) = record.trace_id {
+                let _ = write!(line, "{id}");
+            }
+            line.push(b'"');
+        }
+        AccessField::PolicyVersion => number(line, "policy_version", record.version),
+        AccessField::Referer => optional(line, "referer", header(record, "referer").as_deref()),
+        AccessField::UserAgent => optional(line, "user_agent", header(record, "user-agent").as_deref()),
+    }
+}
+
+/// Appends the common log format: client, identity and user (both unknown), time, first line, status, body bytes.
+fn common(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTime) {
+    let _ = write!(line, "{} - - [{}] \"", client_text(record.client), common_log_time(at));
+    let method = method(record);
+    if method.is_empty() {
+        // No request could be read.
+        line.push(b'-');
+    } else {
+        apache(line, method, MAX_FIELD);
+        line.push(b' ');
+        let left = apache(line, record.request.path(), MAX_FIELD);
+        if let Some(query) = record.request.query()
+            && left > 0
+        {
+            line.push(b'?');
+            apache(line, query, left - 1);
+        }
+        let _ = write!(line, " {}", record.protocol.as_str());
+    }
+    let _ = write!(line, "\" {} ", record.status);
+    match record.bytes_out {
+        0 => line.push(b'-'),
+        bytes => drop(write!(line, "{bytes}")),
+    }
+}
+
+fn method<'a>(record: &AccessRecord<'a>) -> &'a str {
+    record.request.method().map_or("", http::Method::as_str)
+}
+
+/// Returns the first value of a header of the request.
+fn header<'a>(record: &AccessRecord<'a>, name: &str) -> Option<Cow<'a, str>> {
+    record.request.values(name).next().map(String::from_utf8_lossy)
+}
+
+/// Appends `value` as Apache and nginx escape it, truncated to `max` bytes. Returns the number of bytes that are left
+/// of `max`.
+fn apache(line: &mut Vec<u8>, value: &str, max: usize) -> usize {
+    let cut = if value.len() > max { value.floor_char_boundary(max) } else { value.len() };
+    for byte in value.get(..cut).unwrap_or_default().bytes() {
+        match byte {
+            b'"' | b'\\' => line.extend_from_slice(&[b'\\', byte]),
+            b' '..=b'~' => line.push(byte),
+            _ => drop(write!(line, "\\x{byte:02x}")),
         }
     }
-    if let Some(node) = record.node {
-        text(line, "node", node);
+    max - cut
+}
+
+/// Appends `,"name":"value"` if there is a value.
+fn optional(line: &mut Vec<u8>, name: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        text(line, name, value);
     }
-    number(line, "retries", u64::from(record.retries));
-    milliseconds(line, "queue_wait_ms", record.queue_wait);
-    milliseconds(line, "service_time_ms", record.service_time);
-    milliseconds(line, "total_ms", record.total);
-    number(line, "bytes_in", record.bytes_in);
-    number(line, "bytes_out", record.bytes_out);
-    let _ = write!(line, ",\"trace_id\":\"");
-    if let Some(id) = record.trace_id {
-        let _ = write!(line, "{id}");
-    }
-    line.push(b'"');
-    number(line, "policy_version", record.version);
-    line.extend_from_slice(b"}\n");
 }
 
 /// Returns the word for an ending, and for its reason.
@@ -82,6 +177,16 @@ pub(super) fn words(ending: Ending) -> (&'static str, Option<&'static str>) {
         Ending::Refused(word) => ("refused", Some(word)),
         Ending::Failed(word) => ("failed", Some(word)),
         Ending::Left => ("left", None),
+    }
+}
+
+/// Returns the word for what would have happened to a request of an observed class, and for its reason.
+fn would_words(would: Would) -> (&'static str, Option<&'static str>) {
+    match would {
+        Would::Wait => ("wait", None),
+        Would::Release => ("release", None),
+        Would::Shed(reason) => ("shed", Some(reason.as_str())),
+        Would::Degrade(reason) => ("degrade", Some(reason.as_str())),
     }
 }
 
@@ -143,40 +248,9 @@ fn milliseconds(line: &mut Vec<u8>, name: &str, span: Duration) {
     let _ = write!(line, ",\"{name}\":{}.{:03}", span.as_millis(), span.as_micros() % 1000);
 }
 
-/// Formats a time as `2026-11-21T20:15:03.042Z` (RFC 3339). The calendar starts each year in March, so that
-/// the leap day is the last day of a year. 400 such years always have 146,097 days.
-#[must_use]
-pub fn rfc3339(at: SystemTime) -> String {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // 719,468 days lie between 1 March of year 0 and 1 January 1970.
-    let (era, day) = ((days + 719_468) / 146_097, (days + 719_468) % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let year = era * 400 + year + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn stamp(seconds: u64, millis: u64) -> String {
-        rfc3339(UNIX_EPOCH + Duration::from_millis(seconds * 1000 + millis))
-    }
-
-    #[test]
-    fn timestamps_follow_the_calendar() {
-        assert_eq!(stamp(0, 0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(stamp(951_782_400, 7), "2000-02-29T00:00:00.007Z");
-        assert_eq!(stamp(1_709_251_199, 999), "2024-02-29T23:59:59.999Z");
-        assert_eq!(stamp(1_709_251_200, 0), "2024-03-01T00:00:00.000Z");
-        assert_eq!(stamp(1_798_761_599, 0), "2026-12-31T23:59:59.000Z");
-        assert_eq!(stamp(4_107_542_400, 0), "2100-03-01T00:00:00.000Z");
-    }
 
     #[test]
     fn times_are_written_to_the_microsecond() {

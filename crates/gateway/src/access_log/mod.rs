@@ -1,4 +1,4 @@
-//! Stage *observe*: the access log, one JSON object per line and request.
+//! Stage *observe*: the access log, one line per request.
 //!
 //! A request must never wait for the log. The serving thread formats its line into its own buffer and copies
 //! it into a shared buffer. It holds the shared buffer's lock only for that copy. One writer thread writes
@@ -10,18 +10,18 @@
 
 mod line;
 
-pub use line::rfc3339;
-
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use line::Layout;
 use weirgate_config::AccessLog as Config;
+use weirgate_log::Level;
 
 use crate::record::{AccessRecord, Ending, Observer};
 
@@ -51,6 +51,8 @@ struct Shared {
     seen: AtomicU64,
     /// Fraction of served requests to log, as the bits of an `f64`.
     sample: AtomicU64,
+    /// Form of the lines. Written by reloads only.
+    layout: RwLock<Layout>,
     written: AtomicU64,
     dropped: AtomicU64,
 }
@@ -100,6 +102,7 @@ impl AccessLog {
             changed: Condvar::new(),
             seen: AtomicU64::new(0),
             sample: AtomicU64::new(share(config)),
+            layout: RwLock::new(Layout::of(config)),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });
@@ -116,10 +119,11 @@ impl AccessLog {
         self.shared.changed.notify_all();
     }
 
-    /// Applies a new policy: the sampling fraction and the file. `None` turns the log off.
+    /// Applies a new policy: the sampling fraction, the form of lines and the file. `None` turns the log off.
     pub fn follow(&self, config: Option<&Config>) {
         self.shared.sample.store(share(config), Ordering::Relaxed);
         if let Some(config) = config {
+            *self.shared.layout.write().unwrap_or_else(PoisonError::into_inner) = Layout::of(Some(config));
             self.shared.lock().path.clone_from(&config.file);
         }
         self.reopen();
@@ -178,7 +182,9 @@ impl Shared {
         }
         LINE.with_borrow_mut(|line| {
             line.clear();
-            line::write(line, record, weirgate_clock::calendar());
+            let layout = self.layout.read().unwrap_or_else(PoisonError::into_inner);
+            line::write(line, record, weirgate_clock::calendar(), &layout);
+            drop(layout);
             let mut state = self.lock();
             // The buffer has its maximum capacity from the start and never grows.
             if state.pending.len() + line.len() > state.pending.capacity() || state.closing {
@@ -230,7 +236,7 @@ impl Shared {
                 match open(path.as_deref()) {
                     Ok(opened) => sink = opened,
                     Err(error) => {
-                        let _ = writeln!(io::stderr(), "weirgate: the access log stays where it is: {error}");
+                        weirgate_log::say(Level::Error, &format!("the access log stays where it is: {error}"));
                     }
                 }
             }

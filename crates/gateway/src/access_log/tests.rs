@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::mpsc;
 
+use weirgate_config::{AccessField, AccessFormat};
 use weirgate_engine::ShedReason;
 
 use super::*;
@@ -40,7 +41,7 @@ fn record(target: &str) -> AccessRecord<'static> {
 }
 
 fn config(file: Option<&Path>, sample: f64) -> Config {
-    Config { file: file.map(Path::to_owned), sample }
+    Config { file: file.map(Path::to_owned), sample, format: AccessFormat::Json, fields: AccessField::USUAL.to_vec() }
 }
 
 /// A file for one test, removed at its end.
@@ -210,4 +211,34 @@ fn a_log_that_is_off_can_be_switched_on() {
     drop(log);
     assert_eq!(file.lines().len(), 1);
     assert_eq!(file.lines()[0]["path"], "/on");
+}
+
+/// The line of a request for `/a?b` with these headers.
+fn line_of(headers: &str, format: AccessFormat, fields: &[AccessField]) -> String {
+    let head = format!("GET /a?b=\"1 HTTP/1.1\r\nHost: a.test\r\n{headers}\r\n");
+    let request: &'static Request = Box::leak(Box::new(Request::parse(head.as_bytes()).unwrap()));
+    let layout = Layout { format, fields: fields.to_vec() };
+    let mut line = Vec::new();
+    let at = std::time::UNIX_EPOCH + Duration::from_secs(971_211_336);
+    line::write(&mut line, &AccessRecord { request, ..record("/") }, at, &layout);
+    String::from_utf8(line).unwrap()
+}
+
+#[test]
+fn the_combined_format_is_that_of_apache() {
+    let headers = "Referer: http://a.test/\r\nUser-Agent: x\"y\\z\u{e9}\r\n";
+    let common = "192.0.2.1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a?b=\\\"1 HTTP/1.1\" 200 2";
+    assert_eq!(line_of(headers, AccessFormat::Common, &[]), format!("{common}\n"));
+    let combined = format!("{common} \"http://a.test/\" \"x\\\"y\\\\z\\xc3\\xa9\"\n");
+    assert_eq!(line_of(headers, AccessFormat::Combined, &[]), combined);
+    assert_eq!(line_of("", AccessFormat::Combined, &[]), format!("{common} \"-\" \"-\"\n"));
+}
+
+#[test]
+fn a_line_has_the_chosen_fields_in_their_order() {
+    use AccessField::{Class, Reason, Status, UserAgent};
+    let fields = [Status, Reason, UserAgent, Class];
+    let line = line_of("User-Agent: x\u{9b}y\r\n", AccessFormat::Json, &fields);
+    assert_eq!(line, "{\"status\":200,\"user_agent\":\"x\\u009by\",\"class\":\"gold\"}\n");
+    assert_eq!(line_of("", AccessFormat::Json, &[Reason]), "{}\n");
 }

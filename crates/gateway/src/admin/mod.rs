@@ -13,7 +13,7 @@ mod scrape;
 mod snapshot;
 mod view;
 
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use weirgate_config::Admin;
 use weirgate_http_server::{Access, Listener, Token};
 use weirgate_listening::{Address, Socket};
+use weirgate_log::Level;
 use weirgate_tls::{LiveTrust, Role};
 
 pub use operations::{NotReloaded, Operations, Reloaded, etag};
@@ -130,8 +131,7 @@ impl AdminListener {
             readers: &[Role::Operator, Role::Monitor],
             writers: &[Role::Operator],
             open,
-            // Not `eprintln`: it panics if standard error is closed.
-            say: Box::new(|line| drop(writeln!(io::stderr(), "weirgate: admin: {line}"))),
+            say: Box::new(|line| weirgate_log::say(Level::Warning, &format!("admin: {line}"))),
         };
         let mut listener = self.listener;
         let mut socket = listener.share()?;
@@ -139,7 +139,7 @@ impl AdminListener {
             // The process that has left it to this one does not remove it, and had perhaps another policy.
             file.take_over();
             if let Err(error) = file.set(self.config.file) {
-                let _ = writeln!(io::stderr(), "weirgate: admin API: {}: {error}", self.config.address);
+                weirgate_log::say(Level::Warning, &format!("admin API: {}: {error}", self.config.address));
             }
         }
         let socket = (self.config.address, socket);
@@ -156,7 +156,7 @@ impl AdminListener {
                     biased;
                     ended = listener.serve(access, router, MAX_CONNECTIONS, released) => {
                         if let Err(error) = ended {
-                            let _ = writeln!(io::stderr(), "weirgate: the admin API has ended: {error}");
+                            weirgate_log::say(Level::Error, &format!("the admin API has ended: {error}"));
                         }
                     }
                     _ = stopped => {}

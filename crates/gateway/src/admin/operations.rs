@@ -103,14 +103,15 @@ impl Operations {
         result.map(|active_config| Reloaded { active_config, later }).map_err(NotReloaded::Failed)
     }
 
-    /// Applies a reload to the metrics and the access log. `active_config` is `None` if the reload failed. Returns
-    /// the changed fields that take effect only at the next start.
+    /// Applies a reload to the metrics, the messages and the access log. `active_config` is `None` if the reload
+    /// failed. Returns the changed fields that take effect only at the next start.
     pub fn follow(&self, active_config: Option<&ActiveConfig>) -> Vec<&'static str> {
         let Some(active_config) = active_config else {
             self.log.reopen();
             return Vec::new();
         };
         self.metrics.retain(names(&active_config.site));
+        weirgate_log::follow(active_config.site.log);
         self.log.follow(active_config.site.access_log.as_ref());
         let (now, (admin, threads, trust)) = (&active_config.site, &self.at_start);
         let changed =

@@ -1,6 +1,5 @@
 //! Routes of the admin API. GET only reads, and only POST changes anything.
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
@@ -15,6 +14,7 @@ use serde::Deserialize;
 use weirgate_engine::ClassId;
 use weirgate_http_server::answer::{json, refuse, with_type};
 use weirgate_http_server::exposition;
+use weirgate_log::Level;
 
 use super::live::Live;
 use super::operations::{NotReloaded, Operations, etag};
@@ -66,9 +66,13 @@ pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
 
 async fn ready(State(operations): Shared) -> Response {
     // A connection that was open at a hand-over still leads here, while clients reach the new process.
-    let status = if operations.gateway().accepts() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let phase = operations.gateway().phase().as_str();
-    json(status, &view::Ready { ready: status == StatusCode::OK, phase })
+    let gateway = operations.gateway();
+    // A gateway that can only refuse is no use to a balancer in front of it.
+    let (unusable, none_is_usable) = gateway.unusable_upstreams();
+    let unusable_upstreams = (unusable > 0).then_some(unusable);
+    let ready = gateway.accepts() && !none_is_usable;
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(status, &view::Ready { ready, phase: gateway.phase().as_str(), unusable_upstreams })
 }
 
 /// Selection of classes with series of their own.
@@ -205,11 +209,7 @@ async fn drain(State(operations): Shared, body: Bytes) -> Response {
     if !is_empty(&body) {
         return refuse(StatusCode::BAD_REQUEST, "the body must be empty or {}");
     }
-    let _ = writeln!(
-        std::io::stderr(),
-        "weirgate: POST /drain: accepting no new connections, finishing requests in \
-                                         flight"
-    );
+    weirgate_log::say(Level::Info, "POST /drain: accepting no new connections, finishing requests in flight");
     operations.gateway().drain();
     json(StatusCode::ACCEPTED, &view::Draining { draining: true })
 }

@@ -25,6 +25,9 @@ pub(super) struct Live {
 pub(super) struct Ready {
     pub(super) ready: bool,
     pub(super) phase: &'static str,
+    /// Number of upstreams without a usable node, if there are some. The page is open to all, so it has no names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unusable_upstreams: Option<usize>,
 }
 
 /// Response of `POST /reload`.

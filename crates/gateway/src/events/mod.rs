@@ -2,8 +2,9 @@
 //!
 //! Once a second the engine's snapshots are compared with those before. Nothing is added to the path of a request, and
 //! a change that comes and goes between two looks is not told. Refusals are counted, so they are always seen.
-//! [`Classes`], [`Connections`] and [`Nodes`] compare. [`words`] has the reasons in plain words.
+//! [`Certificates`], [`Classes`], [`Connections`] and [`Nodes`] compare. [`words`] has the reasons in plain words.
 
+mod certificates;
 mod classes;
 mod connections;
 mod nodes;
@@ -12,15 +13,16 @@ mod tests;
 mod words;
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use weirgate_engine::{Snapshot, Time};
+use weirgate_log::{Level, Message};
 use weirgate_wire::admin::{self as shape, Event, EventKind};
 
 use crate::gateway::{Shared, lock};
+pub(crate) use certificates::Certificate;
+use certificates::Certificates;
 use classes::{Classes, Looks};
 use connections::{Connections, Refused};
 use nodes::Nodes;
@@ -56,6 +58,7 @@ struct State {
     classes: Classes,
     connections: Connections,
     nodes: Nodes,
+    certificates: Certificates,
 }
 
 impl Events {
@@ -66,29 +69,35 @@ impl Events {
         shape::Events { now_seconds: now.as_secs_f64(), events, refusals: state.classes.refusals() }
     }
 
-    /// Compares a look with the one before, and returns the lines for standard error. `unix` is the calendar time.
+    /// Returns the number of upstreams that had no usable node at the last look, and whether no other has nodes.
+    pub(crate) fn unusable(&self) -> (usize, bool) {
+        lock(&self.state).nodes.unusable()
+    }
+
+    /// Compares a look with the one before, and returns the messages for standard error. `unix` is the calendar time.
     fn look(
         &self,
         version: (u64, &str),
         whole: &Snapshot,
         (refused, looks): (connections::Look, Looks),
+        certificates: &[Certificate],
         unix: Duration,
-    ) -> String {
+    ) -> Vec<Message> {
         let mut state = lock(&self.state);
-        let State { events, count, classes, connections, nodes } = &mut *state;
+        let State { events, count, classes, connections, nodes, certificates: known } = &mut *state;
         let mut told = Vec::new();
         let mut tell = |kind, text| told.push((kind, text));
         nodes.compare(version.0, version.1, &whole.nodes, &mut tell);
         connections.compare(whole.now, refused, &mut tell);
         classes.compare(whole.now, looks, &mut tell);
+        known.compare(UNIX_EPOCH + unix, certificates, &mut tell);
         if let Some(more) = told.len().checked_sub(AT_ONCE).filter(|more| *more > 0) {
             told.truncate(AT_ONCE);
             told.push((EventKind::More, format!("{more} more changes at the same time")));
         }
-        let mut lines = String::new();
+        let mut messages = Vec::new();
         for (kind, text) in told {
-            // Writing to a string does not fail.
-            let _ = writeln!(lines, "weirgate: {text}");
+            messages.push(Message { event: Some(name(kind)), ..Message::new(level(kind), text.clone()) });
             *count += 1;
             let at_seconds = whole.now.as_secs_f64();
             events.push_back(Event { number: *count, at_seconds, unix_seconds: unix.as_secs_f64(), kind, text });
@@ -96,8 +105,39 @@ impl Events {
                 events.pop_front();
             }
         }
-        lines
+        messages
     }
+}
+
+/// Returns how much a change matters.
+fn level(kind: EventKind) -> Level {
+    match kind {
+        EventKind::UpstreamUnusable | EventKind::CertificateEnded => Level::Error,
+        EventKind::NodeDown
+        | EventKind::NodeEjected
+        | EventKind::SheddingBegan
+        | EventKind::GuaranteeMissed
+        | EventKind::LimitImpossible
+        | EventKind::ConnectionsRefused
+        | EventKind::CertificateEnding
+        | EventKind::More => Level::Warning,
+        EventKind::PolicyChanged
+        | EventKind::NodeDraining
+        | EventKind::NodeUp
+        | EventKind::NodeAppeared
+        | EventKind::NodeLeft
+        | EventKind::UpstreamUsable
+        | EventKind::SheddingEnded
+        | EventKind::GuaranteeHeld
+        | EventKind::LimitPossible
+        | EventKind::ConnectionsAccepted
+        | EventKind::CertificateRenewed => Level::Info,
+    }
+}
+
+/// Returns the name of a kind, as `/events` has it.
+fn name(kind: EventKind) -> String {
+    serde_json::to_value(kind).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// Looks for ever.
@@ -109,10 +149,10 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
         let unix = weirgate_clock::calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
         let counters = [&shared.counters.refused_connections, &shared.counters.over_rate_connections];
         let refused = counters.map(|count| Refused { total: count.total(), latest: count.latest() });
-        let lines = shared.events.look(version, &whole, (refused, looks), unix);
-        if !lines.is_empty() {
+        let messages = shared.events.look(version, &whole, (refused, looks), &shared.certificates(), unix);
+        if !messages.is_empty() {
             // Not on this thread: a slow reader of standard error would delay requests.
-            tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(lines.as_bytes())));
+            tokio::task::spawn_blocking(move || weirgate_log::write(&messages));
         }
         weirgate_clock::sleep(EVERY * whole.classes.div_ceil(CLASSES).max(1)).await;
     }

@@ -24,6 +24,13 @@ struct Usable {
 }
 
 impl Nodes {
+    /// Returns the number of pools without a usable node, and whether there are nodes but none of them is usable.
+    pub(super) fn unusable(&self) -> (usize, bool) {
+        let pools = usable(&self.states);
+        let unusable = pools.values().filter(|usable| usable.up == 0).count();
+        (unusable, unusable > 0 && unusable == pools.len())
+    }
+
     /// Compares `nodes` with the look before, and passes the changes to `tell`.
     pub(super) fn compare(
         &mut self,

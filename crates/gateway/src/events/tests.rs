@@ -62,10 +62,12 @@ fn look_at(
     classes.iter().for_each(|class| classes::add(&mut looks, class));
     let whole = Snapshot { now: at(now), nodes, ..examples::snapshot() };
     let looks = (connections::Look::default(), looks);
-    let lines = events.look((version, "abc"), &whole, looks, Duration::from_secs(1_000 + now));
+    let messages = events.look((version, "abc"), &whole, looks, &[], Duration::from_secs(1_000 + now));
     let new = events.since(before, at(now)).events;
-    let expected: String = new.iter().map(|event| format!("weirgate: {}\n", event.text)).collect();
-    assert_eq!(lines, expected, "standard error says the same");
+    let expected: Vec<&str> = new.iter().map(|event| event.text.as_str()).collect();
+    let said: Vec<&str> = messages.iter().map(|message| message.text.as_str()).collect();
+    assert_eq!(said, expected, "standard error says the same");
+    assert!(messages.iter().all(|message| message.event.as_ref().is_some_and(|name| !name.is_empty())));
     new.into_iter().map(|event| (event.kind, event.text)).collect()
 }
 
@@ -189,4 +191,19 @@ fn events_are_bounded_in_number_and_at_once() {
         look(&events, second, &[], many(state));
     }
     assert_eq!(events.since(0, at(30)).events.len(), KEPT);
+}
+
+#[test]
+fn readiness_knows_whether_any_node_is_usable() {
+    let events = Events::default();
+    assert_eq!(events.unusable(), (0, false), "before the first look");
+    look(&events, 1, &[], vec![node("n1", NodeState::Up), node("n2", NodeState::Down)]);
+    assert_eq!(events.unusable(), (0, false));
+    let other = NodeSnapshot { pool: "other".into(), ..node("n1", NodeState::Up) };
+    look(&events, 2, &[], vec![node("n1", NodeState::Down), other.clone()]);
+    assert_eq!(events.unusable(), (1, false));
+    look(&events, 3, &[], vec![node("n1", NodeState::Down), NodeSnapshot { state: NodeState::Draining, ..other }]);
+    assert_eq!(events.unusable(), (2, true));
+    look(&events, 4, &[], vec![]);
+    assert_eq!(events.unusable(), (0, false), "sources that have named no nodes yet");
 }

@@ -105,6 +105,7 @@ pub fn settings(site: &Site) -> Vec<Setting> {
         admin,
         trust,
         access_log,
+        log,
         drain_deadline,
         threads,
         reserves,
@@ -152,11 +153,15 @@ pub fn settings(site: &Site) -> Vec<Setting> {
     out.option("trust folder", trust.as_ref().map(|path| path.display()));
     match access_log {
         None => out.say("access log", NONE),
-        Some(AccessLog { file, sample }) => {
+        Some(AccessLog { file, sample, format, fields }) => {
             out.say("access log", file.as_ref().map_or("stdout".to_owned(), |path| path.display().to_string()));
             out.say("share of requests in the access log", format!("{} %", sample * 100.0));
+            out.say("form of lines in the access log", format!("{format:?}").to_lowercase());
+            out.opaque("fields of lines in the access log", fields);
         }
     }
+    out.say("form of messages", format!("{:?}", log.format).to_lowercase());
+    out.say("level of messages", log.level.as_str());
     out.span("deadline of a drain", *drain_deadline);
     out.option("threads", *threads);
     out.opaque("reserves", reserves);

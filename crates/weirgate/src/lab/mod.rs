@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand};
-use weirgate_gateway::access_log::rfc3339;
+use weirgate_clock::rfc3339;
 use weirgate_lab::campaign::Campaign;
 use weirgate_lab::gateways::Approach;
 use weirgate_lab::trial::Cpus;

@@ -17,11 +17,12 @@ use weirgate_gateway::admin::{AdminListener, Operations, TOKEN_VARIABLE};
 use weirgate_gateway::metrics::Metrics;
 use weirgate_gateway::{Gateway, ReloadSource, Signals};
 use weirgate_listening::{Address, Socket};
+use weirgate_log::Level;
 use weirgate_spanned_yaml::unit::Bytes;
 
 use crate::args::Run;
 use crate::check::bounded;
-use crate::exit::{self, say, tell};
+use crate::exit::{self, say};
 
 use succession::Succession;
 
@@ -50,10 +51,11 @@ fn start(path: &Path) -> Result<Running, String> {
     let bytes = File::open(path).and_then(bounded);
     let bytes = bytes.map_err(|e| format!("{file}: cannot be read: {e}"))?;
     let loaded = weirgate_config::load_bytes(&file, &bytes).map_err(|errors| {
-        tell(&errors.to_string());
+        weirgate_log::located(Level::Error, &errors.to_string());
         format!("{file} is not sound: not started")
     })?;
-    loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
+    weirgate_log::follow(loaded.site.log);
+    loaded.warning_lines(&file).iter().for_each(|line| weirgate_log::located(Level::Warning, line));
     let site = gateway(&file, loaded.site)?;
     let text = String::from_utf8_lossy(&bytes);
 

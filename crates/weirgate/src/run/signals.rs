@@ -6,16 +6,20 @@ use std::sync::Arc;
 
 use weirgate_gateway::{ActiveConfig, Gateway, Phase, ReloadError, Signalled};
 use weirgate_listening::monotonic_micros;
+use weirgate_log::Level;
 
 use super::{Running, count};
-use crate::exit::{self, say, tell};
+use crate::exit::{self, say};
 
 /// Tells the service manager `state`, if one has asked for it.
 pub(super) fn notify(state: &str) {
     if !state.is_empty()
         && let Err(error) = weirgate_listening::notify(state)
     {
-        say(&format!("the service manager cannot be told {}: {error}", state.replace('\n', " ")));
+        weirgate_log::say(
+            Level::Warning,
+            &format!("the service manager cannot be told {}: {error}", state.replace('\n', " ")),
+        );
     }
 }
 
@@ -48,7 +52,7 @@ pub(super) fn follow(running: Running) -> ExitCode {
         }
         Signalled::HandedOver(Err(why)) => {
             let serving = if gateway.phase() == Phase::Ready { ". This process serves on" } else { "" };
-            say(&format!("not handed over: {why}{serving}"));
+            weirgate_log::say(Level::Error, &format!("not handed over: {why}{serving}"));
             notify_serving("READY=1");
         }
         Signalled::Draining => {
@@ -97,9 +101,9 @@ fn reloaded(gateway: &Gateway, file: &str, result: Result<Arc<ActiveConfig>, Rel
             later.iter().for_each(|field| say(&format!("`{field}` has changed: it takes effect at the next start")));
         }
         Err(error) => {
-            tell(&format!("{}\n", error.to_string().trim_end()));
+            weirgate_log::located(Level::Error, &error.to_string());
             let version = gateway.active_config().version;
-            say(&format!("SIGHUP: version {version} of {file} stays in force"));
+            weirgate_log::say(Level::Error, &format!("SIGHUP: version {version} of {file} stays in force"));
         }
     }
 }

@@ -67,6 +67,12 @@ pub enum EventKind {
     ConnectionsRefused,
     /// None was closed for a while.
     ConnectionsAccepted,
+    /// The certificate of a listener ends soon.
+    CertificateEnding,
+    /// The certificate of a listener has ended, so that clients refuse it.
+    CertificateEnded,
+    /// A certificate that ended soon has been renewed.
+    CertificateRenewed,
     /// More events at once than are told one by one.
     More,
 }
