@@ -65,7 +65,9 @@ impl Moves {
         let (count, examples) = self.all.entry((old.spec, new.spec)).or_default();
         *count += f64::from(copies);
         if examples.len() < MAX_EXAMPLES {
-            let text = format!("{} {}{} from {}", line.method, line.host, line.path, line.client);
+            let [method, host, path, client] =
+                [&line.method, &line.host, &line.path, &line.client].map(|field| field.as_deref().unwrap_or_default());
+            let text = format!("{method} {host}{path} from {client}");
             examples.push(text.chars().filter(|c| !c.is_control()).take(MAX_EXAMPLE).collect());
         }
     }

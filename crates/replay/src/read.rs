@@ -60,6 +60,21 @@ pub struct Lines {
     pub first_malformed: Option<String>,
 }
 
+/// Returns the first field that a replay cannot do without and `line` does not have.
+fn missing(line: &LoggedRequest<'_>) -> Option<&'static str> {
+    let fields = [
+        ("class", line.class.is_some()),
+        ("method", line.method.is_some()),
+        ("host", line.host.is_some()),
+        ("path", line.path.is_some()),
+        ("client", line.client.is_some()),
+        ("queue_wait_ms", line.queue_wait_ms.is_some()),
+        ("service_time_ms", line.service_time_ms.is_some()),
+        ("total_ms", line.total_ms.is_some()),
+    ];
+    fields.into_iter().find(|(_, is_there)| !is_there).map(|(name, _)| name)
+}
+
 /// A reader that counts the bytes that pass.
 struct Counted<'a, R> {
     inner: R,
@@ -112,20 +127,28 @@ pub fn read(
                 continue;
             }
             // The gateway writes UTF-8, and other bytes are an error of JSON.
+            let is_first = lines.requests == 0 && lines.malformed == 0;
             let refused = match serde_json::from_slice::<LoggedRequest<'_>>(text) {
-                Ok(request) => match take(&request) {
-                    Ok(()) => {
+                Ok(request) => match missing(&request) {
+                    None => {
+                        take(&request)?;
                         lines.requests += 1;
                         continue;
                     }
-                    Err(why) => return Err(why),
+                    Some(field) if is_first => {
+                        return Err(format!(
+                            "{name}:{number}: the line has no `{field}`, and without it its request cannot be \
+                             replayed; add it to `fields` of `access_log` in the policy, or leave out `fields`"
+                        ));
+                    }
+                    Some(field) => format!("the line has no `{field}`"),
                 },
-                Err(error) => error,
+                Err(error) => error.to_string(),
             };
-            if lines.requests == 0 && lines.malformed == 0 && text.first() != Some(&b'{') {
+            if is_first && text.first() != Some(&b'{') {
                 return Err(format!(
-                    "{name}:{number}: this is no access log of Weirgate, which has a JSON object in each line; turn it \
-                     on with `access_log: {{ file: access.log }}` in the policy"
+                    "{name}:{number}: this is no access log of Weirgate with a JSON object in each line; turn it on \
+                     with `access_log: {{ file: access.log, format: json }}` in the policy"
                 ));
             }
             lines.malformed += 1;
@@ -165,7 +188,7 @@ mod tests {
     fn all(sources: &[Source]) -> Result<(Lines, Vec<String>), String> {
         let mut paths = Vec::new();
         let keep = |request: &LoggedRequest<'_>| {
-            paths.push(request.path.clone().into_owned());
+            paths.push(request.path.clone().unwrap_or_default().into_owned());
             Ok(())
         };
         read(sources, keep, |_| ()).map(|lines| (lines, paths))
@@ -193,6 +216,12 @@ mod tests {
         let combined = b"192.0.2.1 - - [26/Nov/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 5\n";
         let why = all(&[file(&folder, "nginx.log", combined)]).unwrap_err();
         assert!(why.contains("nginx.log:1: this is no access log of Weirgate"), "{why}");
+        let part = LINE.replace("\"total_ms\":10.0,", "");
+        let why = all(&[file(&folder, "part.log", part.as_bytes())]).unwrap_err();
+        assert!(why.contains("part.log:1: the line has no `total_ms`, "), "{why}");
+        let later = all(&[file(&folder, "later.log", format!("{LINE}\n{part}\n").as_bytes())]).unwrap().0;
+        assert_eq!((later.requests, later.malformed), (1, 1));
+        assert!(later.first_malformed.is_some_and(|why| why.ends_with("later.log:2: the line has no `total_ms`")));
         let why = all(&[Source::File(folder.path().join("none"))]).unwrap_err();
         assert!(why.contains("none cannot be read"), "{why}");
         assert!(all(&[file(&folder, "long", &[b'{'; 70_000])]).unwrap_err().contains("more than 64 KiB"));

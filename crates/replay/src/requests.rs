@@ -167,7 +167,7 @@ impl Requests {
         };
         let end = since_1970(&request.time)
             .ok_or_else(|| format!("{:?} is no time of an access log; write 2026-11-26T10:00:00.000Z", request.time))?;
-        let total = micros(request.total_ms);
+        let total = micros(request.total_ms.unwrap_or_default());
         // The log cuts the end to whole milliseconds, so on average it was half a millisecond later.
         let at = nanos(end).saturating_add(500_000).saturating_sub(u64::from(total) * 1000);
         let Selection { from, to, sample } = self.selection;
@@ -182,13 +182,13 @@ impl Requests {
             ));
         }
         let is_sampled = matches!(ending, Ending::Served | Ending::Left);
-        let class = self.classes.number(&request.class);
+        let class = self.classes.number(request.class.as_deref().unwrap_or_default());
         let kind = self.kind(class, request);
         let node = request.node.as_deref().map_or(NO_NODE, |node| self.nodes.number(node));
         self.all.push(Logged {
             at,
-            wait: micros(request.queue_wait_ms),
-            service: micros(request.service_time_ms),
+            wait: micros(request.queue_wait_ms.unwrap_or_default()),
+            service: micros(request.service_time_ms.unwrap_or_default()),
             total,
             node,
             class,
@@ -200,10 +200,11 @@ impl Requests {
     }
 
     fn kind(&mut self, class: u32, request: &LoggedRequest<'_>) -> u32 {
-        let path = request.path.strip_prefix('/').unwrap_or(&request.path);
+        let path = request.path.as_deref().unwrap_or_default();
+        let path = path.strip_prefix('/').unwrap_or(path);
         let segment = path.split(['/', '?']).next().unwrap_or_default();
         let next = self.kinds.len() as u32;
-        let mut key = (class, format!("{} {segment}", request.method));
+        let mut key = (class, format!("{} {segment}", request.method.as_deref().unwrap_or_default()));
         if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&key) {
             key.1.clear();
         }
@@ -236,14 +237,14 @@ mod tests {
     fn line(ending: &str, time: &str) -> LoggedRequest<'static> {
         LoggedRequest {
             time: time.to_owned().into(),
-            class: "gold".into(),
+            class: Some("gold".into()),
             ending: ending.to_owned().into(),
-            method: "GET".into(),
-            path: "/shop/1?x=2".into(),
+            method: Some("GET".into()),
+            path: Some("/shop/1?x=2".into()),
             node: Some("n1".into()),
-            queue_wait_ms: 2.0,
-            service_time_ms: 7.5,
-            total_ms: 10.0,
+            queue_wait_ms: Some(2.0),
+            service_time_ms: Some(7.5),
+            total_ms: Some(10.0),
             ..LoggedRequest::default()
         }
     }

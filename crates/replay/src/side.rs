@@ -141,15 +141,19 @@ impl Side {
 
     /// Classifies a logged request.
     pub fn assign(&mut self, logged: &LoggedRequest<'_>) -> Assigned {
-        let client = client_address(&logged.client).unwrap_or(IpAddr::from([0, 0, 0, 0]));
+        let client = logged
+            .client
+            .as_deref()
+            .and_then(|client| client_address(client).ok())
+            .unwrap_or(IpAddr::from([0, 0, 0, 0]));
         let (target, how, route) = match parsed(logged) {
-            None => (self.logged_or_last(&logged.class), How::Unreadable, NO_ROUTE),
+            None => (self.logged_or_last(logged.class.as_deref().unwrap_or_default()), How::Unreadable, NO_ROUTE),
             Some(request) => {
                 let (target, how) = self.find(&request, logged, client);
                 let route = self.routes.as_ref().map(|index| index.find(request.path(), request.query()));
                 let route = route.map(|route| route.and_then(|route| u32::try_from(route).ok()).unwrap_or(NO_ROUTE));
                 if let Some(route) = route {
-                    self.paths.entry(route).or_insert_with(|| logged.path.clone().into_owned());
+                    self.paths.entry(route).or_insert_with(|| logged.path.as_deref().unwrap_or_default().to_owned());
                 }
                 (target, how, route.unwrap_or(NO_ROUTE))
             }
@@ -173,7 +177,7 @@ impl Side {
 
     /// Returns the class of a request by the rules, or by the log where they cannot be decided.
     fn find(&mut self, request: &Request, logged: &LoggedRequest<'_>, client: IpAddr) -> (RuleTarget, How) {
-        let encrypted = logged.scheme == "https";
+        let encrypted = logged.scheme.as_deref() == Some("https");
         let identity = logged.client_certificate.as_ref();
         let identity =
             identity.map(|subject| Identity { subject: subject.clone().into_owned(), ..Identity::default() });
@@ -204,7 +208,7 @@ impl Side {
             .iter()
             .filter_map(|rule| of_rule(*rule))
             .chain(certain.clone())
-            .find(|target| self.target_name(target) == logged.class);
+            .find(|target| Some(self.target_name(target)) == logged.class.as_deref());
         match as_logged {
             Some(target) => (target, How::Log),
             None => (certain.unwrap_or_else(|| self.last()), How::Guess),
@@ -232,7 +236,8 @@ impl Side {
 
 /// Returns the request of a line, or `None` if the gateway would not accept it in this form.
 fn parsed(logged: &LoggedRequest<'_>) -> Option<Request> {
-    let (method, path, host) = (&logged.method, &logged.path, &logged.host);
+    let [method, path, host] = [&logged.method, &logged.path, &logged.host].map(|field| field.as_deref());
+    let (method, path, host) = (method?, path?, host?);
     // A field with a control character or a space would be another request.
     if [method, path, host].into_iter().any(|field| field.bytes().any(|b| b <= b' ' || b == 0x7f)) {
         return None;
@@ -281,11 +286,11 @@ classes:
 
     fn line(class: &str, host: &str, path: &str) -> LoggedRequest<'static> {
         LoggedRequest {
-            class: class.to_owned().into(),
-            method: "GET".into(),
-            host: host.to_owned().into(),
-            path: path.to_owned().into(),
-            client: "192.0.2.1".into(),
+            class: Some(class.to_owned().into()),
+            method: Some("GET".into()),
+            host: Some(host.to_owned().into()),
+            path: Some(path.to_owned().into()),
+            client: Some("192.0.2.1".into()),
             ..LoggedRequest::default()
         }
     }
@@ -314,7 +319,7 @@ classes:
     fn sources_are_networks_of_clients() {
         let mut side = side();
         let mut flow = |client: &'static str| {
-            side.assign(&LoggedRequest { client: client.into(), ..line("rest", "a.test", "/") }).flow
+            side.assign(&LoggedRequest { client: Some(client.into()), ..line("rest", "a.test", "/") }).flow
         };
         assert_eq!(flow("2001:db8::1"), flow("2001:db8::2"));
         assert_ne!(flow("192.0.2.1"), flow("192.0.2.2"));

@@ -42,21 +42,21 @@ pub fn write_log(experiment: &Experiment, run: &Run, out: &mut impl Write) -> io
         let path = traffic.request.path.as_deref().unwrap_or("/").replace(['{', '}'], "");
         let line = LoggedRequest {
             time: rfc3339(UNIX_EPOCH + Duration::from_secs(START) + Duration::from_nanos(record.ended)).into(),
-            class: class.into(),
+            class: Some(class.into()),
             ending: ending.into(),
             reason: shed.map(|reason| reason.as_str().into()),
-            status,
-            protocol: "HTTP/1.1".into(),
-            method: traffic.request.method.as_str().into(),
-            host: traffic.request.host.as_deref().unwrap_or(class).to_ascii_lowercase().into(),
-            path: path.into(),
-            client: format!("10.{a}.{b}.{c}").into(),
-            scheme: "http".into(),
+            status: Some(status),
+            protocol: Some("HTTP/1.1".into()),
+            method: Some(traffic.request.method.as_str().into()),
+            host: Some(traffic.request.host.as_deref().unwrap_or(class).to_ascii_lowercase().into()),
+            path: Some(path.into()),
+            client: Some(format!("10.{a}.{b}.{c}").into()),
+            scheme: Some("http".into()),
             node: node.map(|node| node.name.as_str().into()),
-            queue_wait_ms: micros(ms(record.arrived, released)),
-            service_time_ms: micros(ms(released, record.ended)),
-            total_ms: micros(ms(record.arrived, record.ended)),
-            policy_version: 1,
+            queue_wait_ms: Some(micros(ms(record.arrived, released))),
+            service_time_ms: Some(micros(ms(released, record.ended))),
+            total_ms: Some(micros(ms(record.arrived, record.ended))),
+            policy_version: Some(1),
             ..LoggedRequest::default()
         };
         serde_json::to_writer(&mut *out, &line)?;

@@ -62,8 +62,6 @@ const MAX_TIME: Duration = Duration::from_secs(86_400);
 pub struct Tells {
     /// Whether lines name the host.
     pub host: bool,
-    /// Whether lines have the header `User-Agent`.
-    pub agent: bool,
     /// Step of the times of requests. `None` if there are none.
     pub step: Option<Duration>,
     /// Whether there is the time at the server, besides that of the response.
@@ -143,8 +141,8 @@ impl Format {
         let millisecond = Some(Duration::from_millis(1));
         match &self.kind {
             Kind::Template(template) => template.tells(),
-            Kind::Haproxy => Tells { host: false, agent: false, step: millisecond, service: true },
-            Kind::Ours => Tells { host: true, agent: false, step: Some(Duration::from_micros(1)), service: true },
+            Kind::Haproxy => Tells { host: false, step: millisecond, service: true },
+            Kind::Ours => Tells { host: true, step: Some(Duration::from_micros(1)), service: true },
         }
     }
 

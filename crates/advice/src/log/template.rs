@@ -83,7 +83,6 @@ impl Template {
         let service = has(&|f| f == Field::Service);
         self.tells = Tells {
             host: has(&|f| matches!(f, Field::Host(_))),
-            agent: has(&|f| f == Field::Agent),
             step: units.min().or(service.then_some(Duration::from_millis(1))),
             service,
         };

@@ -75,6 +75,12 @@ fn our_own_lines_are_read() {
     let shed = line.replace(r#""served""#, r#""shed""#);
     let request = format("weirgate").request(&shed).expect("a line");
     assert!(!request.served() && request.service.is_none(), "a refused request tells nothing of the servers");
+    let chosen =
+        r#"{"time":"2026-11-26T10:00:00.042Z","ending":"served","service_time_ms":20.250,"user_agent":"curl"}"#;
+    let request = format("weirgate").request(chosen).expect("a line");
+    assert!(request.served() && request.path.is_none());
+    assert_eq!((request.response, request.service), (None, Some(Duration::from_micros(20_250))));
+    assert_eq!(request.agent.as_deref(), Some("curl"));
 }
 
 fn detected(line: &str) -> Result<Ended, String> {

@@ -51,7 +51,7 @@ struct Group {
 pub(super) fn observed(tally: &mut Tally, notes: &mut Vec<String>) -> Seen {
     let groups = groups(tally);
     let tells = tally.tells.unwrap_or_default();
-    remarks(tally, tells, notes);
+    remarks(tally, notes);
     let services: Vec<Option<ServiceSeen>> = groups.iter().map(|group| service(tally, group, tells)).collect();
     let classes =
         groups.iter().zip(&services).map(|(group, service)| class(tally, group, service.clone(), tells)).collect();
@@ -318,7 +318,7 @@ fn sources(tally: &mut Tally, notes: &mut Vec<String>) -> Option<(f64, String)> 
 }
 
 /// Notes what the logs cannot tell.
-fn remarks(tally: &Tally, tells: Tells, notes: &mut Vec<String>) {
+fn remarks(tally: &Tally, notes: &mut Vec<String>) {
     let site = &tally.rows[SITE];
     if site.timed == 0 {
         notes.push(
@@ -330,7 +330,7 @@ fn remarks(tally: &Tally, tells: Tells, notes: &mut Vec<String>) {
     if tally.with_host * 2 < site.count {
         notes.push("the log does not name the host, so classes are by path. With `$host` (nginx) or `%v` (Apache) they can be by host".into());
     }
-    if !tells.agent {
+    if tally.with_agent == 0 {
         notes.push("the log has no `User-Agent`, so crawlers are in the other classes".into());
     }
     if tally.windows.sampled() {

@@ -10,7 +10,7 @@ use weirgate_engine::Class;
 use super::*;
 use crate::log::{Request, Tells};
 
-const TELLS: Tells = Tells { host: true, agent: true, step: Some(Duration::from_millis(1)), service: true };
+const TELLS: Tells = Tells { host: true, step: Some(Duration::from_millis(1)), service: true };
 
 fn request(ms: i64, host: &str, path: &str, service_ms: u64) -> Request<'static> {
     Request {

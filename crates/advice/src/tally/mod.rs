@@ -90,6 +90,8 @@ pub struct Tally {
     pub(crate) tells: Option<Tells>,
     /// Requests with a host.
     pub(crate) with_host: u64,
+    /// Requests with the header `User-Agent`.
+    pub(crate) with_agent: u64,
     /// Begin and end in milliseconds since 1970.
     pub(crate) span_ms: Option<(i64, i64)>,
 }
@@ -105,6 +107,7 @@ impl Default for Tally {
             nodes: HashMap::new(),
             tells: None,
             with_host: 0,
+            with_agent: 0,
             span_ms: None,
         }
     }
@@ -123,7 +126,6 @@ impl Tally {
             None => tells,
             Some(known) => Tells {
                 host: known.host || tells.host,
-                agent: known.agent || tells.agent,
                 step: known.step.zip(tells.step).map(|(one, other)| one.max(other)),
                 service: known.service && tells.service,
             },
@@ -155,6 +157,7 @@ impl Tally {
         count(&mut self.rows[SITE], SITE);
         let host = request.host.as_deref().and_then(host_of);
         self.with_host += u64::from(host.is_some());
+        self.with_agent += u64::from(request.agent.is_some());
         if request.agent.as_deref().is_some_and(is_crawler) {
             count(&mut self.rows[CRAWLERS], CRAWLERS);
         } else {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::mpsc;
 
 use weirgate_config::{AccessField, AccessFormat};
-use weirgate_engine::ShedReason;
+use weirgate_engine::{ShedReason, Would};
 
 use super::*;
 use crate::request::Request;
@@ -95,9 +95,10 @@ fn a_line_tells_everything_about_a_request() {
     let identity = Some(weirgate_tls::Identity { subject: "CN=\"a\"".to_owned(), ..Default::default() });
     let tls = crate::ClientTls { version: "1.3", sni: None, identity };
     log.observe(&AccessRecord { tls: Some(&tls), ..record("/") });
+    log.observe(&AccessRecord { would: Some(Would::Shed(ShedReason::Overload)), ..record("/") });
     drop(log);
     let lines = file.lines();
-    assert_eq!(lines.len(), 3);
+    assert_eq!(lines.len(), 4);
     let expected = serde_json::json!({
         "class": "gold", "ending": "served", "status": 200, "protocol": "HTTP/1.1", "method": "GET", "host": "a.test", "path": "/x?q=1",
         "client": "192.0.2.1", "scheme": "http", "node": "n1", "retries": 0, "queue_wait_ms": 1.5, "service_time_ms": 8.0,
@@ -111,6 +112,7 @@ fn a_line_tells_everything_about_a_request() {
         let read: weirgate_wire::access_log::LoggedRequest<'_> = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_value(&read).unwrap(), *value, "the readers' type has every field");
     }
+    assert_eq!((&lines[3]["would"], &lines[3]["would_reason"]), (&"shed".into(), &"overload".into()));
     let encrypted = ["scheme", "tls_version", "client_certificate"].map(|field| lines[2][field].as_str());
     assert_eq!(encrypted, [Some("https"), Some("1.3"), Some("CN=\"a\"")]);
 }
