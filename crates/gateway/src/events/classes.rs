@@ -1,4 +1,5 @@
-//! Changes of classes: refusals that begin and end, guarantees that are missed and held, limits that are impossible.
+//! Changes of classes: refusals that begin and end, also those that there would be if an observed class were enforced,
+//! guarantees that are missed and held, limits that are impossible.
 //!
 //! The classes of a template share one state, under its name. A change is told at once, and its end only after
 //! [`QUIET`], so that a class at the edge is not told again and again.
@@ -22,12 +23,31 @@ const SHOWN: usize = 20;
 #[derive(Debug, Default)]
 pub(super) struct Look {
     offered: u64,
-    shed: [u64; ShedReason::ALL.len()],
-    /// The class with most refusals.
-    most_shed: Option<ClassSnapshot>,
+    shed: Shed,
+    /// Requests that passed, and would have been refused.
+    would_shed: Shed,
     throughput: Missing,
     response_time: Missing,
     impossible: Missing,
+}
+
+/// Refusals of the classes of one name.
+#[derive(Debug, Default)]
+struct Shed {
+    counts: [u64; ShedReason::ALL.len()],
+    /// The class with the most refusals a second, and their rate.
+    most: Option<(ClassSnapshot, f64)>,
+}
+
+impl Shed {
+    fn add(&mut self, class: &ClassSnapshot, counts: &[u64; ShedReason::ALL.len()], per_s: f64) {
+        for (sum, count) in self.counts.iter_mut().zip(counts) {
+            *sum += count;
+        }
+        if self.most.as_ref().is_none_or(|(_, most)| *most < per_s) {
+            self.most = Some((class.clone(), per_s));
+        }
+    }
 }
 
 /// The classes to which something applies: the first one, and the number of others.
@@ -66,12 +86,8 @@ pub(super) fn add(looks: &mut Looks, class: &ClassSnapshot) {
     }
     let Some(look) = looks.get_mut(&class.name) else { return };
     look.offered += class.offered;
-    for (sum, shed) in look.shed.iter_mut().zip(class.shed) {
-        *sum += shed;
-    }
-    if look.most_shed.as_ref().is_none_or(|most| most.achieved.shed_per_s < class.achieved.shed_per_s) {
-        look.most_shed = Some(class.clone());
-    }
+    look.shed.add(class, &class.shed, class.achieved.shed_per_s);
+    look.would_shed.add(class, &class.would_shed, class.achieved.would_shed_per_s);
     if class.achieved.throughput_held == Some(false) {
         look.throughput.add(class);
     }
@@ -87,14 +103,23 @@ pub(super) fn add(looks: &mut Looks, class: &ClassSnapshot) {
 #[derive(Debug, Default)]
 struct State {
     offered: u64,
-    shed: [u64; ShedReason::ALL.len()],
-    refusing: Option<Span>,
+    shed: Refusing,
+    /// The same of requests that passed, and would have been refused.
+    would_shed: Refusing,
     /// Time of the latest look at which the guaranteed throughput was missed, until it is held again.
     throughput: Option<Time>,
     /// The same of the response time.
     response_time: Option<Time>,
     /// The limit that is impossible.
     impossible: Option<Duration>,
+}
+
+/// Refusals up to the latest look.
+#[derive(Debug, Default)]
+struct Refusing {
+    counts: [u64; ShedReason::ALL.len()],
+    /// The span that lasts.
+    span: Option<Span>,
 }
 
 /// A span of time in which requests of a class were refused.
@@ -110,6 +135,14 @@ struct Span {
 impl Span {
     fn count(&self) -> u64 {
         self.shed.iter().sum()
+    }
+
+    /// Returns the figures of the span as a part of a sentence, with `refused` as its verb.
+    fn summed(&self, refused: &str) -> String {
+        let (count, lasted) = (self.count(), span_text(self.to.since(self.from).max(Duration::from_secs(1))));
+        let reason = most(&self.shed).map_or("", ShedReason::as_str);
+        let offered = self.offered.max(count);
+        format!("{count} of {offered} {refused} within {lasted}, most of them with the reason {reason}")
     }
 
     fn shown(&self, class: &str, lasts: bool) -> Refusals {
@@ -151,15 +184,17 @@ impl Classes {
             let known = states.contains_key(&name);
             let state = states.entry(name.clone()).or_default();
             // Counts of the first look say nothing about now.
-            if (known || self.looked)
-                && let Some(span) = state.refusals(now, &name, &look, tell)
-            {
-                ended.push_back((name.clone(), span));
-                if ended.len() > KEPT {
-                    ended.pop_front();
+            if known || self.looked {
+                let span = state.refusals(now, &name, &look, tell);
+                if let Some(span) = span {
+                    ended.push_back((name.clone(), span));
+                    if ended.len() > KEPT {
+                        ended.pop_front();
+                    }
                 }
             }
-            (state.offered, state.shed) = (look.offered, look.shed);
+            state.offered = look.offered;
+            (state.shed.counts, state.would_shed.counts) = (look.shed.counts, look.would_shed.counts);
             state.guarantees(now, &name, &look, tell);
             state.limit(&name, &look.impossible, tell);
         }
@@ -168,7 +203,7 @@ impl Classes {
 
     /// Returns the spans of refusals, the latest refusal first.
     pub(super) fn refusals(&self) -> Vec<Refusals> {
-        let last = self.states.iter().filter_map(|(name, state)| Some(state.refusing.as_ref()?.shown(name, true)));
+        let last = self.states.iter().filter_map(|(name, state)| Some(state.shed.span.as_ref()?.shown(name, true)));
         let ended = self.ended.iter().map(|(name, span)| span.shown(name, false));
         let mut all: Vec<Refusals> = last.chain(ended).collect();
         all.sort_by(|a, b| b.to_seconds.total_cmp(&a.to_seconds).then(b.count.cmp(&a.count)));
@@ -177,22 +212,22 @@ impl Classes {
     }
 }
 
-impl State {
-    /// Follows the refusals, and returns the span that has ended.
-    fn refusals(
-        &mut self,
-        now: Time,
-        name: &str,
-        look: &Look,
-        tell: &mut impl FnMut(EventKind, String),
-    ) -> Option<Span> {
-        let mut shed = look.shed;
+/// A change of refusals.
+enum Change {
+    /// They began, for this reason, which is also in words.
+    Began(ShedReason, String),
+    Ended(Span),
+}
+
+impl Refusing {
+    /// Compares `shed` with the look before. `offered` requests have arrived since then.
+    fn compare(&mut self, now: Time, offered: u64, shed: &Shed) -> Option<Change> {
+        let mut counts = shed.counts;
         // Counts of a class that has been removed may be missing for a moment.
-        shed.iter_mut().zip(self.shed).for_each(|(now, before)| *now = now.saturating_sub(before));
-        let offered = look.offered.saturating_sub(self.offered);
-        if let (Some(reason), Some(class)) = (most(&shed), &look.most_shed) {
-            let begins = self.refusing.is_none();
-            let span = self.refusing.get_or_insert_with(|| Span {
+        counts.iter_mut().zip(self.counts).for_each(|(now, before)| *now = now.saturating_sub(before));
+        if let (Some(reason), Some((class, _))) = (most(&counts), &shed.most) {
+            let begins = self.span.is_none();
+            let span = self.span.get_or_insert_with(|| Span {
                 from: now,
                 to: now,
                 offered: 0,
@@ -201,32 +236,62 @@ impl State {
             });
             span.to = now;
             span.offered += offered;
-            span.shed.iter_mut().zip(shed).for_each(|(sum, count)| *sum += count);
+            span.shed.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
             if begins || most(&span.shed) == Some(reason) {
                 span.why = words::refused(reason, class);
             }
-            if begins {
-                tell(EventKind::SheddingBegan, format!("class {name}: requests are refused ({reason}): {}", span.why));
-            }
-            return None;
+            return begins.then(|| Change::Began(reason, span.why.clone()));
         }
-        if let Some(span) = &mut self.refusing
+        if let Some(span) = &mut self.span
             && now.since(span.to) < QUIET
         {
             span.offered += offered;
             return None;
         }
-        let span = self.refusing.take()?;
-        let (count, lasted) = (span.count(), span_text(span.to.since(span.from).max(Duration::from_secs(1))));
-        let reason = most(&span.shed).map_or("", ShedReason::as_str);
-        let text = format!(
-            "class {name}: no request has been refused for {}. Before, {count} of {} were refused within {lasted}, most \
-             of them with the reason {reason}",
-            span_text(QUIET),
-            span.offered.max(count),
-        );
-        tell(EventKind::SheddingEnded, text);
-        Some(span)
+        self.span.take().map(Change::Ended)
+    }
+}
+
+impl State {
+    /// Follows the refusals, and returns the span of real ones that has ended.
+    fn refusals(
+        &mut self,
+        now: Time,
+        name: &str,
+        look: &Look,
+        tell: &mut impl FnMut(EventKind, String),
+    ) -> Option<Span> {
+        let offered = look.offered.saturating_sub(self.offered);
+        match self.would_shed.compare(now, offered, &look.would_shed) {
+            Some(Change::Began(reason, why)) => tell(
+                EventKind::WouldShedBegan,
+                format!("class {name} is observed: requests pass that would be refused ({reason}): {why}"),
+            ),
+            Some(Change::Ended(span)) => {
+                let text = format!(
+                    "class {name} is observed: no request would have been refused for {}. Before, {}",
+                    span_text(QUIET),
+                    span.summed("would have been refused")
+                );
+                tell(EventKind::WouldShedEnded, text);
+            }
+            None => {}
+        }
+        match self.shed.compare(now, offered, &look.shed)? {
+            Change::Began(reason, why) => {
+                tell(EventKind::SheddingBegan, format!("class {name}: requests are refused ({reason}): {why}"));
+                None
+            }
+            Change::Ended(span) => {
+                let text = format!(
+                    "class {name}: no request has been refused for {}. Before, {}",
+                    span_text(QUIET),
+                    span.summed("were refused")
+                );
+                tell(EventKind::SheddingEnded, text);
+                Some(span)
+            }
+        }
     }
 
     fn guarantees(&mut self, now: Time, name: &str, look: &Look, tell: &mut impl FnMut(EventKind, String)) {

@@ -128,6 +128,8 @@ fn level(kind: EventKind) -> Level {
         | EventKind::NodeLeft
         | EventKind::UpstreamUsable
         | EventKind::SheddingEnded
+        | EventKind::WouldShedBegan
+        | EventKind::WouldShedEnded
         | EventKind::GuaranteeHeld
         | EventKind::LimitPossible
         | EventKind::ConnectionsAccepted

@@ -100,6 +100,31 @@ fn refusals_are_told_when_they_begin_and_after_a_quiet_while() {
 }
 
 #[test]
+fn refusals_that_observing_prevents_are_told_apart_from_real_ones() {
+    let events = Events::default();
+    let class = |offered, would: u64, refused: u64| {
+        let mut class = ClassSnapshot { offered, mode: Mode::Observe, ..gold() };
+        class.achieved.would_shed_per_s = would as f64;
+        class.would_shed[ShedReason::QueueTimeout.index()] = would;
+        class.shed[ShedReason::TooLarge.index()] = refused;
+        class
+    };
+    assert_eq!(look(&events, 1, &[class(500, 7, 0)], vec![]), []);
+    let told = look(&events, 2, &[class(620, 20, 0)], vec![]);
+    let text = "class gold is observed: requests pass that would be refused (queue_timeout): the queue of the class \
+                allows no longer wait";
+    assert_eq!(told, [(WouldShedBegan, text.to_owned())]);
+    assert_eq!(look(&events, 3, &[class(740, 30, 0)], vec![]), []);
+    assert_eq!(events.since(0, at(3)).refusals, [], "nothing was refused");
+    let told = look(&events, 4, &[class(860, 30, 1)], vec![]);
+    assert_eq!(told.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [SheddingBegan]);
+    let told = look(&events, 13, &[class(1900, 30, 1)], vec![]);
+    let text = "class gold is observed: no request would have been refused for 10 s. Before, 23 of 360 would have been \
+                refused within 1 s, most of them with the reason queue_timeout";
+    assert!(told.contains(&(WouldShedEnded, text.to_owned())), "{told:?}");
+}
+
+#[test]
 fn a_missed_guarantee_is_told_once_until_it_has_been_held_for_a_while() {
     let events = Events::default();
     let missing = |throughput: bool, response_time: bool| {

@@ -16,7 +16,7 @@ pub(super) fn refused(reason: ShedReason, class: &ClassSnapshot) -> String {
         ShedReason::QueueFull => format!("the queue of the class is full ({} requests wait)", class.waiting),
         ShedReason::FlowFull => "a single source already had too many requests waiting".to_owned(),
         ShedReason::TotalFull => "all queues together are full".to_owned(),
-        ShedReason::QueueTimeout => "they have waited for as long as the queue of the class allows".to_owned(),
+        ShedReason::QueueTimeout => "the queue of the class allows no longer wait".to_owned(),
         ShedReason::NoNode => "no node of the upstream is usable".to_owned(),
         ShedReason::Overload => match class.guarantee.throughput {
             Some(guaranteed) => format!(

@@ -55,6 +55,10 @@ pub enum EventKind {
     SheddingBegan,
     /// No request of a class has been refused for a while.
     SheddingEnded,
+    /// Requests of an observed class pass that would be refused if it were enforced.
+    WouldShedBegan,
+    /// No request of an observed class would have been refused for a while.
+    WouldShedEnded,
     /// A class misses its guarantee.
     GuaranteeMissed,
     /// A class has kept its guarantee again for a while.
