@@ -184,7 +184,7 @@ fn servers(text: &str) -> Result<Vec<String>, String> {
 
 /// Returns the condition and a name for the class, or `None` for all requests.
 fn important(text: &str) -> Result<Option<(String, String)>, String> {
-    if matches!(text, "all" | "/" | "*") {
+    if matches!(text, "all" | "*") || text.bytes().all(|byte| byte == b'/') {
         return Ok(None);
     }
     let name = |text: &str| name_of(text.trim_matches(['/', '*', '.']), &["other".to_owned()]);
@@ -223,11 +223,13 @@ mod tests {
             &["[::1]:80", "unix:/run/app.sock", "/checkout/"],
             &["", "", "*.shop.test", "0.001/s", "0.5 s"],
             &["", "", "other"],
+            &["", "", "//"],
         ] {
             let yaml = answered(texts).unwrap_or_else(|why| panic!("{why}"));
             let loaded = weirgate_config::load("p.yaml", &yaml).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
             assert_eq!(loaded.warning_lines("p.yaml"), Vec::<String>::new(), "{yaml}");
-            assert_eq!(loaded.site.policy.classes.len(), if texts.len() > 2 { 2 } else { 1 });
+            let is_all = texts.get(2).is_none_or(|important| *important == "//");
+            assert_eq!(loaded.site.policy.classes.len(), if is_all { 1 } else { 2 });
         }
     }
 
