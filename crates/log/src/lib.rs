@@ -141,9 +141,10 @@ fn is_journal() -> bool {
     })
 }
 
-/// Appends the lines of `message`, which is written at `now`.
+/// Appends the lines of `message`, which is written at `now`. One without text has none: some are made of a list of
+/// remarks, which may be empty.
 fn render(lines: &mut String, message: &Message, settings: Settings, journal: bool, now: SystemTime) {
-    if message.level > settings.level {
+    if message.level > settings.level || message.text.trim().is_empty() {
         return;
     }
     let priority = if journal { format!("<{}>", message.level.priority()) } else { String::new() };
@@ -200,6 +201,7 @@ mod tests {
         });
         assert_eq!(json, expected);
         assert!(rendered(&message, Format::Json, Level::Info, true).starts_with("<3>{"));
+        assert_eq!(rendered(&Message::new(Level::Error, "\n"), Format::Json, Level::Info, true), "", "nothing to say");
     }
 
     #[test]
