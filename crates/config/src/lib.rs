@@ -37,6 +37,7 @@ mod load;
 mod reserves_case;
 mod resolve;
 mod site;
+mod telemetry;
 mod workers;
 
 pub use body::{BodyCondition, JsonPointer};

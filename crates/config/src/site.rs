@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use crate::access_log::{AccessField, AccessFormat, AccessLog};
+pub use crate::telemetry::Telemetry;
 
 pub use ipnet::IpNet;
 use weirgate_engine as engine;
@@ -67,6 +68,8 @@ pub struct Site {
     pub access_log: Option<AccessLog>,
     /// Messages of the process.
     pub log: weirgate_log::Settings,
+    /// Export of traces and metrics.
+    pub telemetry: Option<Telemetry>,
     /// How long a drain waits for requests in flight.
     pub drain_deadline: Duration,
     /// Number of threads that serve requests. `None` means one per core.
@@ -110,7 +113,8 @@ pub struct Forward {
     pub forwarded: bool,
     /// Whether `Via` is written, in both directions.
     pub via: bool,
-    /// Whether `traceparent` is added to a request without a valid one.
+    /// Whether `traceparent` is added to a request without a valid one, and names the gateway's span in exported
+    /// traces.
     pub traceparent: bool,
     /// Whether `X-Request-ID` is written.
     pub request_id: bool,

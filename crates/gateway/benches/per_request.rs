@@ -67,6 +67,7 @@ fn observe(c: &mut Criterion) {
         bytes_out: 1024,
         protocol: weirgate_gateway::Protocol::Http11,
         trace_id: None,
+        span: None,
         request: &request,
         client: IpAddr::from([192, 0, 2, 1]),
         tls: None,

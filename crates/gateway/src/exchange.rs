@@ -213,7 +213,8 @@ impl Exchange {
     fn identify(&mut self) -> Result<(), Refusal> {
         self.request.normalise()?;
         self.origin = Origin::new(self.conn.peer.ip(), &self.active_config.site, &self.request);
-        self.trace = Some(self.conn.worker.traces.of(&self.request));
+        let share = self.active_config.site.telemetry.as_ref().map_or(0.0, |telemetry| telemetry.traces);
+        self.trace = Some(self.conn.worker.traces.of(&self.request, share, self.origin.listed));
         self.request.check_expectation()
     }
 
@@ -540,6 +541,7 @@ impl Exchange {
             bytes_out: self.bytes_out,
             protocol: self.protocol(),
             trace_id: self.trace.as_ref().map(|trace| &trace.id),
+            span: self.trace.and_then(|trace| trace.span_ids()),
             request: &self.request,
             client: self.origin.client,
             tls: self.conn.tls.get().map(|tls| &**tls),

@@ -121,8 +121,8 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
         left_out = left_out.union(Names::of(&[Name::Host]));
         write::field(out, b"host", host);
     }
-    let new_trace = way.trace.is_new() && forward.traceparent;
-    if new_trace {
+    let own_trace = way.trace.is_own() && forward.traceparent;
+    if own_trace {
         left_out = left_out.union(Names::of(&[Name::Traceparent]));
     }
     let new_id = forward.request_id && !(way.trusted && request.has(Name::XRequestId));
@@ -158,7 +158,7 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
     if forward.via {
         out.extend_from_slice(if way.protocol == Protocol::Http2 { VIA_HTTP2 } else { VIA });
     }
-    if new_trace {
+    if own_trace {
         way.trace.write(out);
     }
     if new_id {
@@ -316,7 +316,7 @@ mod tests {
 
     fn to_node_with(head: &str, trusted: bool, forward: Forward) -> String {
         let request = Request::parse(head.as_bytes()).expect("it is sound");
-        let trace = TraceIds::new().of(&request);
+        let trace = TraceIds::new().of(&request, 0.0, false);
         let mut out = Vec::new();
         to_node(
             &mut out,

@@ -21,7 +21,8 @@
 //! - Work that no request waits for: `watch_thread`, and on it the requests of the gateway itself: `polling`, `health`,
 //!   `collector`.
 //! - `pages`: the page table, with the costs of routes and their learning.
-//! - Observation: `record`, `metrics`, `counters`, `access_log`, `events` (changes that an operator acts on).
+//! - Observation: `record`, `metrics`, `counters`, `access_log`, `telemetry`, `events` (changes that an operator acts
+//!   on).
 //! - `admin`: the admin API on its own thread.
 
 mod accept;
@@ -76,6 +77,7 @@ mod roster;
 mod signals;
 mod socket;
 mod stream_state;
+pub mod telemetry;
 #[cfg(test)]
 mod tests;
 mod threads;

@@ -7,7 +7,7 @@ use weirgate_engine::{ShedReason, TemplateId, Would};
 
 use crate::handshake::ClientTls;
 use crate::request::Request;
-use crate::trace::TraceId;
+use crate::trace::{SpanIds, TraceId};
 
 /// Observer of finished requests, called on the serving thread. It must neither block nor fail. A record that
 /// it cannot take at once is dropped and counted.
@@ -102,6 +102,8 @@ pub struct AccessRecord<'a> {
     pub protocol: Protocol,
     /// The trace id of `traceparent`, or `None` if the request was refused before stage *classify*.
     pub trace_id: Option<&'a TraceId>,
+    /// Ids of its span, if its trace is exported.
+    pub span: Option<SpanIds>,
     /// The request. It has no method, host or path if the head could not be read.
     pub request: &'a Request,
     /// The client's address (the rightmost untrusted hop).

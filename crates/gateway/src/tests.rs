@@ -108,6 +108,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         trust: None,
         access_log: None,
         log: weirgate_log::Settings::default(),
+        telemetry: None,
         drain_deadline: second,
         threads: Some(1),
         reserves: None,

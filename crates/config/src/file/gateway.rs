@@ -1,12 +1,13 @@
 //! The gateway process: limits, timeouts towards clients, admin listener, access log.
 
-use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, OneOrMany, Optional, Switch, unknown_word};
+use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, OneOrMany, Optional, Required, Switch, unknown_word};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Rate, Share, Span, Text};
 use weirgate_spanned_yaml::{any_of, record, words};
 
 use super::address::ListenAddress;
+use super::discover::HttpUrl;
 use super::listener::{FileMode, GroupName, UserName};
 use crate::site::{AccessField, AccessFormat};
 
@@ -97,7 +98,8 @@ record! {
         forwarded: Defaulted<Answer> = true,
         /// Whether `Via` is written, in both directions. Without it, nginx compresses responses to this gateway.
         via: Defaulted<Answer> = true,
-        /// Whether `traceparent` is added to a request without a valid one.
+        /// Whether `traceparent` is added to a request without a valid one, and names the gateway's span in traces that
+        /// `telemetry` exports.
         traceparent: Defaulted<Answer> = true,
         /// Whether `X-Request-ID` is written, with the trace id of the access log. That of `trusted_proxies` is kept.
         request_id: Defaulted<Answer> = false,
@@ -171,6 +173,23 @@ words! {
         "warning" => weirgate_log::Level::Warning,
         /// All messages.
         "info" => weirgate_log::Level::Info,
+    }
+}
+
+record! {
+    /// Export of traces and metrics to a collector of OpenTelemetry, as JSON of OTLP over HTTP.
+    pub(crate) struct TelemetryForm {
+        /// Address of the collector, such as `http://127.0.0.1:4318`. Traces are sent to `/v1/traces` below it, and
+        /// metrics to `/v1/metrics`. Encryption is the task of a collector on the same machine.
+        otlp: Required<HttpUrl>,
+        /// Share of the traces of which the gateway's spans are exported. The trace id decides, so that every program
+        /// with the same share has the same traces. A trace that a trusted proxy has sampled is always among them,
+        /// unless the share is 0.
+        traces: Defaulted<Share> = "1%",
+        /// Time between two exports of metrics.
+        metrics_every: Defaulted<Switch<Span>> = "15s",
+        /// Name of this gateway, `service.name`. Gateways of one site may share it.
+        service: Defaulted<Text> = "weirgate",
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) use conditions::{ClientCertificateForm, Inner, Match, PatternText, Va
 pub(crate) use discipline::Discipline;
 pub(crate) use discover::{Discover, Resolvers};
 pub(crate) use dispatch::{Dispatch, Lard};
-pub(crate) use gateway::{AccessLog, Admin, ClientTimeouts, ForwardForm, Limits, LogForm, MemoryForm};
+pub(crate) use gateway::{AccessLog, Admin, ClientTimeouts, ForwardForm, Limits, LogForm, MemoryForm, TelemetryForm};
 pub(crate) use headers::{FieldName, Headers, ValueTemplate};
 pub(crate) use listener::{
     CertificateForm, FileMode, GroupName, ListenerForm, ListenerTls, UserName, address as listener_address,
@@ -103,6 +103,8 @@ record! {
         access_log: Defaulted<Switch<AccessLog>> = "off",
         /// Messages of the process on standard error. Changes take effect with a reload.
         log: Defaulted<LogForm> = {},
+        /// Export of traces and metrics.
+        telemetry: Defaulted<Switch<TelemetryForm>> = "off",
         /// How long a drain waits for requests in flight before it aborts them. Service managers commonly
         /// wait 30 s before they kill a process.
         drain_deadline: Defaulted<Span> = "30s",

@@ -14,11 +14,14 @@ use weirgate_spanned_yaml::unit::{Bytes, Count, Rate, Text};
 use crate::embed::Defaults;
 use crate::file::{FileMode, ForwardForm, GroupName, MemoryForm, NEEDED, PolicyFile, UserName};
 use crate::site::{
-    AccessField, AccessFormat, AccessLog, Admin, ClientTimeouts, Forward, Limits, Listener, MemoryLimit,
+    AccessField, AccessFormat, AccessLog, Admin, ClientTimeouts, Forward, Limits, Listener, MemoryLimit, Telemetry,
 };
 
 /// Maximum number of threads. A number above the cores of any machine is a typing error.
 const MAX_THREADS: u32 = 1_024;
+
+/// Minimum time between two exports of metrics. The exporter looks once a second.
+const MIN_METRICS_EVERY: Duration = Duration::from_secs(1);
 
 /// Maximum mean time between new connections of one source. A slower rate is a typing error, because it shuts people
 /// out.
@@ -234,6 +237,30 @@ pub(super) fn access_log(file: &PolicyFile, cx: &mut Context) -> Option<AccessLo
 pub(super) fn log(file: &PolicyFile) -> weirgate_log::Settings {
     let log = file.log.get();
     weirgate_log::Settings { format: log.format.get().0, level: log.level.get().0 }
+}
+
+pub(super) fn telemetry(file: &PolicyFile, cx: &mut Context) -> Option<Telemetry> {
+    let Switch::On(form) = file.telemetry.get() else { return None };
+    let url = form.otlp.get()?;
+    if url.path.contains('?') {
+        let hint = "write the address without it, such as `http://127.0.0.1:4318`";
+        cx.fail(form.otlp.mark, Complaint::new("the address of a collector has no query", hint));
+    }
+    let metrics_every = match form.metrics_every.get() {
+        Switch::On(every) => Some(every.0),
+        Switch::Off => None,
+    };
+    if metrics_every.is_some_and(|every| every < MIN_METRICS_EVERY) {
+        let hint = "write `1s` or more; each export has all metrics";
+        cx.fail(form.metrics_every.mark, Complaint::new("metrics are exported too often", hint));
+    }
+    let service = form.service.get().0.clone();
+    if service.is_empty() {
+        let hint = "write a name such as `weirgate`, or leave `service` out";
+        cx.fail(form.service.mark, Complaint::new("the name of the service is empty", hint));
+    }
+    let path = url.path.trim_end_matches('/').to_owned();
+    Some(Telemetry { address: url.address.clone(), path, traces: form.traces.get().0, metrics_every, service })
 }
 
 pub(super) fn threads(file: &PolicyFile, cx: &mut Context) -> Option<usize> {

@@ -129,6 +129,7 @@ pub(crate) fn resolve(
         trust,
         access_log,
         log: gateway::log(file),
+        telemetry: gateway::telemetry(file, cx),
         drain_deadline: file.drain_deadline.get().0,
         threads,
         reserves,

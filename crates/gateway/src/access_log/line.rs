@@ -167,7 +167,7 @@ fn optional(line: &mut Vec<u8>, name: &str, value: Option<&str>) {
 }
 
 /// Returns the word for an ending, and for its reason.
-pub(super) fn words(ending: Ending) -> (&'static str, Option<&'static str>) {
+pub(crate) fn words(ending: Ending) -> (&'static str, Option<&'static str>) {
     match ending {
         Ending::Served => ("served", None),
         Ending::Tunnelled => ("tunnelled", None),
@@ -181,7 +181,7 @@ pub(super) fn words(ending: Ending) -> (&'static str, Option<&'static str>) {
 }
 
 /// Returns the word for what would have happened to a request of an observed class, and for its reason.
-fn would_words(would: Would) -> (&'static str, Option<&'static str>) {
+pub(crate) fn would_words(would: Would) -> (&'static str, Option<&'static str>) {
     match would {
         Would::Wait => ("wait", None),
         Would::Release => ("release", None),

@@ -20,6 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use line::Layout;
+pub(crate) use line::{words, would_words};
 use weirgate_config::AccessLog as Config;
 use weirgate_log::Level;
 

@@ -17,7 +17,7 @@ fn record(target: &str) -> AccessRecord<'static> {
     );
     // A record borrows. Tests are short.
     let request: &'static Request = Box::leak(Box::new(Request::parse(head.as_bytes()).unwrap()));
-    let trace: &'static Trace = Box::leak(Box::new(TraceIds::new().of(request)));
+    let trace: &'static Trace = Box::leak(Box::new(TraceIds::new().of(request, 0.0, false)));
     AccessRecord {
         version: 3,
         class: None,
@@ -34,6 +34,7 @@ fn record(target: &str) -> AccessRecord<'static> {
         bytes_out: 2,
         protocol: crate::Protocol::Http11,
         trace_id: Some(&trace.id),
+        span: None,
         request,
         client: IpAddr::from([192, 0, 2, 1]),
         tls: None,

@@ -9,7 +9,7 @@
 mod live;
 mod operations;
 mod routes;
-mod scrape;
+pub(crate) mod scrape;
 mod snapshot;
 mod view;
 

@@ -11,6 +11,7 @@ use crate::access_log::AccessLog;
 use crate::active_config::{ActiveConfig, ReloadError};
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
+use crate::telemetry::Telemetry;
 
 /// A gateway with its observers. Changes are made one at a time, so that a version compared before a change
 /// is still in force when the change is made.
@@ -19,6 +20,7 @@ pub struct Operations {
     gateway: Gateway,
     metrics: Arc<Metrics>,
     log: Arc<AccessLog>,
+    telemetry: Arc<Telemetry>,
     /// The fields of the configuration that take effect only at a start, as they were then.
     at_start: (Option<Admin>, Option<usize>, Option<PathBuf>),
     turn: Mutex<()>,
@@ -60,13 +62,13 @@ pub fn etag(active_config: &ActiveConfig) -> String {
 }
 
 impl Operations {
-    /// Operates `gateway`, which has `metrics` and `log` as observers.
+    /// Operates `gateway`, which has `metrics`, `log` and `telemetry` as observers.
     #[must_use]
-    pub fn new(gateway: Gateway, metrics: Arc<Metrics>, log: Arc<AccessLog>) -> Operations {
+    pub fn new(gateway: Gateway, metrics: Arc<Metrics>, log: Arc<AccessLog>, telemetry: Arc<Telemetry>) -> Operations {
         let first = gateway.active_config();
         metrics.retain(names(&first.site));
         let at_start = (first.site.admin.clone(), first.site.threads, first.site.trust.clone());
-        Operations { gateway, metrics, log, at_start, turn: Mutex::new(()) }
+        Operations { gateway, metrics, log, telemetry, at_start, turn: Mutex::new(()) }
     }
 
     /// Returns the gateway.
@@ -77,6 +79,10 @@ impl Operations {
 
     pub(super) fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    pub(super) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     pub(super) fn log(&self) -> &AccessLog {

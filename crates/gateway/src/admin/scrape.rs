@@ -30,7 +30,7 @@ pub(super) async fn page_table(gateway: &Gateway, max: usize) -> Option<weirgate
 
 /// Reads all the data, with the series of all classes or of the busiest. Yields to other requests between pages of
 /// classes.
-pub(super) async fn collect(operations: &Operations, all: bool) -> Scrape {
+pub(crate) async fn collect(operations: &Operations, all: bool) -> Scrape {
     let gateway = operations.gateway();
     let control = gateway.control();
     let active_config = gateway.active_config();
@@ -159,6 +159,21 @@ fn process(operations: &Operations) -> Vec<Single> {
             "access_log_dropped",
             "Lines of the access log dropped because the writer could not keep up or write",
             Value::Counter(operations.log().dropped()),
+        ),
+        single(
+            "telemetry_spans",
+            "Spans that the collector of telemetry has taken",
+            Value::Counter(operations.telemetry().exported()),
+        ),
+        single(
+            "telemetry_spans_lost",
+            "Spans lost because the collector of telemetry was too slow or did not take them",
+            Value::Counter(operations.telemetry().lost()),
+        ),
+        single(
+            "telemetry_failures",
+            "Exports to the collector of telemetry that failed",
+            Value::Counter(operations.telemetry().failures()),
         ),
     ]
 }

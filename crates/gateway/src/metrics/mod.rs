@@ -242,6 +242,7 @@ mod tests {
             bytes_out: 5,
             protocol: crate::record::Protocol::Http11,
             trace_id: None,
+            span: None,
             // A record borrows. Tests are short.
             request: Box::leak(Box::default()),
             client: std::net::IpAddr::from([127, 0, 0, 1]),

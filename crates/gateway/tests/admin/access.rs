@@ -143,7 +143,8 @@ fn a1_a_unix_socket_serves_its_owner_without_a_token() {
     let config =
         Admin { address: Address::Unix(path.clone()), file: FileAccess::OWNER, token_file: None, hosts: Vec::new() };
     let listener = AdminListener::open(config, None, false).expect("it opens");
-    let operations = Operations::new(running.gateway.clone(), Arc::new(Metrics::new()), Arc::clone(&running.log));
+    let operations =
+        Operations::new(running.gateway.clone(), Arc::new(Metrics::new()), Arc::clone(&running.log), Arc::default());
     let server = listener.serve(Arc::new(operations)).expect("it is served");
     assert_eq!(std::fs::metadata(&path).expect("a socket").permissions().mode() & 0o777, 0o600);
     let mut stream = UnixStream::connect(&path).expect("it accepts");
@@ -164,7 +165,12 @@ fn a_process_that_handed_over_leaves_the_file_of_its_admin_socket() {
     // Its thread may see the hand-over and the end at the same time, in either order.
     for _ in 0..20 {
         let listener = AdminListener::open(config.clone(), None, false).expect("it opens");
-        let operations = Operations::new(running.gateway.clone(), Arc::new(Metrics::new()), Arc::clone(&running.log));
+        let operations = Operations::new(
+            running.gateway.clone(),
+            Arc::new(Metrics::new()),
+            Arc::clone(&running.log),
+            Arc::default(),
+        );
         let mut server = listener.serve(Arc::new(operations)).expect("it is served");
         server.release();
         drop(server);

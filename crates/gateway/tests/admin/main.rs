@@ -7,6 +7,7 @@ mod changes;
 mod logs;
 mod prometheus;
 mod reading;
+mod telemetry;
 mod trust;
 
 use std::io::{Read, Write};
@@ -20,6 +21,7 @@ use weirgate_config::Admin;
 use weirgate_gateway::access_log::AccessLog;
 use weirgate_gateway::admin::{AdminListener, AdminServer, Operations};
 use weirgate_gateway::metrics::Metrics;
+use weirgate_gateway::telemetry::Telemetry;
 use weirgate_gateway::{Gateway, Observer, ReloadSource};
 
 /// A token with 128 bits.
@@ -33,6 +35,7 @@ pub(crate) struct Running {
     pub(crate) gateway: Gateway,
     pub(crate) admin: SocketAddr,
     pub(crate) log: Arc<AccessLog>,
+    pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) file: PathBuf,
     pub(crate) scratch: Scratch,
     server: Option<AdminServer>,
@@ -71,8 +74,9 @@ impl Start<'_> {
         let site = load(file.to_str().expect("UTF-8"), &text).expect("a sound policy");
         let site_has_trust = site.trust.is_some();
         let log = Arc::new(AccessLog::start(site.access_log.as_ref()).expect("the log opens"));
-        let metrics = Arc::new(Metrics::new());
-        let observers: Vec<Box<dyn Observer>> = vec![Box::new(Arc::clone(&metrics)), Box::new(Arc::clone(&log))];
+        let (metrics, telemetry) = (Arc::new(Metrics::new()), Arc::<Telemetry>::default());
+        let observers: Vec<Box<dyn Observer>> =
+            vec![Box::new(Arc::clone(&metrics)), Box::new(Arc::clone(&log)), Box::new(Arc::clone(&telemetry))];
         let source = ReloadSource::File { path: file.clone(), resolve: Box::new(load) };
         let gateway = Gateway::start(site, &text, source, observers).expect("the gateway starts");
         let config = Admin {
@@ -83,9 +87,10 @@ impl Start<'_> {
         };
         let listener = AdminListener::open(config, None, site_has_trust).expect("the admin API opens");
         let admin = listener.address().expect("a TCP address");
-        let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log)));
+        let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log), Arc::clone(&telemetry)));
+        telemetry.serve(Arc::clone(&operations)).expect("the exporter starts");
         let server = Some(listener.serve(operations).expect("the admin API is served"));
-        Running { gateway, admin, log, file, scratch, server }
+        Running { gateway, admin, log, telemetry, file, scratch, server }
     }
 }
 
@@ -130,6 +135,7 @@ impl Drop for Running {
         self.server = None;
         self.gateway.drain();
         self.gateway.join();
+        self.telemetry.close();
     }
 }
 

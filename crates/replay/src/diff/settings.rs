@@ -106,6 +106,7 @@ pub fn settings(site: &Site) -> Vec<Setting> {
         trust,
         access_log,
         log,
+        telemetry,
         drain_deadline,
         threads,
         reserves,
@@ -160,6 +161,7 @@ pub fn settings(site: &Site) -> Vec<Setting> {
             out.opaque("fields of lines in the access log", fields);
         }
     }
+    out.opaque("export of traces and metrics", telemetry);
     out.say("form of messages", format!("{:?}", log.format).to_lowercase());
     out.say("level of messages", log.level.as_str());
     out.span("deadline of a drain", *drain_deadline);

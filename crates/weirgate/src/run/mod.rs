@@ -15,6 +15,7 @@ use weirgate_config::{Admin, Limits, ListenerName, MemoryLimit, Site};
 use weirgate_gateway::access_log::AccessLog;
 use weirgate_gateway::admin::{AdminListener, Operations, TOKEN_VARIABLE};
 use weirgate_gateway::metrics::Metrics;
+use weirgate_gateway::telemetry::Telemetry;
 use weirgate_gateway::{Gateway, ReloadSource, Signals};
 use weirgate_listening::{Address, Socket};
 use weirgate_log::Level;
@@ -37,6 +38,7 @@ pub(crate) fn run(args: Run) -> ExitCode {
 struct Running {
     operations: Arc<Operations>,
     log: Arc<AccessLog>,
+    telemetry: Arc<Telemetry>,
     succession: Arc<Succession>,
     signals: Signals,
     /// The policy file as given, for messages.
@@ -60,7 +62,7 @@ fn start(path: &Path) -> Result<Running, String> {
     let text = String::from_utf8_lossy(&bytes);
 
     let log = AccessLog::start(site.access_log.as_ref()).map_err(|e| e.to_string())?;
-    let (log, metrics) = (Arc::new(log), Arc::new(Metrics::new()));
+    let (log, metrics, telemetry) = (Arc::new(log), Arc::new(Metrics::new()), Arc::<Telemetry>::default());
     let (mut listening, admin_socket) = sockets::sort(&site, &file, &mut inherited)?;
     let has_trust = site.trust.is_some();
     let admin = site.admin.clone().map(|config| open_admin(config, has_trust, admin_socket)).transpose()?;
@@ -72,7 +74,7 @@ fn start(path: &Path) -> Result<Running, String> {
         }),
     };
     let observers: Vec<Box<dyn weirgate_gateway::Observer>> =
-        vec![Box::new(Arc::clone(&metrics)), Box::new(Arc::clone(&log))];
+        vec![Box::new(Arc::clone(&metrics)), Box::new(Arc::clone(&log)), Box::new(Arc::clone(&telemetry))];
     raise_open_files();
     let limits = site.limits;
     // Before clients can connect: a script that sees it may send a signal, which would end the process. It takes
@@ -91,7 +93,8 @@ fn start(path: &Path) -> Result<Running, String> {
             Address::Unix(_) => format!("listening on {address} with {scheme}"),
         });
     }
-    let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log)));
+    let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log), Arc::clone(&telemetry)));
+    telemetry.serve(Arc::clone(&operations)).map_err(|e| format!("telemetry: {e}"))?;
     // Up to here the predecessor serves, and from here on this process.
     let in_charge = match predecessor {
         Some(predecessor) => sockets::take_over(predecessor)?,
@@ -113,7 +116,7 @@ fn start(path: &Path) -> Result<Running, String> {
     say("ready");
     signals::notify(&in_charge);
     let succession = Arc::new(Succession::new(gateway, admin));
-    Ok(Running { operations, log, succession, signals, file })
+    Ok(Running { operations, log, telemetry, succession, signals, file })
 }
 
 /// Returns the site if it has a gateway.

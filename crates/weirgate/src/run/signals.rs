@@ -25,7 +25,7 @@ pub(super) fn notify(state: &str) {
 
 /// Waits until a signal or the admin API has ended the gateway.
 pub(super) fn follow(running: Running) -> ExitCode {
-    let Running { operations, log, succession, signals, file } = running;
+    let Running { operations, log, telemetry, succession, signals, file } = running;
     let gateway = operations.gateway().clone();
     let (mut cut, mut in_charge) = (false, true);
     let successors: Arc<dyn weirgate_gateway::Succession> = Arc::clone(&succession) as _;
@@ -71,6 +71,7 @@ pub(super) fn follow(running: Running) -> ExitCode {
     });
     succession.end_admin();
     log.close();
+    telemetry.close();
     if cut {
         return exit::fail("stopped; requests in flight were cut off");
     }
