@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) tunnels: ClassPlaces,
     pub(crate) long_responses: ClassPlaces,
     observers: Vec<Box<dyn Observer>>,
+    /// Viewers of requests.
+    pub(crate) tap: crate::tap::Tap,
     /// Commands to the threads.
     pub(crate) threads: Threads,
     phase: AtomicU8,
@@ -140,6 +142,7 @@ impl Shared {
         for observer in &self.observers {
             observer.observe(record);
         }
+        self.tap.observe(record);
     }
 
     /// Gives the threads the sockets of each address.
@@ -243,6 +246,7 @@ impl Gateway {
             tunnels: ClassPlaces::default(),
             long_responses: ClassPlaces::default(),
             observers,
+            tap: crate::tap::Tap::default(),
             threads: Threads::new(wakers),
             phase: AtomicU8::new(Phase::Starting as u8),
             listeners: Mutex::new(opened),

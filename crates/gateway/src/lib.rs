@@ -77,6 +77,7 @@ mod roster;
 mod signals;
 mod socket;
 mod stream_state;
+pub mod tap;
 pub mod telemetry;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
@@ -44,6 +45,47 @@ type Driver = http1::Connection<TokioIo<Box<dyn Socket>>, Full<Bytes>>;
 /// There is no answer within the limits. An answer with any status is not an error.
 pub async fn exchange(address: &Address, request: Request, limits: &Limits) -> Result<Answer, Error> {
     Connection::new(address.clone()).send(&closing(request), limits).await
+}
+
+/// Sends `request` on its own connection and passes each piece of the body of a success to `take` as it arrives, until
+/// `take` breaks. The answer has the body of any other status, and otherwise none.
+///
+/// # Errors
+/// The answer did not end within the limits. Its pieces until then have been passed.
+pub async fn exchange_in_pieces(
+    address: &Address,
+    request: Request,
+    limits: &Limits,
+    head: impl FnOnce(&Answer),
+    mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<Answer, Error> {
+    let exchange = async {
+        let (mut open, response) = Connection::new(address.clone()).ask(&closing(request)).await?;
+        if !response.status().is_success() {
+            return Ok(open.read(response, limits).await?.0);
+        }
+        let (parts, mut body) = response.into_parts();
+        let answer = Answer { status: parts.status.as_u16(), fields: parts.headers, body: Bytes::new() };
+        head(&answer);
+        let reading = async {
+            let mut length = 0;
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| Error::in_body(&error))?;
+                let Some(data) = frame.data_ref() else { continue };
+                length += data.len() as u64;
+                if length > limits.body {
+                    return Err(Error::TooLong(limits.body));
+                }
+                if take(data).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        drive(&mut open.driver, reading).await?;
+        Ok(answer)
+    };
+    within(limits.time, exchange).await.unwrap_or(Err(Error::Late(limits.time)))
 }
 
 /// Sends `request` on the connection that `connecting` opens and reads the answer.

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::ops::ControlFlow;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
@@ -168,4 +169,42 @@ fn a_body_can_be_discarded_and_left_unread() {
         let status = crate::status(connecting, Request::get("a.test", "/"), LIMITS.time).await;
         assert_eq!(status.expect("a status"), 302);
     });
+}
+
+#[test]
+fn a_body_is_passed_on_as_it_arrives() {
+    // The server sends the second piece only after the first one has been passed on.
+    let (passed, next) = std::sync::mpsc::channel();
+    let next = std::sync::Mutex::new(next);
+    let address = server(move |mut stream| {
+        head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
+        let _ = next.lock().expect("no panic").recv();
+        let _ = stream.write_all(b"3\r\ntwo\r\n0\r\n\r\n");
+    });
+    let (mut field, mut pieces) = (None, Vec::new());
+    let take = |piece: &[u8]| {
+        pieces.extend_from_slice(piece);
+        let _ = passed.send(());
+        ControlFlow::Continue(())
+    };
+    let request = Request::get("a.test", "/");
+    let seen = |answer: &Answer| field = answer.field("x").map(str::to_owned);
+    let answer = blocking::exchange_in_pieces(&address, request.clone(), &LIMITS, seen, take).expect("an answer");
+    assert_eq!((answer.status, answer.text().as_str()), (200, ""));
+    assert_eq!((field.as_deref(), pieces.as_slice()), (Some("y"), b"onetwo".as_slice()));
+    let answer = blocking::exchange_in_pieces(&address, request, &LIMITS, |_| (), |_| ControlFlow::Break(()));
+    assert_eq!(answer.expect("an answer").status, 200);
+}
+
+#[test]
+fn the_body_of_a_refusal_is_kept_and_not_passed_on() {
+    let address = server(|mut stream| {
+        head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone");
+    });
+    let take = |_: &[u8]| -> ControlFlow<()> { panic!("it is no success") };
+    let answer = blocking::exchange_in_pieces(&address, Request::get("a.test", "/"), &LIMITS, |_| (), take);
+    let answer = answer.expect("an answer");
+    assert_eq!((answer.status, answer.text().as_str()), (404, "gone"));
 }

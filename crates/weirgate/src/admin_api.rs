@@ -1,21 +1,32 @@
 //! The admin API of a running gateway, for commands that read it.
 
 use std::fmt::Display;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use weirgate_gateway::admin::TOKEN_VARIABLE;
-use weirgate_http_client::{Address, Limits, Request, blocking};
+use weirgate_http_client::{Address, Answer, Error, Limits, Request, blocking};
 use weirgate_http_server::Token;
 use weirgate_tls::{LiveTrust, Role, Wanted};
 
 /// Time for an answer of the admin API, which takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Time for an answer that is sent while it is made. The admin API ends its connections within a minute.
+const STREAM: Duration = Duration::from_secs(60);
+
 /// Maximum size of an answer: a thousand classes have less than 2 MB.
 const MAX_ANSWER: u64 = 16 << 20;
+
+/// Body of an answer that is no success.
+#[derive(Debug, Deserialize)]
+struct Refusal {
+    error: String,
+}
 
 /// How a command is let in.
 #[derive(Debug, clap::Args)]
@@ -63,21 +74,66 @@ impl AdminApi {
 
     /// Returns the answer to a path. The error names the address.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
-        let from = |why: &dyn Display| format!("{}: {why}", self.address);
-        let mut request = Request::get(&self.host, path);
-        if let Some(token) = &self.token {
-            request = request.authorization(&token.authorization());
-        }
         let limits = Limits::new(PATIENCE, MAX_ANSWER);
-        let answer = blocking::exchange(&self.address, request, &limits).map_err(|error| {
-            from(&format!("{error}; is this the admin API of a gateway, as `weirgate run` prints it?"))
-        })?;
+        let answer = blocking::exchange(&self.address, self.request(path), &limits);
+        let answer = answer.map_err(|error| self.unanswered(&error))?;
         match answer.status {
             200 => serde_json::from_slice(&answer.body)
-                .map_err(|error| from(&format!("{path} is not as expected: {error}"))),
-            400 if answer.text().contains("mutual TLS") => Err(from(&"speaks mutual TLS: give --trust")),
-            401 => Err(from(&format!("needs the admin token: give --token-file, or set {TOKEN_VARIABLE}"))),
-            status => Err(from(&format!("{path} has status {status}"))),
+                .map_err(|error| self.says(&format!("{path} is not as expected: {error}"))),
+            _ => Err(self.refused(path, &answer)),
+        }
+    }
+
+    /// Passes the pieces of the answer to a path to `take` as they arrive. Before the first one it passes the header
+    /// field `field` to `head`. Returns false if there is no such page. The error names the address.
+    pub(crate) fn pieces(
+        &self,
+        path: &str,
+        field: &str,
+        head: impl FnOnce(Option<&str>),
+        take: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<bool, String> {
+        let limits = Limits::new(STREAM, u64::MAX);
+        let mut accepted = false;
+        let head = |answer: &Answer| {
+            accepted = true;
+            head(answer.field(field));
+        };
+        let answer = blocking::exchange_in_pieces(&self.address, self.request(path), &limits, head, take);
+        let answer = answer.map_err(|error| if accepted { self.says(&error) } else { self.unanswered(&error) })?;
+        match answer.status {
+            200 => Ok(true),
+            404 => Ok(false),
+            _ => Err(self.refused(path, &answer)),
+        }
+    }
+
+    fn request(&self, path: &str) -> Request {
+        let request = Request::get(&self.host, path);
+        match &self.token {
+            Some(token) => request.authorization(&token.authorization()),
+            None => request,
+        }
+    }
+
+    fn says(&self, why: &dyn Display) -> String {
+        format!("{}: {why}", self.address)
+    }
+
+    fn unanswered(&self, error: &Error) -> String {
+        self.says(&format!("{error}; is this the admin API of a gateway, as `weirgate run` prints it?"))
+    }
+
+    /// Returns the reason of an answer that is no success.
+    fn refused(&self, path: &str, answer: &Answer) -> String {
+        match answer.status {
+            400 if answer.text().contains("mutual TLS") => self.says(&"speaks mutual TLS: give --trust"),
+            401 => self.says(&format!("needs the admin token: give --token-file, or set {TOKEN_VARIABLE}")),
+            status => {
+                let reason = serde_json::from_slice::<Refusal>(&answer.body).ok();
+                let reason = reason.map(|refusal| format!(": {}", refusal.error)).unwrap_or_default();
+                self.says(&format!("{path} has status {status}{reason}"))
+            }
         }
     }
 }

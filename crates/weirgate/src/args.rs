@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
-    agent, bands, coordinator, demo, init, lab, manual, pki, plan, policy, probe, recommend, replay, reserves, sim, top,
+    agent, bands, coordinator, demo, init, lab, manual, pki, plan, policy, probe, recommend, replay, reserves, sim,
+    tap, top,
 };
 
 /// End of the help text.
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     /// Show the gateway keeping its guarantees: an emulated cluster, clients of three classes, a surge.
     Demo(demo::Args),
     Top(top::Args),
+    Tap(tap::Args),
     Init(init::Args),
     Recommend(recommend::Args),
     Sim(sim::Args),

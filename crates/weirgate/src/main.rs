@@ -1,6 +1,6 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `init`, `recommend`, `sim`, `plan`,
-//! `replay`, `policy`, `bands`, `lab`, `probe`, `agent`, `coordinator`, `reserves`, `pki`, `completions`, and `man` for
-//! packages.
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `tap`, `init`, `recommend`, `sim`,
+//! `plan`, `replay`, `policy`, `bands`, `lab`, `probe`, `agent`, `coordinator`, `reserves`, `pki`, `completions`, and
+//! `man` for packages.
 //!
 //! Only this crate uses gateway, lab, agent, coordinator and probe together. Messages go to standard error
 //! and results to standard output. For exit codes see [`exit`].
@@ -29,6 +29,7 @@ mod reserves;
 mod run;
 mod sim;
 mod swarm;
+mod tap;
 mod top;
 
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Schema(args) => exit::print(&format!("{:#}\n", schema(args.of))),
         Command::Demo(args) => demo::run(args),
         Command::Top(args) => top::run(&args),
+        Command::Tap(args) => tap::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Recommend(args) => recommend::run(&args),
         Command::Sim(args) => sim::run(&args),

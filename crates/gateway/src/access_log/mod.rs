@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use line::Layout;
@@ -151,6 +151,12 @@ impl AccessLog {
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
+}
+
+/// Appends the line of a request that ends now: JSON with the usual fields, whatever the policy's own log has.
+pub(crate) fn append(line: &mut Vec<u8>, record: &AccessRecord<'_>) {
+    static USUAL: LazyLock<Layout> = LazyLock::new(|| Layout::of(None));
+    line::write(line, record, weirgate_clock::calendar(), &USUAL);
 }
 
 /// Returns the sampling fraction as bits. It is negative if there is no log, which also suppresses sheds and

@@ -59,7 +59,7 @@ impl Live {
         if viewers.len() == 1 {
             tokio::spawn(Arc::clone(self).show(operations));
         }
-        with_type(StatusCode::OK, "text/event-stream", Body::new(Looks(receiver)))
+        with_type(StatusCode::OK, "text/event-stream", Body::new(Pieces(receiver)))
     }
 
     /// Shows looks for as long as there are viewers.
@@ -137,10 +137,10 @@ fn first(a: &ClassSnapshot, b: &ClassSnapshot) -> Ordering {
     misses(b).cmp(&misses(a)).then(sent(b).total_cmp(&sent(a))).then(a.class.cmp(&b.class))
 }
 
-/// A response body of looks.
-struct Looks(Receiver<Bytes>);
+/// A response body of pieces that are made while it is sent.
+pub(super) struct Pieces(pub(super) Receiver<Bytes>);
 
-impl HttpBody for Looks {
+impl HttpBody for Pieces {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -148,6 +148,6 @@ impl HttpBody for Looks {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.0.poll_recv(context).map(|look| look.map(|look| Ok(Frame::data(look))))
+        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
     }
 }

@@ -11,6 +11,7 @@ mod operations;
 mod routes;
 pub(crate) mod scrape;
 mod snapshot;
+mod tap;
 mod view;
 
 use std::io;
@@ -27,6 +28,7 @@ use weirgate_tls::{LiveTrust, Role};
 
 pub use operations::{NotReloaded, Operations, Reloaded, etag};
 pub use snapshot::why;
+pub use tap::VIEWER;
 
 /// Environment variable with the token, used if no file has one.
 pub const TOKEN_VARIABLE: &str = "WEIRGATE_ADMIN_TOKEN";

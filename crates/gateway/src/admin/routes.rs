@@ -18,7 +18,7 @@ use weirgate_log::Level;
 
 use super::live::Live;
 use super::operations::{NotReloaded, Operations, etag};
-use super::{scrape, view};
+use super::{scrape, tap, view};
 use crate::active_config::ReloadError;
 use crate::metrics;
 
@@ -47,6 +47,7 @@ pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
         .route("/page.js", get(async || with_type(StatusCode::OK, "text/javascript; charset=utf-8", PAGE_JS)))
         .route("/stream", get(async move |State(operations): Shared| live.join(operations)))
         .route("/events", get(events))
+        .route("/tap", get(tapped))
         .route("/live", get(async || json(StatusCode::OK, &view::Live { live: true })))
         .route("/ready", get(ready))
         .route("/metrics", get(scraped))
@@ -155,6 +156,16 @@ async fn events(State(operations): Shared, after: Result<Query<After>, QueryReje
         return refuse(StatusCode::BAD_REQUEST, "use /events?after=NUMBER with the number of the last event you know");
     };
     json(StatusCode::OK, &operations.gateway().events(after))
+}
+
+async fn tapped(State(operations): Shared, query: Result<Query<tap::Query>, QueryRejection>) -> Response {
+    match query {
+        Ok(Query(query)) => tap::join(&operations, query),
+        Err(_) => {
+            let why = "use /tap?FIELD=VALUE with class, node, client, path, status, ending, slower_than or sample";
+            refuse(StatusCode::BAD_REQUEST, why)
+        }
+    }
 }
 
 async fn nodes(State(operations): Shared) -> Response {

@@ -7,6 +7,7 @@ mod changes;
 mod logs;
 mod prometheus;
 mod reading;
+mod tap;
 mod telemetry;
 mod trust;
 

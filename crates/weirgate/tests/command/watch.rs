@@ -74,6 +74,91 @@ fn top_prints_the_figures_once_and_says_what_is_wrong() {
     assert!(run(&["top", "nowhere"]).err.contains("has no port"), "a hint");
 }
 
+/// Starts `tap` with further words, and returns a reader of its lines.
+fn tap(admin: SocketAddr, more: &[&str]) -> (Tap, impl Iterator<Item = String>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
+    command.args(["tap", "--gateway", &admin.to_string()]).args(more);
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // It says so when the gateway has accepted it.
+    let mut err = BufReader::new(process.stderr.take().expect("a pipe"));
+    if !more.contains(&"json") {
+        let mut line = String::new();
+        err.read_line(&mut line).expect("a line");
+        assert!(line.contains("requests are shown as they end"), "{line}");
+    }
+    let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    (Tap(process), lines)
+}
+
+struct Tap(Child);
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn tap_shows_requests_as_they_end_and_why_they_were_refused() {
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.yaml", &policy(node(), ""));
+    let mut process = Process::of(&["run", &file]);
+    let (listen, admin) = (process.address("listening on"), process.address("admin API on"));
+    process.line("ready");
+    let (mut served, mut lines) = tap(admin, &["--class", "go*", "--path", "/a*", "--status", "2xx", "--count", "2"]);
+    for (host, path) in [("gold.test", "/a?x=1"), ("other.test", "/a"), ("gold.test", "/b"), ("gold.test", "/a/2")] {
+        assert_eq!(ask(listen, Request::get(host, path)).status, 200);
+    }
+    let first = lines.next().expect("a line");
+    assert!(first.contains(" gold GET /a?x=1 200 127.0.0.1: "), "{first}");
+    assert!(first.contains("node ") && first.contains(" → total "), "{first}");
+    assert!(lines.next().expect("a line").contains(" /a/2 "));
+    assert_eq!(lines.next(), None);
+    assert_eq!(served.0.wait().expect("it ends").code(), Some(0));
+
+    // Requests are sent until one of them is shown: this command does not say when it has been accepted.
+    let (_json, mut lines) = tap(admin, &["--format", "json"]);
+    let (shown, seen) = std::sync::mpsc::channel();
+    std::thread::spawn(move || shown.send(lines.next()));
+    let mut line = None;
+    let came = becomes_true(PATIENCE, || {
+        assert_eq!(ask(listen, Request::get("gold.test", "/j")).status, 200);
+        line = line.take().or_else(|| seen.try_recv().ok().flatten());
+        line.is_some()
+    });
+    assert!(came, "no line");
+    let line: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
+    assert_eq!((&line["path"], &line["ending"], &line["status"]), (&json!("/j"), &json!("served"), &json!(200)));
+}
+
+#[test]
+fn tap_says_why_a_request_was_refused_and_what_is_wrong_with_an_option() {
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.yaml", &policy(node(), ""));
+    let mut process = Process::of(&["run", &file]);
+    let (listen, admin) = (process.address("listening on"), process.address("admin API on"));
+    process.line("ready");
+    let nodes: Value = serde_json::from_slice(&get(admin, "/nodes").body).expect("JSON");
+    let gone = nodes["nodes"].as_array().expect("nodes").iter().find(|node| node["pool"] == "gone").expect("the node");
+    let path = format!("/nodes/gone/{}/drain", gone["name"].as_str().expect("a name"));
+    let drain = Request::post("localhost", &path, "{}").field("content-type", "application/json");
+    assert_eq!(ask(admin, drain).status, 200);
+    let (_tap, mut lines) = tap(admin, &["--ending", "shed,failed"]);
+    assert_eq!(ask(listen, Request::get("gold.test", "/")).status, 200);
+    assert_eq!(ask(listen, Request::get("closed.test", "/x")).status, 503);
+    let line = lines.next().expect("a line");
+    assert!(line.contains(" closed GET /x 503 "), "{line}");
+    assert!(line.ends_with("shed: no node of the upstream was usable"), "{line}");
+
+    let wrong = run(&["tap", "--slower-than", "200"]);
+    assert_eq!((wrong.code, wrong.out.as_str()), (Some(2), ""));
+    assert!(wrong.err.contains("--slower-than: ") && wrong.err.contains("`200ms`"), "{}", wrong.err);
+    let nobody = run(&["tap", "--gateway", "127.0.0.1:1"]);
+    assert_eq!(nobody.code, Some(1));
+    assert!(nobody.err.contains("is this the admin API of a gateway"), "{}", nobody.err);
+}
+
 #[test]
 fn the_live_page_shows_classes_refusals_and_changes_in_a_browser() {
     let Some(driver) = Driver::start() else { return };
