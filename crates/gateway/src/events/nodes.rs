@@ -78,7 +78,10 @@ impl Nodes {
             match (was.get(pool).map(|was| was.up > 0), *up > 0) {
                 (Some(true), false) => tell(
                     EventKind::UpstreamUnusable,
-                    format!("upstream {pool}: none of its {all} nodes is usable. Its requests are refused"),
+                    match all {
+                        1 => format!("upstream {pool}: its only node is not usable. Its requests are refused"),
+                        _ => format!("upstream {pool}: none of its {all} nodes is usable. Its requests are refused"),
+                    },
                 ),
                 (Some(false), true) => {
                     tell(
