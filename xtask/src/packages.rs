@@ -1,8 +1,9 @@
-//! Debian packages that real-process tests need: installs the missing ones.
+//! Debian packages and a script that tests of real processes need: installs the missing ones.
 //!
 //! Tests run real servers and a real load generator together with the gateway. Each test starts its own
 //! processes with its own configuration. Services that the packages start are stopped at once.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::steps::{read, show};
@@ -31,12 +32,16 @@ const PACKAGES: [Package; 11] = [
 /// Set to `1` to do without the packages. Tests that need them then report that they are skipped.
 pub(crate) const SKIP: &str = "WEIRGATE_SKIP_PACKAGES";
 
+/// The program that looks for faults of accessibility in pages, from npm: Debian does not have it.
+const AXE: &str = "axe-core@4.14.1";
+
 /// Installs the missing packages.
 pub(crate) fn install() -> Result<(), String> {
     if std::env::var_os(SKIP).is_some_and(|value| value == "1") {
         println!("   {SKIP}=1: nothing is installed; tests whose programs are missing say that they are skipped");
         return Ok(());
     }
+    axe();
     let missing: Vec<&Package> = PACKAGES.iter().filter(|p| !installed(p.name)).collect();
     if missing.is_empty() {
         println!("   all {} packages are installed", PACKAGES.len());
@@ -66,6 +71,22 @@ pub(crate) fn install() -> Result<(), String> {
         stop(service);
     }
     Ok(())
+}
+
+/// Fetches [`AXE`] into the target folder. Without it only the tests of accessibility are skipped, so a failure is no
+/// error.
+fn axe() {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let folder = target.join("axe");
+    if folder.join("node_modules/axe-core/axe.min.js").exists() {
+        return;
+    }
+    let fetched = std::fs::create_dir_all(&folder).map_err(|e| e.to_string()).and_then(|()| {
+        read(Command::new("npm").args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&folder).arg(AXE))
+    });
+    if let Err(why) = fetched {
+        println!("   {AXE} cannot be fetched, so that accessibility is not tested: {why}");
+    }
 }
 
 /// Why packages cannot be installed here, if they cannot.

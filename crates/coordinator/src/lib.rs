@@ -13,16 +13,15 @@
 //! agents keep the shares in force.
 //!
 //! `serve` has the listener and the optimiser's thread, `agents` the routes of the agents, and `shared_state` their
-//! sessions. `page` and `metrics` are behind `routes`.
+//! sessions. `metrics` and the folder `page` are behind `routes`.
 #![forbid(unsafe_code)]
 
 mod agents;
 mod metrics;
-mod page;
 mod routes;
 mod serve;
 mod shared_state;
 
-pub use routes::routes;
+pub use routes::{OPEN, routes};
 pub use serve::CoordinatorServer;
 pub use shared_state::SharedState;

@@ -7,17 +7,28 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderMap, StatusCode};
-use weirgate_http_server::answer::{json, refuse, with_type};
+use weirgate_http_server::answer::{json, refuse};
 use weirgate_http_server::exposition::metrics;
+use weirgate_http_server::page;
 
-use crate::page;
 use crate::shared_state::SharedState;
+
+/// The page at `/`, and its script.
+const PAGE_HTML: &str = include_str!("page/page.html");
+const PAGE_JS: &str = include_str!("page/page.js");
+
+/// Public paths. Orchestrators' health probes have neither certificate nor token, and the page asks its reader for a
+/// token.
+pub const OPEN: [&str; 6] = {
+    let [html, style, parts, script] = page::PATHS;
+    ["/live", "/ready", html, style, parts, script]
+};
 
 /// Returns the routes: the page at `/`, JSON at `/reserves`, metrics at `/metrics`, and health probes for
 /// orchestrators at `/live` and `/ready`. Access control is up to the listener.
 pub fn routes(shared: Arc<SharedState>) -> Router {
     Router::new()
-        .route("/", get(async |State(shared): State<Arc<SharedState>>| html(page::render(&shared.view()))))
+        .merge(page::routes(PAGE_HTML, PAGE_JS))
         .route("/reserves", get(async |State(shared): State<Arc<SharedState>>| json(StatusCode::OK, &shared.view())))
         .route(
             "/metrics",
@@ -37,8 +48,4 @@ async fn ready(State(shared): State<Arc<SharedState>>) -> Response {
     let up = shared.view().nodes.iter().filter(|node| node.state == "up").count();
     let status = if up > 0 { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json(status, &serde_json::json!({ "ready": up > 0, "nodes_up": up }))
-}
-
-fn html(text: String) -> Response {
-    with_type(StatusCode::OK, "text/html; charset=utf-8", text)
 }

@@ -9,7 +9,8 @@
 //! # Modules
 //! `listen` opens sockets, `serve` accepts connections, `handshake` does TLS, `strict` checks the bytes of requests,
 //! `guard` checks permissions, `token` is a secret that clients may show,
-//! `attempts` limits wrong tries, `answer` makes answers, and `exposition` those for Prometheus.
+//! `attempts` limits wrong tries, `answer` makes answers, `exposition` those for Prometheus, and `page` has the common
+//! parts of pages for people.
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -18,6 +19,7 @@ pub mod exposition;
 mod guard;
 mod handshake;
 mod listen;
+pub mod page;
 mod serve;
 mod strict;
 mod token;

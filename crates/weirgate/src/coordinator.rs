@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use weirgate_config::Reserves;
-use weirgate_coordinator::{CoordinatorServer, routes};
+use weirgate_coordinator::{CoordinatorServer, OPEN, routes};
 use weirgate_tls::{LiveTrust, Role};
 
 use crate::exit::{self, say, tell};
 use crate::run::{guarded, open_admin};
-
-/// Paths of the page that need neither certificate nor token, because orchestrators' health probes have none.
-const OPEN: [&str; 2] = ["/live", "/ready"];
 
 /// Time that the end waits for a running optimiser. Its answer is no longer needed.
 const LAST_RUN: Duration = Duration::from_millis(100);

@@ -28,8 +28,10 @@ fn all_three_tell_the_same() {
     let stage = Stage::two(NODES, None);
     assert_eq!(get(&stage, "/ready").0, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!((get(&stage, "/live").0, get(&stage, "/x").0), (StatusCode::OK, StatusCode::NOT_FOUND));
-    let (_, empty) = get(&stage, "/");
-    assert!(empty.contains("0 of 2 nodes are up") && empty.contains("<td>50.0 %"), "{empty}");
+    let (_, empty) = get(&stage, "/reserves");
+    let empty: Reserves = serde_json::from_str(&empty).expect("the documented form");
+    assert!(empty.nodes.iter().all(|node| node.state == "down") && empty.last_runs.is_empty(), "{empty:?}");
+    assert_eq!(empty.classes[0].share_percent, 50.0);
 
     let _agents = first_shares(&stage, [None, None]);
     assert_eq!(get(&stage, "/ready").0, StatusCode::OK);
@@ -42,9 +44,11 @@ fn all_three_tell_the_same() {
     assert_eq!((view.last_runs[0].number, view.last_runs[0].cause.as_str()), (1, "joined"));
 
     let (_, page) = get(&stage, "/");
-    for part in ["2 of 2 nodes are up", "n1 came up", "50.0 / 50.0 → 50.0"] {
-        assert!(page.contains(part), "{part} is not in {page}");
+    for file in ["page.css", "parts.js", "page.js"] {
+        assert!(page.contains(&format!("\"{file}\"")), "{file} is not in {page}");
+        assert_eq!(get(&stage, &format!("/{file}")).0, StatusCode::OK);
     }
+    assert!(!page.contains("//"), "the page must load nothing from other machines: {page}");
     let (_, metrics) = get(&stage, "/metrics");
     for line in [
         "weirgate_reserves_promise{class=\"a\"} 0.5",

@@ -12,8 +12,8 @@ use http::header::{ETAG, IF_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
 use weirgate_engine::ClassId;
-use weirgate_http_server::answer::{json, refuse, with_type};
-use weirgate_http_server::exposition;
+use weirgate_http_server::answer::{json, refuse};
+use weirgate_http_server::{exposition, page};
 use weirgate_log::Level;
 
 use super::live::Live;
@@ -27,14 +27,16 @@ const PAGE: usize = 100;
 /// Maximum number of live classes in one response. The engine's lock is held while they are copied.
 const MAX_PAGE: usize = 1000;
 
-/// The page at `/`, its style and its script.
+/// The page at `/`, and its script.
 const PAGE_HTML: &str = include_str!("page/page.html");
-const PAGE_CSS: &str = include_str!("page/page.css");
 const PAGE_JS: &str = include_str!("page/page.js");
 
 /// Public paths. Orchestrators' health probes have neither certificate nor token, and the page asks
 /// its reader for a token.
-pub(super) const OPEN: [&str; 5] = ["/live", "/ready", "/", "/page.css", "/page.js"];
+pub(super) const OPEN: [&str; 6] = {
+    let [html, style, parts, script] = page::PATHS;
+    ["/live", "/ready", html, style, parts, script]
+};
 
 type Shared = State<Arc<Operations>>;
 
@@ -42,9 +44,7 @@ type Shared = State<Arc<Operations>>;
 pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
     let live = Arc::new(Live::default());
     Router::new()
-        .route("/", get(async || with_type(StatusCode::OK, "text/html; charset=utf-8", PAGE_HTML)))
-        .route("/page.css", get(async || with_type(StatusCode::OK, "text/css; charset=utf-8", PAGE_CSS)))
-        .route("/page.js", get(async || with_type(StatusCode::OK, "text/javascript; charset=utf-8", PAGE_JS)))
+        .merge(page::routes(PAGE_HTML, PAGE_JS))
         .route("/stream", get(async move |State(operations): Shared| live.join(operations)))
         .route("/events", get(events))
         .route("/tap", get(tapped))

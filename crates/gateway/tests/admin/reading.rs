@@ -289,7 +289,7 @@ fn the_stream_shows_a_look_and_the_page_needs_nothing_from_elsewhere() {
     assert_eq!(page.status, 200);
     let policy = page.header("content-security-policy").expect("a policy");
     assert!(policy.contains("script-src 'self'") && policy.contains("default-src 'none'"), "{policy}");
-    for file in ["page.js", "page.css"] {
+    for file in ["page.js", "parts.js", "page.css"] {
         assert!(page.body.contains(&format!("\"{file}\"")), "{}", page.body);
         assert_eq!(running.get(&format!("/{file}")).status, 200);
     }

@@ -38,7 +38,8 @@ fn it_says_what_it_does_shows_its_page_and_ends_on_sigterm() {
     assert_eq!(ask(page, Request::get("evil.test", "/")).status, 403);
     let bearer = format!("Bearer {TOKEN}");
     let show = |path: &str| ask(page, Request::get("localhost", path).authorization(&bearer)).text();
-    assert!(show("/").contains("0 of 2 nodes are up"));
+    assert!(show("/reserves").contains("\"state\":\"down\""));
+    assert_eq!(get(page, "/").status, 200, "the page asks for the token itself");
     assert!(show("/metrics").contains("weirgate_reserves_nodes_live 0"));
 
     // A stranger is reported and changes nothing.

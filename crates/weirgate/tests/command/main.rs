@@ -1,6 +1,7 @@
 //! The command as its users see it: its output, the stream it goes to, and its exit code. The tests run the
 //! built binary.
 
+mod browser;
 mod check;
 mod coordinator;
 mod explain;

@@ -1,9 +1,8 @@
-//! Tests of what an operator watches: `weirgate top`, and the live page in a real browser.
-//!
-//! Chromium is driven over WebDriver (W3C), which is JSON over HTTP.
+//! Tests of what an operator watches: `weirgate top` and `tap`, and the live pages of gateway and coordinator in a real
+//! browser.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use serde_json::{Value, json};
 use weirgate_clock::becomes_true;
 use weirgate_http_client::Request;
 
+use crate::browser::Driver;
 use crate::run::{Process, ask, get, node};
 use crate::{Scratch, run};
 
@@ -169,14 +169,11 @@ fn the_live_page_shows_classes_refusals_and_changes_in_a_browser() {
     let (_process, admin) = gateway(&file, Some(token));
     driver.open(&format!("http://{admin}/"));
     driver.shows("This gateway asks for its admin token");
-    driver.run(
-        "document.getElementById('secret').value = arguments[0]; document.querySelector('#token button').click();",
-        &[token],
-    );
+    driver.enter(token);
     for text in [
         "No node of gone is usable",
         "gold",
-        "guaranteed 5/s",
+        "guaranteed\u{a0}5/s",
         "best effort",
         "no node of the upstream is usable",
         "class closed: requests are refused (no_node)",
@@ -191,96 +188,80 @@ fn the_live_page_shows_classes_refusals_and_changes_in_a_browser() {
         .run("const f = document.getElementById('filter'); f.value = 'gol'; f.dispatchEvent(new Event('input'));", &[]);
     let rows = "return [...document.querySelectorAll('#classes tbody tr')].filter(r => !r.hidden).length";
     assert_eq!(driver.run(rows, &[]), 1);
-    let wide = driver.run("return document.documentElement.scrollWidth - window.innerWidth", &[]);
-    assert!(wide.as_i64().is_some_and(|more| more <= 0), "the page is wider than the screen by {wide}");
-    // A token that is not there yet is answered with 401, which the browser logs. Nothing else may be wrong.
-    for entry in driver.log() {
-        let text = entry["message"].as_str().unwrap_or_default();
-        assert!(entry["level"] != "SEVERE" || text.contains("401"), "{entry}");
-    }
+    driver.run("const f = document.getElementById('filter'); f.value = ''; f.dispatchEvent(new Event('input'));", &[]);
+    driver.looks_right();
+    driver.complains_of_the_missing_token_alone();
 }
 
-/// A browser, driven by chromedriver. Both end with it.
-struct Driver {
-    process: Child,
-    address: SocketAddr,
-    session: String,
+#[test]
+fn the_page_shows_the_first_classes_of_many_and_all_when_asked() {
+    let Some(driver) = Driver::start() else { return };
+    let scratch = Scratch::new();
+    let classes: String = (1..=60).map(|n| format!("  - {{ name: class-{n}, match: {{ path: /{n} }} }}\n")).collect();
+    let text = format!(
+        "listen: 127.0.0.1:0\nadmin: {{ address: 127.0.0.1:0 }}\nthreads: 1\nupstreams: {{ web: {{ nodes: [{}] }} }}\n\
+         classes:\n{classes}  - {{ name: other }}\n",
+        node()
+    );
+    let mut process = Process::of(&["run", &scratch.write("policy.yaml", &text)]);
+    let admin = process.address("admin API on");
+    process.line("ready");
+    driver.open(&format!("http://{admin}/"));
+    driver.shows("Show all 61 classes");
+    let rows = "return [...document.querySelectorAll('#classes tbody tr')].filter(r => !r.hidden).length";
+    assert_eq!(driver.run(rows, &[]), 25);
+    driver.run("document.getElementById('all').click();", &[]);
+    driver.shows("Show the first 25 classes");
+    assert_eq!(driver.run(rows, &[]), 61);
+    driver.looks_right();
 }
 
-impl Driver {
-    /// Starts the browser, or tells why the test is skipped.
-    fn start() -> Option<Driver> {
-        let started = Command::new("chromedriver").arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        let Ok(mut process) = started else {
-            let _ = writeln!(std::io::stderr(), "SKIPPED: the live page in a browser: chromedriver is not installed");
-            return None;
-        };
-        let out = BufReader::new(process.stdout.take().expect("a pipe"));
-        let mut driver = Driver { process, address: ([127, 0, 0, 1], 0).into(), session: String::new() };
-        let port = out.lines().map_while(Result::ok).find_map(|line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            port.trim_end_matches('.').parse().ok()
-        });
-        driver.address.set_port(port.expect("chromedriver says its port"));
-        let arguments = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--window-size=375,800",
-        ];
-        let wanted = json!({ "capabilities": { "alwaysMatch": {
-            "goog:chromeOptions": { "args": arguments }, "goog:loggingPrefs": { "browser": "ALL" },
-        } } });
-        let begun = driver.call("/session", &wanted);
-        driver.session = begun["sessionId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
-        Some(driver)
-    }
+#[test]
+fn the_page_of_the_coordinator_shows_nodes_shares_and_runs_in_a_browser() {
+    let Some(driver) = Driver::start() else { return };
+    let scratch = Scratch::new();
+    let token = "9f86d081884c7d659a2feaa0c55ad015";
+    let secret = scratch.write("token", token);
+    let text = format!(
+        "reserves:\n  listen: 127.0.0.1:0\n  admin: 127.0.0.1:0\n  admin_token_file: {secret}\n  nodes: [n1, n2]\n  classes:\n\
+         \x20   - {{ name: gold, share: 50%, cgroup: gold.slice }}\n    - {{ name: rest, share: 25%, cgroup: rest.slice }}\n"
+    );
+    let mut process = Process::of(&["coordinator", &scratch.write("policy.yaml", &text)]);
+    let agents = process.line("agents connect to");
+    let agents = agents.split(' ').find_map(|word| word.trim_end_matches(',').parse().ok()).expect("an address");
+    let admin = process.address("page on");
+    process.line("ready");
+    driver.open(&format!("http://{admin}/"));
+    driver.shows("This coordinator asks for its admin token");
+    driver.enter(token);
+    driver.shows("No node is up");
+    driver.shows("promised 50 %");
+    driver.looks_right();
 
-    /// Sends a command and returns its value.
-    fn call(&self, path: &str, body: &Value) -> Value {
-        let request = Request::post(&self.address.to_string(), path, body.to_string());
-        let answer = ask(self.address, request.field("content-type", "application/json"));
-        let value: Value = serde_json::from_slice(&answer.body).expect("JSON");
-        assert_eq!(answer.status, 200, "{path}: {value}");
-        value["value"].clone()
-    }
-
-    fn open(&self, url: &str) {
-        self.call(&format!("/session/{}/url", self.session), &json!({ "url": url }));
-    }
-
-    fn run(&self, script: &str, args: &[&str]) -> Value {
-        self.call(&format!("/session/{}/execute/sync", self.session), &json!({ "script": script, "args": args }))
-    }
-
-    /// Waits until the page shows `text`.
-    fn shows(&self, text: &str) {
-        let body = || self.run("return document.body.innerText", &[]).as_str().unwrap_or_default().to_owned();
-        assert!(becomes_true(PATIENCE, || body().contains(text)), "{text:?} is not on the page:\n{}", body());
-    }
-
-    /// Returns the messages of the browser.
-    fn log(&self) -> Vec<Value> {
-        let log = self.call(&format!("/session/{}/se/log", self.session), &json!({ "type": "browser" }));
-        log.as_array().cloned().unwrap_or_default()
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        // The browser ends with its session. An error leaves nothing else to do.
-        if let Ok(mut stream) = TcpStream::connect(self.address) {
-            let request = format!("DELETE /session/{} HTTP/1.1\r\nHost: {}\r\n\r\n", self.session, self.address);
-            let _ = stream.write_all(request.as_bytes());
-            let _ = stream.set_read_timeout(Some(PATIENCE));
-            let _ = stream.read(&mut [0]);
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    // An agent of one node reports once: `gold` uses all of its share.
+    let to = |request: Request| ask(agents, request.field("content-type", "application/json"));
+    let opened = to(Request::post("localhost", "/reserves/sessions", r#"{"version":2,"node":"n1"}"#));
+    let session: Value = serde_json::from_slice(&opened.body).expect("JSON");
+    let session = session["session"].as_str().expect("a session");
+    let report = json!({
+        "run": 0, "seconds": 0.25, "allocation": [60.0, 40.0], "usage": [60.0, 12.5], "sink": [true, false],
+        "node": { "cpu": 75.0 },
+    });
+    let mut number = 0;
+    let mut reports = || {
+        number += 1;
+        let path = format!("/reserves/sessions/{session}/reports/{number}");
+        // The coordinator takes twenty reports a second of a node.
+        assert!(matches!(to(Request::put("localhost", &path, report.to_string())).status, 204 | 429));
+        driver.text()
+    };
+    // A node that is silent for a second is no longer up, so it reports until the page has seen it.
+    let parts = ["1 of 2 nodes are up", "gold: 60 % of 60 %", "all of it", "CPU 75 %", "n1 came up", "down: its agent"];
+    let seen = becomes_true(PATIENCE, || {
+        let text = reports();
+        parts.iter().all(|part| text.contains(part))
+    });
+    assert!(seen, "{}", driver.text());
+    driver.looks_right();
+    driver.complains_of_the_missing_token_alone();
 }

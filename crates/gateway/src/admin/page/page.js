@@ -1,121 +1,16 @@
-// The live page. It reads /stream, one look a second, and /events where a look has new ones.
-//
-// Texts from the gateway enter the page as text and never as HTML. The history of the charts is what this page has
-// seen. Elements of a row are made once and then changed, so that a screen reader and a selection survive a look.
+// The gateway's page. It reads /stream, one look a second, and /events where a look has new ones. parts.js is before it.
 "use strict";
 
-const KEPT = 300; // Looks in the charts: five minutes.
 const SHOWN_EVENTS = 100;
-const LOST = 5000; // Milliseconds without a look after which the page says so.
-
-const byId = (id) => document.getElementById(id);
+const FIRST_CLASSES = 25; // Shown at first, so that the parts below them are not far away.
 const GOOD = new Set(["node_up", "node_appeared", "upstream_usable", "shedding_ended", "guarantee_held", "limit_possible"]);
 const BAD = new Set(["node_down", "node_ejected", "upstream_unusable", "guarantee_missed", "limit_impossible"]);
 
-let lastLook = 0;
 let lastEvent = 0;
 let uptime = 0; // Seconds, at the last look.
-const histories = new Map();
 const rows = new Map();
-
-/* Words and numbers */
-
-function number(value) {
-  if (value == null) return "–";
-  const digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-  const text = value.toFixed(digits);
-  return text.includes(".") ? text.replace(/\.?0+$/, "") : text.replace(/\B(?=(\d{3})+$)/g, "\u202f");
-}
-const rate = (value) => `${number(value)}/s`;
-function span(seconds) {
-  if (seconds == null) return "–";
-  if (seconds >= 86400) return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
-  if (seconds >= 3600) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
-  if (seconds >= 120) return `${number(seconds / 60)} min`;
-  if (seconds >= 1 || seconds === 0) return `${number(seconds)} s`;
-  return seconds >= 1e-3 ? `${number(seconds * 1e3)} ms` : `${number(seconds * 1e6)} µs`;
-}
-const count = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
-const clock = (unix) => new Date(unix * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
-
-/* Elements */
-
-function make(tag, className, text) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text != null) element.textContent = text;
-  return element;
-}
-function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-function state(element, name) {
-  element.classList.toggle("bad-state", name === "bad");
-  element.classList.toggle("warn-state", name === "warn");
-}
-function svg(tag, attributes) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
-}
-function newChart(label) {
-  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${KEPT} 40`, preserveAspectRatio: "none", role: "img", "aria-label": label });
-  chart.paths = {};
-  for (const name of ["limit", "other", "main"]) {
-    chart.paths[name] = svg("path", { class: name });
-    chart.append(chart.paths[name]);
-  }
-  return chart;
-}
-
-/* Draws points over time. A gap stays a gap. */
-function draw(chart, main, other, limit) {
-  const values = [...main, ...(other || []), limit].filter((v) => v != null);
-  const top = Math.max(...values, 1e-9) * 1.05;
-  const y = (value) => (40 - (value / top) * 38).toFixed(1);
-  const path = (points) => {
-    let text = "";
-    let open = false;
-    points.forEach((value, index) => {
-      if (value == null) { open = false; return; }
-      text += `${open ? "L" : "M"}${KEPT - points.length + index} ${y(value)}`;
-      open = true;
-    });
-    return text;
-  };
-  chart.paths.main.setAttribute("d", path(main));
-  chart.paths.other.setAttribute("d", other ? path(other) : "");
-  chart.paths.limit.setAttribute("d", limit == null ? "" : `M0 ${y(limit)}L${KEPT} ${y(limit)}`);
-}
-function remember(key, values) {
-  let history = histories.get(key);
-  if (!history) histories.set(key, (history = values.map(() => [])));
-  values.forEach((value, index) => {
-    history[index].push(value);
-    if (history[index].length > KEPT) history[index].shift();
-  });
-  return history;
-}
-
-/* Keeps one element for each item, in the order of the items. */
-function keep(list, known, items, key, create, update) {
-  const present = new Set();
-  let after = null;
-  for (const item of items) {
-    const name = key(item);
-    present.add(name);
-    let element = known.get(name);
-    if (!element) known.set(name, (element = create(item)));
-    update(element, item);
-    if (element.previousElementSibling !== after || element.parentNode !== list) {
-      if (after) after.after(element); else list.prepend(element);
-    }
-    after = element;
-  }
-  for (const [name, element] of known) {
-    if (!present.has(name)) { element.remove(); known.delete(name); histories.delete(name); }
-  }
-}
+let order = []; // Classes in the order of their rows.
+let all = false; // Whether all of them are shown.
 
 /* Classes */
 
@@ -150,12 +45,6 @@ function newClass(c) {
   }
   return row;
 }
-function fill(part, value, limit, all) {
-  const top = Math.max(value || 0, limit || 0, all || 0, 1e-9);
-  part.fill.style.width = `${((value || 0) / top) * 100}%`;
-  part.tick.hidden = limit == null;
-  if (limit != null) part.tick.style.left = `calc(${(limit / top) * 100}% - 3px)`;
-}
 function showClass(row, c) {
   const { parts } = row;
   const got = c.achieved;
@@ -167,7 +56,7 @@ function showClass(row, c) {
   say(parts.state, (c.limit_impossible ? `${text}, limit impossible` : text) + mode);
   parts.state.className = misses(c) || c.limit_impossible ? "bad" : promised(c) ? "good" : "soft";
   say(parts.throughput.big, rate(got.served_per_second));
-  say(parts.throughput.small, `of ${rate(got.offered_per_second)} sent${floor == null ? "" : `, guaranteed ${rate(floor)}`}`);
+  say(parts.throughput.small, `of ${rate(got.offered_per_second)} sent${floor == null ? "" : `, guaranteed\u00a0${rate(floor)}`}`);
   parts.throughput.big.className = got.throughput_held === false ? "bad" : "";
   fill(parts.throughput, got.served_per_second, floor, got.offered_per_second);
   const statistic = limit ? limit.statistic : "p95";
@@ -185,14 +74,23 @@ function showClass(row, c) {
   say(parts.waiting, number(c.waiting));
   say(parts.flight, number(c.outstanding));
   const history = remember(c.class, [got.served_per_second, got.offered_per_second, response]);
+  if (row.hidden) return;
   draw(parts.throughput.chart, history[0], history[1], floor);
   draw(parts.response.chart, history[2], null, limit && limit.seconds);
 }
-function showClasses(look) {
+/* Shows the rows that match the filter, or the first ones if there is none. */
+function choose() {
   const wanted = byId("filter").value.toLowerCase();
-  const classes = [...look.classes].sort((a, b) => misses(b) - misses(a) || promised(b) - promised(a) || a.class - b.class);
-  keep(document.querySelector("#classes tbody"), rows, classes, (c) => c.class, newClass, showClass);
-  for (const c of classes) rows.get(c.class).hidden = !className(c).toLowerCase().includes(wanted);
+  order.forEach((c, index) => {
+    rows.get(c.class).hidden = wanted ? !className(c).toLowerCase().includes(wanted) : !all && index >= FIRST_CLASSES;
+  });
+  byId("all").hidden = wanted !== "" || order.length <= FIRST_CLASSES;
+  say(byId("all"), all ? `Show the first ${FIRST_CLASSES} classes` : `Show all ${order.length} classes`);
+}
+function showClasses(look) {
+  order = [...look.classes].sort((a, b) => misses(b) - misses(a) || promised(b) - promised(a) || a.class - b.class);
+  keep(document.querySelector("#classes tbody"), rows, order, (c) => c.class, newClass, showClass);
+  choose();
   byId("left-out").hidden = look.classes_left_out === 0;
   say(byId("left-out"), `Not shown: ${number(look.classes_left_out)} with fewer requests. /snapshot has all of them.`);
 }
@@ -233,7 +131,7 @@ function showFigures(look) {
   const up = look.engine.nodes.filter((n) => n.state === "up").length;
   const { engine } = look;
   const would = sum((a) => a.would_shed_per_second || 0);
-  const figures = [
+  const boxes = [
     ["Served", rate(sum((a) => a.served_per_second)), `of ${rate(sum((a) => a.offered_per_second))} sent`],
     ["Refused", rate(sum((a) => a.shed_per_second)), would > 0 ? `would refuse ${rate(would)} more` : ""],
     ["Waiting", number(engine.waiting), ""],
@@ -241,23 +139,9 @@ function showFigures(look) {
     ["Usable nodes", `${up}`, `of ${engine.nodes.length}`],
   ];
   if (engine.demanded_capacity != null && engine.usable_capacity != null) {
-    figures.push(["Guarantees need", `${number((engine.demanded_capacity / engine.usable_capacity) * 100)} %`, "of usable capacity"]);
+    boxes.push(["Guarantees need", `${number((engine.demanded_capacity / engine.usable_capacity) * 100)} %`, "of usable capacity"]);
   }
-  const list = byId("figures");
-  figures.forEach(([name, value, note], index) => {
-    let box = list.children[index];
-    if (!box) {
-      box = make("div");
-      const big = make("dd");
-      big.append(make("span"), " ", make("small"));
-      box.append(make("dt"), big);
-      list.append(box);
-    }
-    say(box.firstElementChild, name);
-    say(box.querySelector("span"), value);
-    say(box.querySelector("small"), note);
-  });
-  while (list.children.length > figures.length) list.lastElementChild.remove();
+  showBoxes(boxes);
 }
 
 const refusals = new Map();
@@ -370,7 +254,6 @@ function show(look) {
   uptime = look.engine.now_seconds;
   say(byId("about"), `discipline ${look.engine.discipline}, configuration ${look.version}, up ${span(Math.floor(uptime))}`);
   for (const id of ["verdict", "figures", "classes", "windows", "nodes"]) byId(id).hidden = false;
-  byId("token").hidden = true;
   showVerdict(look);
   showFigures(look);
   showClasses(look);
@@ -382,9 +265,6 @@ function show(look) {
 }
 
 /* The connection */
-
-const secret = { get: () => sessionStorage.getItem("weirgate-token"), set: (value) => sessionStorage.setItem("weirgate-token", value) };
-const headers = () => (secret.get() ? { Authorization: `Bearer ${secret.get()}` } : {});
 
 let asking = false;
 async function fetchEvents() {
@@ -400,25 +280,16 @@ async function fetchEvents() {
   }
 }
 
-/* Reads one response of the stream to its end. Returns false if it has to wait before the next one. */
+/* Reads one response of the stream to its end. */
 async function follow() {
   const answer = await fetch("stream", { headers: headers() });
-  if (answer.status === 401) {
-    byId("token").hidden = false;
-    say(byId("link"), secret.get() ? "the token is wrong" : "waiting for the token");
-    await new Promise((entered) => byId("token").addEventListener("submit", (event) => {
-      event.preventDefault();
-      secret.set(byId("secret").value);
-      entered();
-    }, { once: true }));
-    return true;
-  }
+  if (answer.status === 401) return askToken();
   if (!answer.ok) throw new Error(`status ${answer.status}`);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
     const { value, done } = await reader.read();
-    if (done) return true;
+    if (done) return;
     text += value;
     const messages = text.split("\n\n");
     text = messages.pop();
@@ -426,29 +297,10 @@ async function follow() {
     if (last == null) continue;
     const data = last.split("\n").find((line) => line.startsWith("data: "));
     if (!data) continue;
-    lastLook = Date.now();
-    byId("link").classList.remove("lost");
-    say(byId("link"), "live");
+    looked();
     show(JSON.parse(data.slice(6)));
   }
 }
-async function connect() {
-  for (;;) {
-    try {
-      await follow();
-    } catch (error) {
-      if (!(error instanceof TypeError)) console.error(error);
-      await new Promise((later) => setTimeout(later, 1000));
-    }
-  }
-}
-setInterval(() => {
-  if (!lastLook || Date.now() - lastLook < LOST) return;
-  byId("link").classList.add("lost");
-  say(byId("link"), `no answer for ${span(Math.round((Date.now() - lastLook) / 1000))}: the figures are old`);
-}, 1000);
-byId("filter").addEventListener("input", () => {
-  const wanted = byId("filter").value.toLowerCase();
-  for (const row of rows.values()) row.hidden = !row.parts.name.textContent.toLowerCase().includes(wanted);
-});
-connect();
+byId("filter").addEventListener("input", choose);
+byId("all").addEventListener("click", () => { all = !all; choose(); });
+connect(follow);
