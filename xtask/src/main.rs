@@ -19,6 +19,7 @@ mod repository;
 mod steps;
 mod suites;
 mod tls;
+mod viewers;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -52,6 +53,9 @@ const INSTRUCTIONS: Step = Step::new(
 
 const MEMORY: Step = Step::new("bench memory", "memory of a connection, and what is given back", memory::run);
 
+const VIEWERS: Step =
+    Step::new("bench viewers", "CPU time of the live page, with 200 classes and ten viewers", viewers::run);
+
 const DOOR: Step = Step::new("bench door", "a guaranteed class beside hostile clients, ten minutes", endurance::door);
 const FLOOD: Step =
     Step::new("bench flood", "refusals a second, and their cost for a guaranteed class", endurance::flood);
@@ -70,7 +74,7 @@ const QUICK: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, U
 /// The part of it that runs nothing.
 const LINT: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, DOCS];
 /// Long measurements, for comparison.
-const BENCH: [Step; 9] = [CRITERION, INSTRUCTIONS, MEMORY, PROXY_CPU, TLS, DOOR, FLOOD, SOAK, EDGE];
+const BENCH: [Step; 10] = [CRITERION, INSTRUCTIONS, MEMORY, VIEWERS, PROXY_CPU, TLS, DOOR, FLOOD, SOAK, EDGE];
 const RELEASE: Step = Step::new("release", "packages, an image, the list of parts and their checksums", release::run);
 
 /// Steps that belong to no group but `quick`.
