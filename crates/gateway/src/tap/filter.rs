@@ -20,6 +20,9 @@ const ENDINGS: [&str; 9] =
 
 const WOULD_SHED: &str = "would_shed";
 
+/// Maximum length of a field, in bytes. Names have at most 64, and a long pattern would make each request slow.
+const MAX_FIELD: usize = 256;
+
 /// A filter as people write it. Every field that is given must match. In patterns `*` stands for any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,6 +75,20 @@ impl Filter {
     /// # Errors
     /// A field is wrong. The text says which one, and what to write.
     pub fn new(wanted: &Wanted) -> Result<Filter, String> {
+        let fields = [
+            ("class", &wanted.class),
+            ("node", &wanted.node),
+            ("client", &wanted.client),
+            ("path", &wanted.path),
+            ("status", &wanted.status),
+            ("ending", &wanted.ending),
+            ("slower_than", &wanted.slower_than),
+            ("sample", &wanted.sample),
+        ];
+        let is_long = |field: &Option<String>| field.as_ref().is_some_and(|text| text.len() > MAX_FIELD);
+        if let Some((name, _)) = fields.into_iter().find(|(_, field)| is_long(field)) {
+            return Err(format!("{name}: it is longer than {MAX_FIELD} bytes; write a shorter one, with `*`"));
+        }
         let each = |field: &Option<String>| {
             let words = field.as_deref().map(|text| text.split(',').map(|word| word.trim().to_owned()));
             words.into_iter().flatten().collect::<Vec<_>>()

@@ -101,6 +101,8 @@ fn mistakes_name_their_field_and_say_what_to_write() {
     ] {
         let error = Filter::new(&wanted(&[(field, text)])).unwrap_err();
         assert!(error.starts_with(&format!("{field}: ")) && error.contains(says), "{error}");
+        let long = Filter::new(&wanted(&[(field, &"*a".repeat(200))])).unwrap_err();
+        assert!(long.starts_with(&format!("{field}: it is longer than 256 bytes")), "{long}");
     }
 }
 
