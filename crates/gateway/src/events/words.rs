@@ -19,6 +19,11 @@ pub(super) fn refused(reason: ShedReason, class: &ClassSnapshot) -> String {
         ShedReason::QueueTimeout => "the queue of the class allows no longer wait".to_owned(),
         ShedReason::NoNode => "no node of the upstream is usable".to_owned(),
         ShedReason::Overload => match class.guarantee.throughput {
+            // The rate is a mean over ten seconds, and the guarantee allows for bursts of one second.
+            Some(guaranteed) if class.achieved.offered_per_s <= guaranteed => format!(
+                "the class sends {sends}, for moments more than its guarantee of {}, and the nodes have no capacity left",
+                rate(guaranteed)
+            ),
             Some(guaranteed) => format!(
                 "the class sends {sends}, more than its guarantee of {}, and the nodes have no capacity left",
                 rate(guaranteed)
@@ -64,6 +69,17 @@ pub(super) fn rate(per_second: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_within_the_guarantee_is_not_called_more_than_it() {
+        let mut class = crate::examples::class();
+        class.guarantee.throughput = Some(100.0);
+        for (sends, words) in [(120.0, "sends 120/s, more than"), (90.0, "sends 90/s, for moments more than")] {
+            class.achieved.offered_per_s = sends;
+            let why = refused(ShedReason::Overload, &class);
+            assert!(why.contains(words), "{why}");
+        }
+    }
 
     #[test]
     fn rates_have_the_digits_that_a_reader_needs() {
