@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weirgate_config::{Errors, Loaded, MAX_BYTES, Problem, load_bytes};
-use weirgate_engine::{Mode, Policy};
+use weirgate_engine::{Class, Mode, Policy};
 use weirgate_experiment::{is_experiment, load_experiment};
 use weirgate_spanned_yaml::errors::quoted;
 use weirgate_spanned_yaml::unit::number_text;
@@ -83,7 +83,12 @@ fn explain(checked: &Checked) {
             let feasibility = weirgate_config::feasibility(&loaded.site).to_string();
             feasibility.lines().for_each(|line| exit::tell(&format!("{file}: {line}\n")));
             let observed = observed(loaded);
-            observed.iter().for_each(|one| exit::tell(&format!("{file}: {}\n", one.text())));
+            match observed.first() {
+                Some(first) if observed.len() > 1 && is_alike(loaded, &observed) => {
+                    exit::tell(&format!("{file}: {}\n", first.text("every class")));
+                }
+                _ => observed.iter().for_each(|one| exit::tell(&format!("{file}: {}\n", one.text(&one.subject())))),
+            }
             if !observed.is_empty() && !is_declared(&loaded.site.policy) {
                 let hint = "counts of what would be refused are closest if every node states its `capacity` and every \
                             class its `service_time`";
@@ -118,26 +123,38 @@ struct Observed<'a> {
 }
 
 impl Observed<'_> {
-    fn text(&self) -> String {
+    fn subject(&self) -> String {
+        format!("class {}", quoted(self.class))
+    }
+
+    fn text(&self, subject: &str) -> String {
         match self.enforced_share {
-            0.0 => format!("class {} is only observed: none of its requests is refused", quoted(self.class)),
+            0.0 => format!("{subject} is only observed: none of its requests is refused"),
             share => format!(
-                "class {} is enforced for {} % of its sources, and observed for the others",
-                quoted(self.class),
+                "{subject} is enforced for {} % of its sources, and observed for the others",
                 number_text(share * 100.0)
             ),
         }
     }
 }
 
-/// Returns the classes and templates that are not enforced for all their sources. Fallback classes are not listed: they
-/// have the mode of their class.
-fn observed(loaded: &Loaded) -> Vec<Observed<'_>> {
+/// Whether every class has the same mode.
+fn is_alike(loaded: &Loaded, observed: &[Observed]) -> bool {
+    observed.len() == listed(loaded).count() && observed.iter().all(|o| o.enforced_share == observed[0].enforced_share)
+}
+
+/// Returns the classes and templates. Fallback classes are not listed: they have the mode of their class.
+fn listed(loaded: &Loaded) -> impl Iterator<Item = &Class> {
     let policy = &loaded.site.policy;
-    let of_class = |index: usize| policy.classes.iter().any(|class| class.fallback == Some(index));
-    let classes = policy.classes.iter().enumerate().filter(|(index, _)| !of_class(*index)).map(|(_, class)| class);
-    let all = classes.chain(policy.templates.iter().map(|template| &template.class));
-    all.filter(|class| class.mode != Mode::Enforce)
+    let of_class = move |index: usize| policy.classes.iter().any(|class| class.fallback == Some(index));
+    let classes = policy.classes.iter().enumerate().filter(move |(index, _)| !of_class(*index)).map(|(_, class)| class);
+    classes.chain(policy.templates.iter().map(|template| &template.class))
+}
+
+/// Returns the classes and templates that are not enforced for all their sources.
+fn observed(loaded: &Loaded) -> Vec<Observed<'_>> {
+    listed(loaded)
+        .filter(|class| class.mode != Mode::Enforce)
         .map(|class| Observed { class: &class.name, enforced_share: class.mode.share() })
         .collect()
 }
