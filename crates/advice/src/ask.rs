@@ -145,6 +145,7 @@ impl Answers {
             ],
             listen: vec![self.listen],
             listen_why,
+            observe: true,
             upstreams: vec![upstream],
             classes,
             end: Vec::new(),

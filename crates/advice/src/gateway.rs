@@ -82,6 +82,8 @@ pub struct Watch {
     classes: BTreeMap<String, Watched>,
     windows: usize,
     seconds: f64,
+    /// Whether a class is only observed.
+    observed: bool,
 }
 
 impl Watch {
@@ -93,6 +95,7 @@ impl Watch {
         let Some((then, before)) = last.filter(|(then, _)| *then < now) else { return };
         let seconds = now - then;
         for class in classes {
+            self.observed |= class.enforced_share == 0.0;
             let watched = self.classes.entry(class.name.clone()).or_default();
             watched.served.resize(self.windows + 1, 0.0);
             let (offered, served) = before.get(&class.class).copied().unwrap_or_default();
@@ -127,6 +130,7 @@ impl Watch {
         let (defined, mut seen) = (policy.classes.iter().chain(&policy.templates), Seen::default());
         let defined: HashMap<&str, &RunningClass> = defined.map(|class| (class.name.as_str(), class)).collect();
         seen.listen = policy.listen.iter().filter(|text| !text.ends_with(":0")).cloned().collect();
+        seen.observe = self.observed;
         seen.about = vec![
             format!(
                 "Proposed by `weirgate recommend` from what the gateway at {address} observed in {} with {} requests.",

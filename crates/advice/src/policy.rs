@@ -8,6 +8,10 @@ use std::fmt::Write as _;
 /// Width of comments, as in the policies of the repository.
 const WIDTH: usize = 120;
 
+/// The comment on `mode`. A first policy refuses nothing, so that its figures can be compared with real traffic first.
+const OBSERVE: &str = "Every request is served, and those that would be refused are counted: `weirgate top` shows them. When \
+                       the counts look right, write `mode: { enforce: 10% }`, and at last remove this line.";
+
 /// Room for a space and a unit with a full stop.
 const UNIT: usize = 5;
 
@@ -66,6 +70,8 @@ pub(crate) struct Policy {
     pub(crate) listen: Vec<String>,
     /// Comments above the listeners.
     pub(crate) listen_why: Vec<String>,
+    /// Whether nothing is refused yet.
+    pub(crate) observe: bool,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) classes: Vec<Class>,
     /// Comments at the end.
@@ -85,6 +91,10 @@ impl Policy {
                 let all: Vec<String> = all.iter().map(|address| scalar(address)).collect();
                 line(&mut text, 0, &format!("listen: [{}]", all.join(", ")));
             }
+        }
+        if self.observe {
+            comments(&mut text, 0, &[OBSERVE.to_owned()]);
+            line(&mut text, 0, "mode: observe");
         }
         line(&mut text, 0, "upstreams:");
         for upstream in &self.upstreams {

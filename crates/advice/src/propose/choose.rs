@@ -2,8 +2,8 @@
 //!
 //! By host, if at least two hosts matter, else by the first segment of the path. Of a host, a section that is much
 //! slower than the rest becomes a class of its own, because it explains the load. Crawlers are a class without a
-//! promise, and the rest is `other`. *Load* is the time at the servers, or the number of requests in a log without
-//! times.
+//! promise. The rest is `other`, with a promise if it is the rest of a single site. *Load* is the time at the servers,
+//! or the number of requests in a log without times.
 
 use std::time::Duration;
 
@@ -14,13 +14,17 @@ use crate::log::Tells;
 use crate::names::name_of;
 use crate::numbers::{count, percent, quantile, rate, told, two_digits};
 use crate::policy::scalar;
-use crate::tally::{CRAWLERS, Cell, Key, Row, SITE, Tally, WINDOW};
+use crate::tally::{CRAWLERS, Cell, Key, Row, SITE, Tally, WINDOW, Window};
 
 /// Maximum number of classes. More would not fit a glance, and the smaller ones say little.
 const MAX_CLASSES: usize = 8;
 
 /// Smallest share of requests or load of a class of its own.
 const MIN_SHARE: f64 = 0.02;
+
+/// Smallest peak of a section that is a class of its own, in requests per second. At lower rates chance puts more
+/// requests into one second than a promise of that rate allows, and a class of several sections evens that out.
+const MIN_PEAK: f64 = 5.0;
 
 /// Smallest share of the requests from which crawlers are a class.
 const MIN_CRAWLERS: f64 = 0.005;
@@ -82,7 +86,7 @@ pub(super) fn observed(tally: &mut Tally, notes: &mut Vec<String>) -> Seen {
                 .into(),
         );
     }
-    Seen { about, upstreams: vec![upstream], classes, limit_per_source, ..Seen::default() }
+    Seen { about, observe: true, upstreams: vec![upstream], classes, limit_per_source, ..Seen::default() }
 }
 
 impl Group {
@@ -135,12 +139,13 @@ fn groups(tally: &Tally) -> Vec<Group> {
     }
     let room = MAX_CLASSES - 1 - groups.len();
     let hosts = sorted(&|key| key.host.is_some() && key.segment.is_none());
+    let by_host = hosts.len() >= 2;
     let mut taken: Vec<usize> = groups.iter().filter_map(|group| group.base).collect();
     let mut group = |slot: usize, matches: String, without: Vec<usize>, name: &str, about: Vec<String>| {
         taken.push(slot);
         Group { name: named(name), matches: Some(matches), base: Some(slot), without, promised: true, about }
     };
-    if hosts.len() >= 2 {
+    if by_host {
         let hosts = &hosts[..hosts.len().min(room)];
         let mut left = room - hosts.len();
         let mut wide = Vec::new();
@@ -164,7 +169,8 @@ fn groups(tally: &Tally) -> Vec<Group> {
         groups.extend(wide);
     } else {
         let host = hosts.first().and_then(|slot| rows[*slot].key.host.clone());
-        let sections = sorted(&|key| key.host == host && key.segment.is_some());
+        let mut sections = sorted(&|key| key.host == host && key.segment.is_some());
+        sections.retain(|slot| peak(tally, |of| of.cell(*slot)).0 >= MIN_PEAK);
         for &slot in &sections[..sections.len().min(room)] {
             let segment = rows[slot].key.segment.clone().unwrap_or_default();
             let name = if segment.is_empty() { "home" } else { &segment };
@@ -172,20 +178,26 @@ fn groups(tally: &Tally) -> Vec<Group> {
         }
     }
     let alone = groups.iter().all(|group| !group.promised);
+    let crawlers = !groups.is_empty();
     // The rows of the classes, each without the rows that it excludes itself.
     let mut without: Vec<usize> = taken;
     let inner: Vec<usize> = groups.iter().flat_map(|group| group.without.iter().copied()).collect();
     without.retain(|slot| !inner.contains(slot));
+    let (name, about) = match (by_host, alone) {
+        (_, true) if crawlers => (named("visitors"), "All others. No section of the site needs a class of its own."),
+        (_, true) => {
+            (named("everything"), "No host and no section of the site stands out, so all requests are one class.")
+        }
+        (true, false) => ("other".into(), "The rest, without a promise: it gets what the others leave."),
+        (false, false) => ("other".into(), "The other sections of the site."),
+    };
     groups.push(Group {
-        name: if alone { named("everything") } else { "other".into() },
+        name,
         matches: None,
         base: Some(SITE),
         without,
-        promised: alone,
-        about: match alone {
-            true => vec!["No host and no section of the site stands out, so all requests are one class.".into()],
-            false => vec!["The rest, without a promise: it gets what the others leave.".into()],
-        },
+        promised: alone || !by_host,
+        about: vec![about.into()],
     });
     groups
 }
@@ -212,12 +224,17 @@ fn section_name(host: &str, segment: &str) -> String {
     format!("{host}-{}", if segment.is_empty() { "home" } else { segment })
 }
 
+/// Returns the 99th percentile of the rates per second in windows with such requests, and the number of these windows.
+fn peak(tally: &Tally, of: impl Fn(&Window) -> Cell) -> (f64, usize) {
+    let cells = tally.windows.all().map(of).filter(|cell| cell.count > 0);
+    let mut rates: Vec<f64> = cells.map(|cell| f64::from(cell.count) / WINDOW.as_secs_f64()).collect();
+    (quantile(&mut rates, 0.99).unwrap_or(0.0), rates.len())
+}
+
 /// Returns what is known of a class.
 fn class(tally: &Tally, group: &Group, service: Option<ServiceSeen>, tells: Tells) -> ClassSeen {
     let site = &tally.rows[SITE];
-    let seconds = WINDOW.as_secs_f64();
-    let cells = tally.windows.all().map(|window| group.cell(|slot| window.cell(slot)));
-    let mut rates: Vec<f64> = cells.filter(|cell| cell.count > 0).map(|cell| f64::from(cell.count) / seconds).collect();
+    let (peak, windows) = peak(tally, |window| group.cell(|slot| window.cell(slot)));
     let requests = group.sum(tally, |row| row.count as f64);
     let mut responses = group.base.map(|slot| tally.rows[slot].responses.clone());
     for slot in &group.without {
@@ -241,8 +258,8 @@ fn class(tally: &Tally, group: &Group, service: Option<ServiceSeen>, tells: Tell
         about: group.about.clone(),
         share: requests / site.count.max(1) as f64,
         work: (site.seconds > 0.0).then(|| group.sum(tally, |row| row.seconds) / site.seconds),
-        windows: rates.len(),
-        peak: quantile(&mut rates, 0.99).unwrap_or(0.0),
+        windows,
+        peak,
         // A time that is cut off to whole steps may be a step longer.
         p95: p95.map(|p95| if step >= 0.1 { p95 + step } else { p95 }),
         p95_from: "95 % of the served requests in the log took at most".into(),

@@ -34,7 +34,8 @@ pub(crate) fn propose(seen: Seen, notes: Vec<String>) -> Proposal {
         seen.classes.iter().map(|class| class.service.as_ref().map(|s| written(s.quiet))).collect();
     let mut promise = Promise { rates: seen.classes.iter().map(|class| wanted(class, MIN_RATE)).collect(), services };
     let cuts: Vec<Option<f64>> = (0..seen.upstreams.len()).map(|upstream| promise.fit(&seen, upstream)).collect();
-    let mut policy = Policy { about: about(&seen), listen: seen.listen.clone(), ..Policy::default() };
+    let mut policy =
+        Policy { about: about(&seen), listen: seen.listen.clone(), observe: seen.observe, ..Policy::default() };
     if policy.listen.is_empty() {
         policy.listen.push(super::LISTEN.into());
         policy.listen_why.push("Where clients connect. Nothing here says it, so change it.".into());

@@ -62,6 +62,8 @@ pub(crate) struct Seen {
     pub(crate) about: Vec<String>,
     /// Addresses of listeners. Empty if unknown.
     pub(crate) listen: Vec<String>,
+    /// Whether nothing is to be refused yet.
+    pub(crate) observe: bool,
     pub(crate) upstreams: Vec<UpstreamSeen>,
     pub(crate) classes: Vec<ClassSeen>,
     /// A rate for one client that is far above what the busiest one asked for.

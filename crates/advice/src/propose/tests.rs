@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use weirgate_config::{Loaded, feasibility, load};
-use weirgate_engine::Class;
+use weirgate_engine::{Class, Mode};
 
 use super::*;
 use crate::log::{Request, Tells};
@@ -102,8 +102,8 @@ fn a_slow_section_and_crawlers_are_classes_of_their_own() {
 fn one_host_is_divided_by_sections_and_one_section_is_one_class() {
     let mut tally = Tally::default();
     tally.tells(Tells { step: None, service: false, ..TELLS });
-    for ms in (0..1_000_000).step_by(100) {
-        let path = ["/", "/api/v1", "/api/v2", "/img/a.png", "/img/b.png", "/%ff"][(ms / 100) as usize % 6];
+    for ms in (0..1_000_000).step_by(30) {
+        let path = ["/", "/api/v1", "/api/v2", "/img/a.png", "/img/b.png", "/%ff"][(ms / 30) as usize % 6];
         tally.add(&Request { response: None, service: None, ..request(ms, "", path, 1) });
     }
     let (proposal, loaded) = proposed(tally);
@@ -114,6 +114,7 @@ fn one_host_is_divided_by_sections_and_one_section_is_one_class() {
         classes.iter().all(|c| c.service_time.is_none() && c.guarantee.response_time.is_none()),
         "nothing is invented"
     );
+    assert!(classes.iter().all(|class| class.guarantee.throughput.is_some()), "the rest of one site is promised, too");
     assert!(proposal.notes().iter().any(|note| note.contains("has no times")));
 
     let mut tally = Tally::default();
@@ -122,6 +123,23 @@ fn one_host_is_divided_by_sections_and_one_section_is_one_class() {
     let (_, loaded) = proposed(tally);
     assert_eq!(loaded.site.policy.classes.len(), 1);
     assert!(loaded.site.policy.classes[0].guarantee.throughput.is_some());
+}
+
+#[test]
+fn small_sections_are_one_class_beside_the_crawlers() {
+    let mut tally = Tally::default();
+    tally.tells(TELLS);
+    for n in 0..3000 {
+        let agent = Some(Cow::Borrowed("SomeBot/1.0")).filter(|_| n % 3 == 0);
+        let path = ["/cart", "/order", "/product/1", "/?s=oak"][n as usize % 4];
+        tally.add(&Request { agent, ..request(n * 200, "", path, 20) });
+    }
+    let (_, loaded) = proposed(tally);
+    let classes = &loaded.site.policy.classes;
+    let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+    assert_eq!(names, ["crawlers", "visitors"]);
+    assert!(classes[0].guarantee.throughput.is_none() && classes[1].guarantee.throughput.is_some());
+    assert!(classes.iter().all(|class| class.mode == Mode::Observe), "nothing is refused by a first policy");
 }
 
 #[test]

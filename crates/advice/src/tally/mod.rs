@@ -20,7 +20,7 @@ use crate::crawlers::is_crawler;
 use crate::log::{Request, Tells};
 use crate::names::{host_of, segment_of};
 use sources::Sources;
-pub(crate) use windows::{Cell, WINDOW, Windows};
+pub(crate) use windows::{Cell, WINDOW, Window, Windows};
 
 /// Maximum number of rows. A class needs one request in fifty, so a hundred rows can matter.
 pub(crate) const MAX_ROWS: usize = 256;

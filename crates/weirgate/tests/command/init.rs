@@ -13,7 +13,9 @@ fn questions_are_answered_from_a_pipe_or_by_defaults() {
     let made = run_with(&["init"], "0.0.0.0:8080\n10.0.0.1:80,10.0.0.2:80\nshop.test\n50/s\n300ms\n");
     assert_eq!(made.code, Some(0), "{made:?}");
     sound(&made.out);
-    for part in ["listen: 0.0.0.0:8080", "match: { host: shop.test }", "throughput: 50/s", "{ p95: 300ms }"] {
+    for part in
+        ["listen: 0.0.0.0:8080", "mode: observe", "match: { host: shop.test }", "throughput: 50/s", "{ p95: 300ms }"]
+    {
         assert!(made.out.contains(part), "{part:?} is missing:\n{}", made.out);
     }
     assert!(made.err.contains("Where do your servers listen?") && made.err.contains("[1s]"), "{}", made.err);

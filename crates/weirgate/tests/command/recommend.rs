@@ -10,8 +10,8 @@ use crate::{Scratch, run, run_with, text_of};
 /// An hour of nginx's combined log with times, in which two sections of a site are asked for.
 fn log() -> String {
     let mut text = String::new();
-    for n in 0..36_000 {
-        let (minute, second) = (n / 600, n / 10 % 60);
+    for n in 0..72_000 {
+        let (minute, second) = (n / 1200, n / 20 % 60);
         let path = ["/shop/cart", "/shop/", "/feed"][n % 3];
         text += &format!(
             "10.0.0.{} - - [26/Nov/2026:10:{minute:02}:{second:02} +0000] \"GET {path} HTTP/1.1\" 200 5 \"-\" \"curl\" 0.025 0.020\n",
@@ -28,7 +28,7 @@ fn a_log_becomes_a_policy_that_passes_check() {
     let ended = run(&["recommend", &file, "--node", "10.0.0.7:80"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     for part in
-        ["CLASS", "shop", "feed", "1 of them are not of this format", "line 36001: broken", "weirgate check FILE"]
+        ["CLASS", "shop", "feed", "1 of them are not of this format", "line 72001: broken", "weirgate check FILE"]
     {
         assert!(ended.err.contains(part), "{part:?} is missing:\n{}", ended.err);
     }
