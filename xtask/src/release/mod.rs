@@ -105,6 +105,7 @@ pub(crate) fn run() -> Result<(), String> {
     for folder in [&output, &work] {
         empty(folder)?;
     }
+    let program = stripped(&program, &work)?;
     let release = Release { output, work, epoch, program };
     packages::archive(&release)?;
     let deb = packages::deb(&release, VERSION)?;
@@ -121,6 +122,13 @@ pub(crate) fn run() -> Result<(), String> {
     println!("   {}", release.output.display());
     print!("{}", read(Command::new("cat").arg(release.file("SHA256SUMS")))?);
     Ok(())
+}
+
+/// Copies the program without its line tables, which are three quarters of it. Names of functions stay, for backtraces.
+fn stripped(program: &Path, work: &Path) -> Result<PathBuf, String> {
+    let to = work.join("weirgate");
+    show(Command::new("strip").arg("--strip-debug").arg("-o").arg(&to).arg(program))?;
+    Ok(to)
 }
 
 /// The schemas, and the list of all parts of the program.
