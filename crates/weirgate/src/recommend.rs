@@ -86,7 +86,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(proposal) => {
             let code = hand_over(&proposal.yaml(), proposal.table(), args.output.as_deref());
             proposal.notes().iter().for_each(|note| exit::say(&format!("note: {note}")));
-            next(args.output.as_deref());
+            match args.gateway {
+                // The proposal lacks what the gateway does not tell, such as conditions on headers.
+                Some(_) => exit::say("read the comments, then copy the figures into your policy, check it, and reload"),
+                None => next(args.output.as_deref()),
+            }
             code
         }
         Err(why) => exit::fail(&why),
