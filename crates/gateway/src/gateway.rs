@@ -73,7 +73,6 @@ pub(crate) struct Shared {
     pub(crate) tunnels: ClassPlaces,
     pub(crate) long_responses: ClassPlaces,
     observers: Vec<Box<dyn Observer>>,
-    /// Viewers of requests.
     pub(crate) tap: crate::tap::Tap,
     /// Commands to the threads.
     pub(crate) threads: Threads,

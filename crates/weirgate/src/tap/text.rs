@@ -34,9 +34,8 @@ fn shown(field: &Option<Cow<'_, str>>) -> String {
 
 /// Returns where the time of a request went, and how it ended.
 fn life(request: &LoggedRequest<'_>) -> String {
-    let span = |ms: Option<f64>| {
-        span_text(Duration::try_from_secs_f64(ms.unwrap_or_default() / 1e3).unwrap_or_default())
-    };
+    let span =
+        |ms: Option<f64>| span_text(Duration::try_from_secs_f64(ms.unwrap_or_default() / 1e3).unwrap_or_default());
     let reason = request.reason.as_deref().unwrap_or_default();
     let mut life = String::new();
     if request.queue_wait_ms.is_some_and(|waited| waited > 0.0) {
@@ -167,7 +166,12 @@ mod tests {
         let line = line(&LoggedRequest { path: Some(evil.into()), class: Some(evil.into()), ..request("served") });
         assert!(line.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{line:?}");
         assert!(line.contains("\\u{1b}[2J"), "{line}");
-        let odd = LoggedRequest { total_ms: Some(-1.0), queue_wait_ms: Some(f64::NAN), time: "ü".into(), ..request("served") };
+        let odd = LoggedRequest {
+            total_ms: Some(-1.0),
+            queue_wait_ms: Some(f64::NAN),
+            time: "ü".into(),
+            ..request("served")
+        };
         assert!(super::line(&odd).starts_with("ü gold"));
     }
 }
