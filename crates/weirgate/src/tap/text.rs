@@ -81,7 +81,7 @@ fn why(reason: &str) -> String {
         Some(ShedReason::TotalFull) => "all queues together were full",
         Some(ShedReason::QueueTimeout) => "it had waited for as long as the queue of its class allows",
         Some(ShedReason::NoNode) => "no node of the upstream was usable",
-        Some(ShedReason::Overload) => "its class sent more than its guarantee, and the nodes had no capacity left",
+        Some(ShedReason::Overload) => "it was beyond the guarantee of its class, and the nodes had no capacity left",
         Some(ShedReason::Threshold) => "the queue was too long for requests of its priority",
         Some(ShedReason::ServerLoad) => "the load of the nodes was too high for a class without a guarantee",
         Some(ShedReason::TooLarge) => "it needs more of a resource than any node has",
@@ -145,7 +145,7 @@ mod tests {
         let observed =
             LoggedRequest { would: Some("shed".into()), would_reason: Some("overload".into()), ..request("served") };
         assert!(
-            line(&observed).contains("total 47 ms. Observed: it would have been shed, because its class sent more")
+            line(&observed).contains("total 47 ms. Observed: it would have been shed, because it was beyond the guarantee")
         );
     }
 
