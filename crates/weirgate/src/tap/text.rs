@@ -145,7 +145,8 @@ mod tests {
         let observed =
             LoggedRequest { would: Some("shed".into()), would_reason: Some("overload".into()), ..request("served") };
         assert!(
-            line(&observed).contains("total 47 ms. Observed: it would have been shed, because it was beyond the guarantee")
+            line(&observed)
+                .contains("total 47 ms. Observed: it would have been shed, because it was beyond the guarantee")
         );
     }
 
