@@ -57,7 +57,7 @@ pub async fn exchange_in_pieces(
     request: Request,
     limits: &Limits,
     head: impl FnOnce(&Answer),
-    mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+    take: impl FnMut(&[u8]) -> ControlFlow<()>,
 ) -> Result<Answer, Error> {
     let exchange = async {
         let (mut open, response) = Connection::new(address.clone()).ask(&closing(request)).await?;
@@ -67,21 +67,7 @@ pub async fn exchange_in_pieces(
         let (parts, mut body) = response.into_parts();
         let answer = Answer { status: parts.status.as_u16(), fields: parts.headers, body: Bytes::new() };
         head(&answer);
-        let reading = async {
-            let mut length = 0;
-            while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|error| Error::in_body(&error))?;
-                let Some(data) = frame.data_ref() else { continue };
-                length += data.len() as u64;
-                if length > limits.body {
-                    return Err(Error::TooLong(limits.body));
-                }
-                if take(data).is_break() {
-                    break;
-                }
-            }
-            Ok(())
-        };
+        let reading = pieces(&mut body, limits, take);
         drive(&mut open.driver, reading).await?;
         Ok(answer)
     };
@@ -215,18 +201,12 @@ impl Open {
             if body.size_hint().lower() > limits.body {
                 return Err(Error::TooLong(limits.body));
             }
-            let mut length = 0;
-            while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|error| Error::in_body(&error))?;
-                let Some(data) = frame.data_ref() else { continue };
-                length += data.len() as u64;
-                if length > limits.body {
-                    return Err(Error::TooLong(limits.body));
-                }
+            let keep = |data: &[u8]| {
                 let room = limits.kept.saturating_sub(kept.len()).min(data.len());
                 kept.extend_from_slice(data.get(..room).unwrap_or_default());
-            }
-            Ok(())
+                ControlFlow::Continue(())
+            };
+            pieces(&mut body, limits, keep).await
         };
         let read = drive(&mut self.driver, reading).await;
         let is_whole = read.is_ok();
@@ -235,6 +215,27 @@ impl Open {
         }
         Ok((Answer { status: head.status.as_u16(), fields: head.headers, body: kept.freeze() }, is_whole))
     }
+}
+
+/// Passes the pieces of a body to `take` as they arrive, until it breaks off.
+async fn pieces(
+    body: &mut Incoming,
+    limits: &Limits,
+    mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Error::in_body(&error))?;
+        let Some(data) = frame.data_ref() else { continue };
+        length += data.len() as u64;
+        if length > limits.body {
+            return Err(Error::TooLong(limits.body));
+        }
+        if take(data).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Waits for `work`, and drives the connection meanwhile.
