@@ -120,13 +120,7 @@ fn common(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTime) {
     } else {
         apache(line, method, MAX_FIELD);
         line.push(b' ');
-        let left = apache(line, record.request.path(), MAX_FIELD);
-        if let Some(query) = record.request.query()
-            && left > 0
-        {
-            line.push(b'?');
-            apache(line, query, left - 1);
-        }
+        target(line, record, apache);
         let _ = write!(line, " {}", record.protocol.as_str());
     }
     let _ = write!(line, "\" {} ", record.status);
@@ -229,14 +223,19 @@ fn escaped(line: &mut Vec<u8>, value: &str, max: usize) -> usize {
 /// Appends the path with the query, as one field.
 fn path(line: &mut Vec<u8>, record: &AccessRecord<'_>) {
     line.extend_from_slice(b",\"path\":\"");
-    let left = escaped(line, record.request.path(), MAX_FIELD);
+    target(line, record, escaped);
+    line.push(b'"');
+}
+
+/// Appends the path and the query, truncated together. `append` escapes, and returns what is left of its maximum.
+fn target(line: &mut Vec<u8>, record: &AccessRecord<'_>, append: fn(&mut Vec<u8>, &str, usize) -> usize) {
+    let left = append(line, record.request.path(), MAX_FIELD);
     if let Some(query) = record.request.query()
         && left > 0
     {
         line.push(b'?');
-        escaped(line, query, left - 1);
+        append(line, query, left - 1);
     }
-    line.push(b'"');
 }
 
 fn number(line: &mut Vec<u8>, name: &str, value: u64) {
