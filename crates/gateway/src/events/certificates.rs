@@ -32,7 +32,7 @@ impl Certificate {
     }
 }
 
-/// What has been told of each certificate.
+/// By certificate, the number of limits that have been told.
 #[derive(Debug, Default)]
 pub(super) struct Certificates {
     told: BTreeMap<String, usize>,
