@@ -7,6 +7,7 @@ polite request that fails with Weirgate is a fault. The others are a comparison.
 """
 
 import multiprocessing
+import pathlib
 import random
 import subprocess
 import time
@@ -96,7 +97,8 @@ def version(program):
     for option in ("-v", "--version"):
         done = subprocess.run([program, option], capture_output=True, text=True)
         if done.returncode == 0 and done.stdout.strip():
-            return done.stdout.strip().splitlines()[0]
+            # Envoy begins with the path of its program.
+            return done.stdout.strip().splitlines()[0].replace(str(program), pathlib.Path(program).name)
     return str(program)
 
 
