@@ -43,9 +43,11 @@ pub(crate) fn forms(path: &[u8]) -> Result<Option<Forms>, Refusal> {
         add(resolve(&spelled, true)?);
     }
     if spelled.contains("%2F") || spelled.contains("%5C") {
-        let decoded = spell(path, true)?;
-        add(resolve(&decoded, false)?);
-        add(resolve(&decoded, true)?);
+        // Some servers decode before they remove dot segments, and some afterwards.
+        for decoded in [spell(path, true)?, spell(normal.as_bytes(), true)?] {
+            add(resolve(&decoded, false)?);
+            add(resolve(&decoded, true)?);
+        }
     }
     Ok(Some(Forms { normal, others }))
 }
@@ -219,6 +221,7 @@ mod tests {
             "/a/.;x",
             "/a/%2e%2e;x=y/b",
             "/a%2f..;/b",
+            "/%41%5ca/../%5c..",
         ] {
             assert!(all(path).is_err(), "{path}");
         }
