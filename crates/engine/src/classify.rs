@@ -200,6 +200,28 @@ impl Classes {
         self.mean_costs[to] = old.mean_costs[from];
     }
 
+    /// Mean cost on the dominant resource in node-seconds, if it is known.
+    pub(crate) fn mean_cost(&self, class: ClassId) -> Option<f64> {
+        self.mean_costs[class]
+    }
+
+    /// Takes over the mean cost that another engine has learned, in node-seconds.
+    pub(crate) fn adopt_cost(&mut self, class: ClassId, cost: f64) {
+        self.mean_costs[class] = Some(cost);
+    }
+
+    /// Takes over the service time that another engine has learned, in seconds. A declared one has precedence.
+    pub(crate) fn adopt_service_time(&mut self, class: ClassId, seconds: f64) {
+        if self.declared(class).is_some() {
+            return;
+        }
+        let observed = &mut self.all[class].observed;
+        let before = observed.learned();
+        observed.adopt_service_time(seconds);
+        self.known.0 += seconds - before.unwrap_or(0.0);
+        self.known.1 += u32::from(before.is_none());
+    }
+
     /// Brings the estimate of a class's compute time up to `now`.
     #[inline]
     pub(crate) fn roll(&mut self, now: Time, class: ClassId) {

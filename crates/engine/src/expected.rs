@@ -5,6 +5,8 @@
 //! `docs/adr/0006-two-readings-of-quorum.md`. It does not define the expected time when nothing completes.
 //! See [`StaleEstimate`] and `docs/adr/0002-stale-estimates-decay.md`.
 
+use core::time::Duration;
+
 use crate::discipline::{Admit, StaleEstimate};
 use crate::policy::{ResponseTime, Statistic};
 use crate::time::Time;
@@ -110,6 +112,31 @@ impl Expected {
         }
     }
 
+    /// Mean and guaranteed percentile in seconds, as far as they are known.
+    pub(crate) fn learned(&self) -> (Option<f64>, Option<f64>) {
+        (self.mean, self.percentile)
+    }
+
+    /// Takes over the estimates of another engine, `age` after they were current there. They decay for that time as
+    /// they do without completions. A percentile is of use only if one is guaranteed here.
+    pub(crate) fn adopt(
+        &mut self,
+        now: Time,
+        (mean, percentile): (f64, Option<f64>),
+        age: Duration,
+        (estimation, limit): (Estimation, Option<ResponseTime>),
+    ) {
+        let periods = i32::try_from(age.as_nanos() / u128::from(PERIOD)).unwrap_or(i32::MAX).min(64);
+        let left = if estimation.hold { 1.0 } else { DECAY.powi(periods) };
+        let guaranteed = matches!(limit.map(|rt| rt.statistic), Some(Statistic::Percentile(_)));
+        *self = Expected {
+            period: now.as_nanos() / PERIOD,
+            mean: Some(mean * left),
+            percentile: percentile.filter(|_| guaranteed).map(|percentile| percentile * left),
+            ..Expected::UNKNOWN
+        };
+    }
+
     /// Mean in seconds, if any request has completed.
     pub(crate) fn seconds(&self) -> Option<f64> {
         self.mean
@@ -124,7 +151,6 @@ impl Expected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
 
     #[test]
     fn the_guaranteed_statistic_is_expected() {

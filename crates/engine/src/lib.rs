@@ -82,7 +82,8 @@
 //!   happened to them).
 //! - Measurements of a class: `observed` (compared with its guarantee), `ledger` (throughput held), `expected` (compute
 //!   time).
-//! - Settings: `policy` (resolved), `discipline` (one method per stage), `reconfigure` (a new policy at run time).
+//! - Settings: `policy` (resolved), `discipline` (one method per stage), `reconfigure` (a new policy at run time),
+//!   `learned` (state for another engine).
 //! - Interface of a driver: `request` (messages), `demand` (the cost of a request), `snapshot` (for operators), `time`.
 //! - Tools: `index` (typed indices), `ticket` (slab with generations), `heap` (every O(log n) choice), `random`.
 
@@ -96,6 +97,7 @@ mod expected;
 mod forward;
 mod heap;
 mod index;
+mod learned;
 mod ledger;
 mod limit;
 mod mode;
@@ -121,6 +123,7 @@ pub use demand::{Demand, RESOURCES};
 pub use discipline::*;
 pub use dispatch::{Lard, Resize, ServiceSet};
 pub use engine::Engine;
+pub use learned::{Adopted, Learned, LearnedClass, LearnedKnee, LearnedNode, LearnedSize, LearnedTimes, LearnedWindow};
 pub use mode::{Mode, position};
 pub use policy::*;
 pub use request::*;

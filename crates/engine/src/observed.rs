@@ -10,6 +10,7 @@
 use core::time::Duration;
 
 use crate::demand::RESOURCES;
+use crate::learned::Answered;
 use crate::ledger::{Ledger, SECOND, Terms};
 use crate::policy::{Guarantee, Statistic};
 use crate::request::ShedReason;
@@ -31,6 +32,22 @@ const BUCKETS: usize = ((LAST_BIT - FIRST_BIT) << SUB_BITS) as usize + 2;
 
 /// Completions in one sample of the service time. Their mean varies by about 12 % if times are exponential.
 const SAMPLE: u32 = 64;
+
+/// Own samples after which a service time that another engine has learned no longer counts: about a thousand answers.
+/// Costs may have changed between the processes, and a learned service time never rises.
+const OWN_SAMPLES: u32 = 16;
+
+/// Factor by which the service time of another engine may be shorter than the own samples. Contention beyond that does
+/// not last.
+const MOST_TOO_SHORT: f64 = 8.0;
+
+/// The way back from a service time that was learned in another engine.
+#[derive(Clone, Copy, Debug)]
+struct Adopted {
+    /// Own samples so far, and the smallest of their means in seconds.
+    samples: u32,
+    own: f64,
+}
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,6 +100,8 @@ pub(crate) struct Observed {
     /// Made at the first completion, so that idle tenants need no histogram.
     histogram: Option<Box<[[u32; BUCKETS]; SLOTS]>>,
     learned: Option<f64>,
+    /// Present while `learned` comes from another engine.
+    adopted: Option<Adopted>,
     sample_sum: f64,
     sample_count: u32,
     /// Account of its throughput guarantee. Made at the first arrival, so that idle tenants need none.
@@ -90,6 +109,8 @@ pub(crate) struct Observed {
     /// Since when the class has had requests in flight and no good answer. Meaningless while none is in
     /// flight.
     silent_since: Time,
+    /// Time of the last good answer, here or in the engine that this one has learned from.
+    pub(crate) answered: Answered,
     /// Made when a request passes that would have been refused.
     pub(crate) would: Option<Box<WouldShed>>,
 }
@@ -112,10 +133,12 @@ impl Observed {
             slots: [Slot::default(); SLOTS],
             histogram: None,
             learned: None,
+            adopted: None,
             sample_sum: 0.0,
             sample_count: 0,
             ledger: None,
             silent_since: now,
+            answered: Answered::NEVER,
             would: None,
         }
     }
@@ -208,6 +231,7 @@ impl Observed {
         let histogram = self.histogram.get_or_insert_with(|| Box::new([[0; BUCKETS]; SLOTS]));
         histogram[index][bucket(nanos(response))] += 1;
         self.silent_since = now;
+        self.answered = Answered::at(now);
         if let Some(ledger) = &mut self.ledger {
             ledger.answered(now, Time::from_nanos(now.as_nanos().saturating_sub(nanos(response))));
         }
@@ -226,6 +250,18 @@ impl Observed {
             self.sample_count = 0;
         } else if !first {
             return false;
+        }
+        if let Some(adopted) = &mut self.adopted {
+            adopted.own = adopted.own.min(mean);
+            adopted.samples += 1;
+            let own = adopted.own;
+            if adopted.samples >= OWN_SAMPLES {
+                (self.learned, self.adopted) = (Some(own), None);
+                return true;
+            }
+            let known = self.learned.unwrap_or(own);
+            self.learned = Some(known.clamp(own / MOST_TOO_SHORT, own));
+            return self.learned != Some(known);
         }
         // Until the first sample is complete, its running mean is used.
         if first || self.learned.is_none_or(|known| mean < known) {
@@ -246,6 +282,12 @@ impl Observed {
         if seconds > 0.0 { f64::from(offered) / seconds } else { 0.0 }
     }
 
+    /// Takes over the service time that another engine has learned, in seconds.
+    pub(crate) fn adopt_service_time(&mut self, seconds: f64) {
+        self.learned = Some(seconds);
+        self.adopted = Some(Adopted { samples: 0, own: f64::INFINITY });
+    }
+
     /// Learned service time in seconds.
     pub(crate) fn learned(&self) -> Option<f64> {
         self.learned
@@ -253,7 +295,7 @@ impl Observed {
 
     /// Whether the learned service time covers a whole sample. Until then a few slow answers make it long.
     pub(crate) fn has_learned(&self) -> bool {
-        self.counts.served >= u64::from(SAMPLE)
+        self.adopted.is_some() || self.counts.served >= u64::from(SAMPLE)
     }
 
     /// Measurements over the window that ends at `now`. `service` is the class's service time in seconds.
@@ -414,6 +456,28 @@ mod tests {
         observed.served(Time::from_millis(60_100), Duration::from_millis(50), &guarantee);
         let last = observed.achieved(Time::from_millis(60_100), &guarantee, None);
         assert_eq!(last.response_time_held, Some(true));
+    }
+
+    #[test]
+    fn a_service_time_of_another_engine_counts_for_a_thousand_answers() {
+        let learn = |adopted: f64, compute: f64| {
+            let mut observed = Observed::new(Time::ZERO);
+            observed.adopt_service_time(adopted);
+            assert!(observed.has_learned());
+            let mut known = vec![adopted];
+            for _ in 0..OWN_SAMPLES * SAMPLE {
+                observed.learn(compute);
+                known.push(observed.learned().unwrap());
+            }
+            known
+        };
+        let close = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
+        let slower = learn(0.010, 0.030);
+        assert!(slower[..1023].iter().all(|s| close(*s, 0.010)) && close(slower[1024], 0.030), "{slower:?}");
+        let faster = learn(0.010, 0.004);
+        assert!(close(faster[63], 0.010) && close(faster[64], 0.004) && close(faster[1024], 0.004));
+        let wrong = learn(1e-9, 0.008);
+        assert!(close(wrong[64], 0.001) && close(wrong[1024], 0.008));
     }
 
     #[test]

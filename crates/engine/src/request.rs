@@ -313,6 +313,8 @@ pub enum Why {
     NoLimit,
     /// A new policy set it.
     Reconfigured,
+    /// It was taken over from another engine.
+    Adopted,
     /// Compute times would allow a step up, but the window held no request back since the last step.
     NotFull,
     /// Response times at two sizes of the window were compared.

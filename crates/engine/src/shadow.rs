@@ -120,6 +120,11 @@ fn capacities(engine: &Engine) -> Vec<Option<f64>> {
 }
 
 impl Shadow {
+    /// Its engine.
+    pub(crate) fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
     /// The shadow of an engine that starts.
     pub(crate) fn new(now: Time, policy: &Policy, seed: u64) -> Result<Shadow, InvalidPolicy> {
         Ok(Shadow::of(Engine::new(now, enforced(policy), seed)?))

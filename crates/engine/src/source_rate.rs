@@ -42,6 +42,16 @@ impl Bucket {
         self.0 = Time::from_nanos(full.as_nanos().saturating_add(interval));
         None
     }
+
+    /// Time until it is full.
+    pub(crate) fn full_in(self, now: Time) -> Duration {
+        self.0.since(now)
+    }
+
+    /// Makes it full in `span` at the earliest, which is at most the time that a bucket needs to fill.
+    pub(crate) fn delay(&mut self, now: Time, span: Duration) {
+        self.0 = self.0.max(now + span.min(Duration::from_nanos(BURST)));
+    }
 }
 
 /// Buckets of sources by class and hash.

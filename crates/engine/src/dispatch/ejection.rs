@@ -17,7 +17,9 @@
 
 use core::time::Duration;
 
+use super::speed::FARTHEST;
 use super::{NodeInfo, Nodes};
+use crate::learned::{LearnedNode, within};
 use crate::request::{NodeEvent, NodeId};
 use crate::time::Time;
 
@@ -81,8 +83,7 @@ impl Nodes {
         node.failures += 1;
         node.errors += ERROR_WEIGHT * (1.0 - node.errors);
         node.successes = 0;
-        let (pool, partition) = (node.pool, node.partition);
-        let rule = self.ejection[pool];
+        let rule = self.ejection[node.pool];
         let (errors, failures, usable) = (node.errors, node.failures, node.usable());
         if rule.consecutive_failures == 0 || !usable {
             return false;
@@ -90,15 +91,7 @@ impl Nodes {
         if failures < rule.consecutive_failures && !self.is_outlier(index, errors) {
             return false;
         }
-        let members = self.nodes.iter().filter(|n| n.pool == pool).count();
-        let ejected = self.nodes.iter().filter(|n| n.pool == pool && n.ejected_until.is_some()).count();
-        let allowed = ((members as f64 * rule.max_share) as usize).max(usize::from(members >= 2));
-        // A pool with dynamic partitions replaces an ejected node.
-        let usable: u32 = match self.resizes(pool) {
-            true => self.partitions.of_pool(pool).map(|partition| self.usable[partition]).sum(),
-            false => self.usable[partition],
-        };
-        if ejected >= allowed || usable <= 1 {
+        if !self.may_eject(index) {
             return false;
         }
         let node = &mut self.nodes[index];
@@ -164,6 +157,58 @@ impl Nodes {
             _ => {}
         }
         changed
+    }
+
+    /// What was learned about a node.
+    pub(crate) fn learned(&self, now: Time, node: &NodeInfo) -> LearnedNode {
+        LearnedNode {
+            slowness: self.slowness(node),
+            errors: node.errors,
+            ejected_for: node.ejected_until.map(|until| until.since(now)),
+            ejections: node.ejections,
+            ..LearnedNode::default()
+        }
+    }
+
+    /// Takes over what another engine has learned about a node, `age` ago. It is ejected for the rest of its time, if
+    /// so many nodes may be. [`Nodes::adopted`] must follow.
+    pub(crate) fn adopt(&mut self, now: Time, id: NodeId, known: &LearnedNode, age: Duration) {
+        if let Some(slowness) = within(known.slowness, 1.0 / FARTHEST, FARTHEST) {
+            self.adopt_speed(id, slowness);
+        }
+        let rule = self.ejection[self.nodes[id].pool];
+        let Some(errors) = within(known.errors, 0.0, 1.0).filter(|_| rule.consecutive_failures > 0) else { return };
+        let ejections = known.ejections.min(MAX_DOUBLINGS);
+        let longest = rule.base.saturating_mul(1 << ejections.saturating_sub(1));
+        let left = known.ejected_for.map(|left| left.saturating_sub(age).min(longest)).filter(|left| !left.is_zero());
+        let node = &mut self.nodes[id];
+        (node.errors, node.ejections) = (errors, ejections);
+        let Some(left) = left.filter(|_| node.usable()) else { return };
+        if self.may_eject(id) {
+            let node = &mut self.nodes[id];
+            node.failures = rule.consecutive_failures - 1;
+            node.ejected_until = Some(now + left);
+            self.refresh();
+        }
+    }
+
+    /// Updates all state that follows from the nodes' states.
+    pub(crate) fn adopted(&mut self) {
+        self.refresh();
+    }
+
+    /// Whether one more node of the pool of this one may be ejected.
+    fn may_eject(&self, index: NodeId) -> bool {
+        let NodeInfo { pool, partition, .. } = self.nodes[index];
+        let members = self.nodes.iter().filter(|n| n.pool == pool).count();
+        let ejected = self.nodes.iter().filter(|n| n.pool == pool && n.ejected_until.is_some()).count();
+        let allowed = ((members as f64 * self.ejection[pool].max_share) as usize).max(usize::from(members >= 2));
+        // A pool with dynamic partitions replaces an ejected node.
+        let usable: u32 = match self.resizes(pool) {
+            true => self.partitions.of_pool(pool).map(|partition| self.usable[partition]).sum(),
+            false => self.usable[partition],
+        };
+        ejected < allowed && usable > 1
     }
 
     /// Returns ejected nodes to service after their time. Returns true if there were any.

@@ -6,14 +6,14 @@
 //! number in flight proportional to C^⅔: close to C, and still a proportional rule. (A rule that equalises
 //! compute times starves machines that are slow even when idle, and winds up meanwhile.)
 
-use super::{Machine, Nodes};
+use super::{Machine, NodeInfo, Nodes};
 use crate::discipline::Adaptive;
 use crate::index::MachineGroupId;
 use crate::request::NodeId;
 
 /// Learned weights stay within this factor of the configured ones, because a machine without requests is not
 /// measured.
-const FARTHEST: f64 = 32.0;
+pub(super) const FARTHEST: f64 = 32.0;
 
 /// The smallest and the largest bound of a machine.
 const MIN_BOUND: f64 = 2.0;
@@ -80,6 +80,17 @@ impl Nodes {
     pub(crate) fn computed(&mut self, node: NodeId, ratio: f64, figures: &Adaptive) {
         let ratios = &mut self.machines[self.nodes[node].machine].ratios;
         *ratios = (ratios.0 + ratio.min(figures.speed_longest), ratios.1 + 1);
+    }
+
+    /// Takes over the speed of a node's machine that another engine has learned.
+    pub(super) fn adopt_speed(&mut self, node: NodeId, slowness: f64) {
+        let machine = &mut self.machines[self.nodes[node].machine];
+        (machine.ratio, machine.ratios) = (slowness, (0.0, 0));
+    }
+
+    /// Mean compute time on a node's machine, relative to the means of the classes.
+    pub(super) fn slowness(&self, node: &NodeInfo) -> f64 {
+        self.machines[node.machine].ratio
     }
 
     /// Updates the learned weights of a group's machines.

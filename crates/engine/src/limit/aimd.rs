@@ -9,8 +9,10 @@
 //! Departures: for a class with a response-time limit, an answer counts as late by that limit, from arrival
 //! to last byte. For other classes the library's time limit holds, from release to last byte.
 
+use super::learned::bounded;
 use super::{Completion, Window};
 use crate::discipline::Aimd as Figures;
+use crate::learned::LearnedSize;
 use crate::request::Why;
 use crate::time::Time;
 
@@ -33,6 +35,17 @@ impl Aimd {
 
     pub(super) fn failed(&mut self, now: Time, window: &mut Window) {
         self.step(now, true, window);
+    }
+
+    pub(super) fn learned(&self) -> LearnedSize {
+        LearnedSize::Aimd { limit: self.limit }
+    }
+
+    /// Takes over a limit, and returns the size.
+    pub(super) fn adopt(&mut self, limit: f64) -> u32 {
+        let Figures { first, min, max, .. } = self.figures;
+        self.limit = bounded(limit, first, (min, max)).unwrap_or(self.limit);
+        self.limit as u32
     }
 
     fn step(&mut self, now: Time, late: bool, window: &mut Window) {

@@ -10,8 +10,10 @@
 //! gradient controller, because the constant 4 is too small for large limits and too large for small ones.
 //! Response times are those behind the gateway, from release to last byte.
 
+use super::learned::bounded;
 use super::{Completion, Window};
 use crate::discipline::Gradient as Figures;
+use crate::learned::{LearnedSize, within};
 use crate::request::Why;
 use crate::time::Time;
 
@@ -72,6 +74,20 @@ impl Gradient {
             None => Why::NotFull,
         };
         window.set(now, self.limit as u32, why);
+    }
+
+    pub(super) fn learned(&self) -> LearnedSize {
+        LearnedSize::Gradient { limit: self.limit, long: self.long }
+    }
+
+    /// Takes over a limit and a long-term response time, and returns the size. The average is warm if it is a time.
+    pub(super) fn adopt(&mut self, limit: f64, long: f64) -> u32 {
+        let Figures { first, min, max, .. } = self.figures;
+        self.limit = bounded(limit, first, (min, max)).unwrap_or(self.limit);
+        if let Some(long) = within(long, 1e-6, 1e6).filter(|_| long > 0.0) {
+            (self.long, self.samples) = (long, WARM_UP);
+        }
+        self.limit as u32
     }
 
     /// Takes a step after response times of `short` seconds with at most `max` requests in flight. Returns

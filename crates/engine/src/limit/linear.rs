@@ -22,6 +22,7 @@
 
 use core::time::Duration;
 
+use super::learned::AT_MOST;
 use super::{LimitView, Window};
 use crate::discipline::Grow;
 use crate::expected::PERIOD;
@@ -34,6 +35,7 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub(super) struct Linear {
     delta: u32,
+    first: u32,
     min: u32,
     max: u32,
     grow: Grow,
@@ -69,14 +71,14 @@ impl Linear {
         policy: &Policy,
         classes: usize,
         delta: u32,
-        (min, max): (u32, u32),
+        (first, min, max): (u32, u32, u32),
         grow: Grow,
     ) -> Linear {
         let specs = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class));
         let limits = specs.filter_map(|class| class.guarantee.response_time);
         let limit = limits.map(|rt| rt.limit).min();
         let (seen, periods, last, next) = (Vec::new(), Table::filled(classes, 0), None, after(now));
-        Linear { delta, min, max, grow, limit, seen, periods, last, next }
+        Linear { delta, first, min, max, grow, limit, seen, periods, last, next }
     }
 
     pub(super) fn open(&mut self, class: ClassId) {
@@ -92,6 +94,12 @@ impl Linear {
     /// Returns the nearest size that the policy allows.
     pub(super) fn within(&self, size: u32) -> u32 {
         size.clamp(self.min, self.max)
+    }
+
+    /// Returns the nearest size to that of another engine that the policy allows.
+    pub(super) fn adopt(&self, size: u32) -> u32 {
+        let most = u32::try_from(u64::from(self.first) * AT_MOST as u64).unwrap_or(u32::MAX);
+        self.within(size.min(most))
     }
 
     /// Records an arrival or completion of a class.
@@ -162,6 +170,7 @@ mod tests {
     fn linear(grow: Grow) -> (Linear, Window) {
         let linear = Linear {
             delta: 2,
+            first: 4,
             min: 1,
             max: 15,
             grow,

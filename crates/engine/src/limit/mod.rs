@@ -10,6 +10,7 @@ mod aimd;
 mod fixed;
 mod gradient;
 mod held_back;
+mod learned;
 mod linear;
 mod resources;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use crate::demand::Demand;
 use crate::discipline::{Availability, LoadControl};
 use crate::dispatch::Nodes;
 use crate::index::{Id, MachineGroupId, PartitionId};
+use crate::learned::Answered;
 use crate::policy::{Guarantee, Policy};
 use crate::request::{ClassId, Contention, NodeId, Why};
 use crate::scheduler::Standing;
@@ -149,8 +151,8 @@ impl Limit {
         let count = nodes.groups.len() * windows_of_group(policy);
         let method = match control {
             LoadControl::Fixed { window } => Method::Fixed(Fixed { window }),
-            LoadControl::WindowLinear { delta, min, max, grow, .. } => {
-                Method::Linear(Linear::new(now, policy, classes, delta, (min, max), grow))
+            LoadControl::WindowLinear { delta, first, min, max, grow, .. } => {
+                Method::Linear(Linear::new(now, policy, classes, delta, (first, min, max), grow))
             }
             LoadControl::WindowAdaptive(figures) => {
                 Method::Adaptive(Box::new(Adaptive::new(now, figures, nodes, count, classes, policy.sub_queues())))
@@ -479,6 +481,7 @@ impl Limit {
     /// Learns from a successful answer.
     #[inline]
     pub(crate) fn completed(&mut self, view: &mut LimitView<'_>, completion: &Completion) {
+        self.windows[completion.window as usize].answered = Answered::at(view.now);
         match &mut self.method {
             Method::Linear(method) => {
                 let limit = view.classes.spec(completion.class).guarantee.response_time;

@@ -1,5 +1,6 @@
 //! A window of requests in flight, common to all methods of load control.
 
+use crate::learned::Answered;
 use crate::request::{Moved, Why};
 use crate::scheduler::Standing;
 use crate::time::Time;
@@ -20,12 +21,23 @@ pub(crate) struct Window {
     /// Whether it held a request back since the last step.
     pub(crate) held_back: bool,
     pub(crate) moved: Moved,
+    /// Time of the last good answer to one of its requests, here or in the engine that this one has learned from.
+    pub(crate) answered: Answered,
 }
 
 impl Window {
     pub(crate) fn new(now: Time, size: u32) -> Window {
         let moved = Moved { at: now, from: size, to: size, why: Why::First };
-        Window { size, reach: 0, in_flight: 0, surplus: 0, stuck: 0, held_back: false, moved }
+        Window {
+            size,
+            reach: 0,
+            in_flight: 0,
+            surplus: 0,
+            stuck: 0,
+            held_back: false,
+            moved,
+            answered: Answered::NEVER,
+        }
     }
 
     /// Returns whether it has room for one more request. Surplus gets the rest of the size. Owed requests

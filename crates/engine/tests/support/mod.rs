@@ -197,6 +197,17 @@ impl Bench {
         }
     }
 
+    /// The process ends with all its requests, and `engine` takes over its clients.
+    pub fn replace(&mut self, engine: Engine) {
+        for node in &mut self.nodes {
+            node.advance(self.now);
+            node.jobs.clear();
+        }
+        self.held.clear();
+        self.engine = engine;
+        self.poll();
+    }
+
     /// Resets the tallies.
     pub fn reset(&mut self) {
         self.tallies = vec![Tally::default(); self.classes.len()];

@@ -211,6 +211,7 @@ pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String
         engine::Why::AboveHalf { class, compute, limit } => compared(class, compute, limit, "above"),
         engine::Why::NoLimit => "no class has a response-time limit".to_owned(),
         engine::Why::NotFull => "compute times allow a larger window, but no request waited for it".to_owned(),
+        engine::Why::Adopted => "taken over from another process".to_owned(),
         engine::Why::Reconfigured => "set by a new policy".to_owned(),
         engine::Why::Elasticity { elasticity, searching } => {
             // The need of the guarantees may keep a window large, whatever its elasticity.

@@ -83,6 +83,11 @@ impl Pace {
         self.per_s = old.per_s;
     }
 
+    /// Takes over the average of another engine.
+    pub(super) fn adopt(&mut self, per_s: f64) {
+        self.per_s = per_s;
+    }
+
     pub(super) fn per_s(self) -> f64 {
         self.per_s
     }

@@ -4,6 +4,7 @@
 //! Each window has its own timer for its half cycles.
 
 mod allowance;
+mod learned;
 mod occupancy;
 mod probe;
 mod profile;

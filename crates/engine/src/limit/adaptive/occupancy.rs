@@ -31,6 +31,7 @@ use super::round::{Pass, Round, Tightest, VISITS};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
 use crate::index::{Id, MachineGroupId, PartitionId, Table};
+use crate::learned::LearnedTimes;
 use crate::request::ClassId;
 use crate::scheduler::Standing;
 use crate::time::{Time, nanos};
@@ -222,6 +223,20 @@ impl Occupancy {
         let holding = &mut self.holdings[to];
         *holding = Holding { mean, square, count, blocking, stay, slack, ..*holding };
         holding.arrivals.carry(arrivals);
+    }
+
+    /// Returns the times of a class with completions.
+    pub(super) fn learned_times(&self, class: ClassId) -> Option<LearnedTimes> {
+        let Holding { arrivals, mean, square, count, .. } = *self.holdings.get(class)?;
+        (count > 0.0).then(|| LearnedTimes { arrivals_per_s: arrivals.per_s(), mean, square, completions: count })
+    }
+
+    /// Takes over the times of a class.
+    pub(super) fn adopt_times(&mut self, class: ClassId, times: LearnedTimes) {
+        let Some(holding) = self.holdings.get_mut(class) else { return };
+        (holding.mean, holding.square) = (times.mean, times.square);
+        holding.count = times.completions.min(COMPLETIONS);
+        holding.arrivals.adopt(times.arrivals_per_s);
     }
 
     #[inline]

@@ -83,10 +83,10 @@ pub(in crate::limit) struct Probe {
     /// B, in requests.
     pub(in crate::limit) base: f64,
     /// The base before the latest trial.
-    before: f64,
+    pub(in crate::limit) before: f64,
     search: Search,
     /// The smallest base.
-    min: f64,
+    pub(in crate::limit) min: f64,
     /// Maximum number of slots that surplus may block, however large the window is.
     max_blocked: f64,
     /// Number of the cycle.
@@ -102,7 +102,7 @@ pub(in crate::limit) struct Probe {
     /// Time at which the half may end.
     pub(in crate::limit) next: Time,
     /// Weight of the usable machines that the base is for.
-    weight: f64,
+    pub(in crate::limit) weight: f64,
     /// Smallest ratio of service time to unloaded service time among the classes of the latest half, at least 1. It
     /// is the slowdown that every request in flight has.
     pub(in crate::limit) slowdown: f64,

@@ -19,6 +19,8 @@
 
 use core::time::Duration;
 
+use crate::learned::{LearnedKnee, within};
+use crate::limit::learned::AT_MOST;
 use crate::request::Contention;
 use crate::time::Time;
 
@@ -101,6 +103,15 @@ impl Reach {
     /// has been seen.
     pub(super) fn size(&self) -> u32 {
         if self.is_open() { self.size.min(self.max).clamp(1.0, 1e9) as u32 } else { 0 }
+    }
+
+    /// Takes over what another engine has seen. A reach for owed requests is bounded as a window is.
+    pub(super) fn adopt(&mut self, now: Time, knee: &LearnedKnee, machines: u32) {
+        let first = FIRST * f64::from(machines.max(1));
+        self.turn(now, if knee.contended { Contention::Seen } else { Contention::Unseen });
+        self.size = within(knee.reach, first, AT_MOST * first).unwrap_or(first);
+        self.shown = 0.0;
+        (self.pause, self.next_trial, self.next_doubt) = (PAUSE, now, now);
     }
 
     /// Bounds the reach by the number of requests that could be answered within limits.
