@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weirgate-http1", &[]),
     ("weirgate-pages", &[]),
     ("weirgate-reserves", &[]),
+    ("weirgate-site", &["weirgate-engine"]),
     ("weirgate-spanned-yaml", &[]),
     ("weirgate-tls", &[]),
     ("weirgate-pki", &["weirgate-clock", "weirgate-tls"]),

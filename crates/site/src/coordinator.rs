@@ -1,0 +1,424 @@
+//! The elected process's side: who holds what, and who gets what.
+//!
+//! Source: leases of Gray and Cheriton, see the crate. The rules of this coordinator:
+//!
+//! - **It acts only while it is surely the elected one**, for [`Settings::proof`] after it asked for the last proof.
+//! - **It begins by asking.** Its predecessor may act for as long, so it says nothing before that has passed, with the
+//!   margin. Then it asks each member what it holds. The answer binds the member to this coordinator.
+//! - **A silent member may hold anything** that the others do not: until its lease, and then its safe share, must have
+//!   ended. A member for which nothing was ever recorded holds the minimum. So a member is recorded (by the driver, in
+//!   etcd) before its first grant.
+//! - **It counts the most that a member may hold**: of all grants that may have arrived, the largest, until a later one
+//!   is confirmed.
+//!
+//! The coordinator answers each report once: at once if there is news of a piece or more, else after
+//! [`Settings::hold`], which renews the lease.
+//!
+//! [`Settings::proof`]: crate::Settings::proof
+//! [`Settings::hold`]: crate::Settings::hold
+
+mod slot;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use slot::Slot;
+use table::Table;
+use weirgate_engine::Time;
+
+use crate::message::{Evidence, Grant, Refused, Report, Step};
+use crate::settings::Site;
+
+pub use slot::Phase;
+
+/// What a coordinator has done, as sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Reports accepted.
+    pub reports: u64,
+    /// Reports refused.
+    pub refused: u64,
+    /// Answers sent.
+    pub answers: u64,
+    /// Shares in the answers.
+    pub shares: u64,
+    /// Leases of members that have ended without another report.
+    pub lapsed: u64,
+}
+
+/// Sums have no part in what a coordinator does, so states that differ in them only are one to a search over states.
+impl core::hash::Hash for Counts {
+    fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
+}
+
+/// The coordinator of a site.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Coordinator {
+    site: Arc<Site>,
+    revision: u64,
+    began: Time,
+    now: Time,
+    /// It is the elected one until then.
+    proved_until: Time,
+    slots: Vec<Slot>,
+    table: Table,
+    /// Members that have not stated what they hold and may hold something.
+    silent: Silent,
+    last_run: Option<Time>,
+    grants: VecDeque<(usize, Grant)>,
+    records: VecDeque<usize>,
+    evidence: Vec<Evidence>,
+    counts: Counts,
+}
+
+/// What may be left to silent members of their grants of a predecessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Silent {
+    Leases,
+    SafeShares,
+    Nothing,
+}
+
+impl Coordinator {
+    /// Begins at `now`, when it has learned that it is elected. `revision` must be greater than that of all
+    /// predecessors, and `recorded` say for each member whether a predecessor has recorded it, read after the election.
+    /// Members beyond its end count as recorded.
+    #[must_use]
+    pub fn new(now: Time, site: Arc<Site>, revision: u64, recorded: &[bool]) -> Coordinator {
+        let members = site.settings().members;
+        let slots: Vec<Slot> =
+            (0..members).map(|member| Slot::new(recorded.get(member).copied().unwrap_or(true))).collect();
+        let silent = slots.iter().filter(|slot| slot.silent).count();
+        Coordinator {
+            table: Table::new(&site, silent),
+            evidence: vec![Evidence::default(); site.settings().groups],
+            site,
+            revision,
+            began: now,
+            now,
+            proved_until: Time::ZERO,
+            slots,
+            silent: if silent == 0 { Silent::Nothing } else { Silent::Leases },
+            last_run: None,
+            grants: VecDeque::new(),
+            records: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Notes a proof, asked for at `asked`, that this is still the elected coordinator.
+    pub fn proved(&mut self, asked: Time) {
+        self.proved_until = self.proved_until.max(asked + self.site.settings().proof);
+    }
+
+    /// Whether it may act at `now`.
+    #[must_use]
+    pub fn is_leading(&self, now: Time) -> bool {
+        now < self.proved_until
+    }
+
+    /// When no predecessor acts any more.
+    fn settled(&self) -> Time {
+        self.began + self.site.with_margin(self.site.settings().proof)
+    }
+
+    /// Takes a report of `member`, as authenticated by the driver. Call [`Self::run`] afterwards.
+    ///
+    /// # Errors
+    /// The reason if the report changes nothing.
+    pub fn report(&mut self, now: Time, member: usize, report: Report) -> Result<(), Refused> {
+        let now = self.at(now);
+        // A late report must not confirm what has ended since.
+        self.expire(now);
+        let result = self.accept(now, member, report);
+        match result {
+            Ok(()) => self.counts.reports += 1,
+            Err(_) => self.counts.refused += 1,
+        }
+        result
+    }
+
+    fn accept(&mut self, now: Time, member: usize, report: Report) -> Result<(), Refused> {
+        let slot = self.slots.get_mut(member).ok_or(Refused::Member)?;
+        if report.revision != self.revision {
+            return Err(Refused::Revision);
+        }
+        if report.incarnation < slot.incarnation {
+            return Err(Refused::Incarnation);
+        }
+        let restarted = report.incarnation > slot.incarnation;
+        if !restarted && (report.number <= slot.number || report.applied > slot.sequence) {
+            return Err(Refused::Old);
+        }
+        report.check(&self.site)?;
+        if restarted {
+            slot.restart(report.incarnation);
+            self.table.forget_demand(member);
+        }
+        slot.number = report.number;
+        slot.received = now;
+        slot.note(&report.evidence, &mut self.evidence);
+        for (budget, amount) in &report.demands {
+            self.table.demand(member, *budget as usize, *amount);
+        }
+        if report.leaving {
+            self.left(member);
+        } else if report.applied == self.slots[member].sequence && report.applied > 0 {
+            match self.slots[member].phase {
+                Phase::Asked => {
+                    if let Some(held) = &report.held {
+                        self.adopt(now, member, held);
+                    }
+                }
+                Phase::Live => self.confirmed(member),
+                Phase::Unknown | Phase::Left => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A member has stated what it holds: that, and nothing else, until it has confirmed another grant.
+    fn adopt(&mut self, now: Time, member: usize, held: &[u64]) {
+        let slot = &mut self.slots[member];
+        slot.phase = Phase::Live;
+        slot.fresh = true;
+        // A later report that confirms the question confirms no grant.
+        slot.acked = slot.sequence;
+        // It may hold them as granted or as safe shares, so they last at most as long as safe shares.
+        let until = now + self.site.with_margin(self.site.settings().safe_for);
+        (slot.level_until, slot.tail_until) = (until, until);
+        slot.open = (0..held.len() as u32).collect();
+        let was_silent = std::mem::take(&mut slot.silent);
+        let left = self.silent_members();
+        self.table.adopt(member, held, was_silent, left);
+        if left == 0 {
+            self.silent = Silent::Nothing;
+        }
+    }
+
+    fn silent_members(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.silent).count()
+    }
+
+    /// A member has confirmed the last grant, so it can hold no earlier one.
+    fn confirmed(&mut self, member: usize) {
+        let settings = self.site.settings();
+        let slot = &mut self.slots[member];
+        if slot.acked == slot.sequence {
+            return;
+        }
+        slot.acked = slot.sequence;
+        slot.level_until = slot.granted_at + self.site.with_margin(settings.lease);
+        slot.tail_until = slot.granted_at + self.site.with_margin(settings.safe_for);
+        self.table.confirmed(member, &mut slot.open);
+    }
+
+    /// A member has given everything back.
+    fn left(&mut self, member: usize) {
+        let slot = &mut self.slots[member];
+        slot.phase = Phase::Left;
+        let was_silent = std::mem::take(&mut slot.silent);
+        slot.open.clear();
+        slot.reset_until();
+        let left = self.silent_members();
+        if was_silent && left == 0 {
+            self.silent = Silent::Nothing;
+        }
+        self.table.gone(member, was_silent && left == 0);
+    }
+
+    /// `now`, or the latest time seen if it is later.
+    fn at(&mut self, now: Time) -> Time {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    /// Lets leases end.
+    fn expire(&mut self, now: Time) {
+        let settings = self.site.settings();
+        let (proof, lease, safe_for) = (settings.proof, settings.lease, settings.safe_for);
+        if self.silent == Silent::Leases && now >= self.began + self.site.with_margin(proof + lease) {
+            self.silent = Silent::SafeShares;
+            let members = self.silent_members();
+            self.table.silent_fall_to_safe_shares(members);
+        }
+        if self.silent == Silent::SafeShares && now >= self.began + self.site.with_margin(proof + safe_for) {
+            self.silent = Silent::Nothing;
+            for slot in &mut self.slots {
+                slot.silent = false;
+            }
+            self.table.silent_hold_nothing();
+        }
+        for member in 0..self.slots.len() {
+            let slot = &mut self.slots[member];
+            if slot.level_until > now {
+                continue;
+            }
+            if slot.phase == Phase::Live || slot.phase == Phase::Asked {
+                self.counts.lapsed += u64::from(slot.phase == Phase::Live);
+                slot.phase = Phase::Unknown;
+            }
+            if slot.tail_until > now {
+                slot.level_until = slot.tail_until;
+                self.table.fall_to_safe_shares(member);
+            } else {
+                slot.reset_until();
+                self.table.gone(member, false);
+            }
+        }
+    }
+
+    /// Lets leases end, divides the budgets, and answers the reports that are due. Then take the messages from
+    /// [`Self::poll_grant`] and the members from [`Self::poll_record`].
+    pub fn run(&mut self, now: Time) {
+        let now = self.at(now);
+        self.expire(now);
+        if !self.is_leading(now) || now < self.settled() || self.last_run.is_some_and(|last| self.may_run(last) > now) {
+            return;
+        }
+        self.last_run = Some(now);
+        self.table.divide(&mut self.slots);
+        let hold = self.site.settings().hold;
+        for member in 0..self.slots.len() {
+            let slot = &mut self.slots[member];
+            if slot.answered == slot.number {
+                continue;
+            }
+            if slot.phase == Phase::Live && !slot.recorded {
+                if !std::mem::replace(&mut slot.recording, true) {
+                    self.records.push_back(member);
+                }
+                continue;
+            }
+            if slot.phase == Phase::Live && !slot.urgent && !slot.fresh && now < slot.received + hold {
+                continue;
+            }
+            self.answer(member);
+        }
+    }
+
+    /// Answers the last report of `member`.
+    fn answer(&mut self, member: usize) {
+        let site = &self.site;
+        let slot = &mut self.slots[member];
+        slot.sequence += 1;
+        slot.answered = slot.number;
+        let step = match slot.phase {
+            Phase::Unknown | Phase::Asked => {
+                slot.phase = Phase::Asked;
+                Step::State
+            }
+            Phase::Left => Step::Goodbye,
+            Phase::Live => {
+                (slot.urgent, slot.granted_at) = (false, slot.received);
+                let settings = site.settings();
+                slot.level_until = slot.level_until.max(slot.received + site.with_margin(settings.lease));
+                slot.tail_until = slot.tail_until.max(slot.received + site.with_margin(settings.safe_for));
+                let base = if std::mem::take(&mut slot.fresh) { 0 } else { slot.acked };
+                let shares = self.table.granted(member, &slot.open);
+                self.counts.shares += shares.len() as u64;
+                Step::Shares { base, shares }
+            }
+        };
+        self.counts.answers += 1;
+        let (revision, incarnation) = (self.revision, slot.incarnation);
+        self.grants
+            .push_back((member, Grant { revision, incarnation, report: slot.answered, sequence: slot.sequence, step }));
+    }
+
+    /// The next member to record, durably and as the elected one, before it is granted anything.
+    pub fn poll_record(&mut self) -> Option<usize> {
+        self.records.pop_front()
+    }
+
+    /// Notes that `member` was recorded. Call [`Self::run`] afterwards.
+    pub fn recorded(&mut self, member: usize) {
+        if let Some(slot) = self.slots.get_mut(member) {
+            slot.recorded = true;
+            self.table.touch_all();
+        }
+    }
+
+    /// The next message to send, and its member.
+    pub fn poll_grant(&mut self) -> Option<(usize, Grant)> {
+        self.grants.pop_front()
+    }
+
+    fn may_run(&self, last: Time) -> Time {
+        last + self.site.settings().pace
+    }
+
+    /// When to call [`Self::run`] next. [`Time::NEVER`] while it must not act: then another proof comes first.
+    #[must_use]
+    pub fn next_timeout(&self) -> Time {
+        if !self.is_leading(self.now) {
+            return Time::NEVER;
+        }
+        let settings = self.site.settings();
+        let hold = settings.hold;
+        let mut next = match self.silent {
+            Silent::Leases => self.began + self.site.with_margin(settings.proof + settings.lease),
+            Silent::SafeShares => self.began + self.site.with_margin(settings.proof + settings.safe_for),
+            Silent::Nothing => Time::NEVER,
+        };
+        for slot in &self.slots {
+            next = next.min(slot.level_until);
+            if slot.answered < slot.number {
+                let waits = slot.phase == Phase::Live && !slot.urgent && !slot.fresh;
+                next = next.min(if waits { slot.received + hold } else { slot.received });
+            }
+        }
+        if self.table.is_touched() {
+            next = next.min(self.now);
+        }
+        next.max(self.last_run.map_or(self.settled(), |last| self.may_run(last)))
+    }
+
+    /// The revision.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The state of `member`, if there is one.
+    #[must_use]
+    pub fn phase(&self, member: usize) -> Option<Phase> {
+        self.slots.get(member).map(|slot| slot.phase)
+    }
+
+    /// The most of a budget that `member` may hold, without what a silent one may hold.
+    ///
+    /// # Panics
+    /// If there is no such member or budget.
+    #[must_use]
+    pub fn held(&self, member: usize, budget: usize) -> u64 {
+        self.table.held(member, budget)
+    }
+
+    /// What nobody can hold of a budget.
+    ///
+    /// # Panics
+    /// If there is no such budget.
+    #[must_use]
+    pub fn free(&self, budget: usize) -> u64 {
+        self.table.free(budget)
+    }
+
+    /// Evidence of a group, summed over all members and all their processes that this coordinator has heard.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    #[must_use]
+    pub fn evidence(&self, group: usize) -> Evidence {
+        self.evidence[group]
+    }
+}

@@ -1,0 +1,104 @@
+//! The coordinator's account of one member: its process, its messages, its lease.
+
+use weirgate_engine::Time;
+
+use crate::message::Evidence;
+
+/// What the coordinator knows about a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// It has not stated what it holds, or its lease has ended.
+    Unknown,
+    /// It was asked what it holds.
+    Asked,
+    /// It holds what it was granted.
+    Live,
+    /// It has left.
+    Left,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Slot {
+    pub(super) phase: Phase,
+    /// It may hold grants of a predecessor, which the table counts for all silent members together.
+    pub(super) silent: bool,
+    /// It is recorded durably that it may hold grants.
+    pub(super) recorded: bool,
+    /// The driver was asked to record it.
+    pub(super) recording: bool,
+    pub(super) incarnation: u64,
+    /// Number of the last report, when it arrived, and number of the last answered one.
+    pub(super) number: u64,
+    pub(super) received: Time,
+    pub(super) answered: u64,
+    /// Sequence number of the last message to it, and of the last grant that it has confirmed.
+    pub(super) sequence: u64,
+    pub(super) acked: u64,
+    /// When the report arrived that the last grant answers.
+    pub(super) granted_at: Time,
+    /// Until then it may hold what it was granted, and until then safe shares. [`Time::NEVER`]: it holds the minimum,
+    /// which does not end.
+    pub(super) level_until: Time,
+    pub(super) tail_until: Time,
+    /// Its next grant names every budget.
+    pub(super) fresh: bool,
+    /// It has news to hear at once.
+    pub(super) urgent: bool,
+    /// Budgets of which it has not confirmed the share that it is to have.
+    pub(super) open: Vec<u32>,
+    /// Its evidence in the last report.
+    evidence: Vec<Evidence>,
+}
+
+impl Slot {
+    pub(super) fn new(recorded: bool) -> Slot {
+        Slot {
+            phase: Phase::Unknown,
+            silent: recorded,
+            recorded,
+            recording: recorded,
+            incarnation: 0,
+            number: 0,
+            received: Time::ZERO,
+            answered: 0,
+            sequence: 0,
+            acked: 0,
+            granted_at: Time::ZERO,
+            level_until: Time::NEVER,
+            tail_until: Time::NEVER,
+            fresh: false,
+            urgent: false,
+            open: Vec::new(),
+            evidence: Vec::new(),
+        }
+    }
+
+    /// A later process speaks for the member. What the earlier one holds is counted until the new one has stated what
+    /// it holds, because messages of the earlier one may still be under way.
+    pub(super) fn restart(&mut self, incarnation: u64) {
+        self.incarnation = incarnation;
+        self.phase = Phase::Unknown;
+        (self.number, self.answered) = (0, 0);
+        (self.fresh, self.urgent) = (false, false);
+        self.evidence.clear();
+    }
+
+    /// It holds the minimum.
+    pub(super) fn reset_until(&mut self) {
+        (self.level_until, self.tail_until) = (Time::NEVER, Time::NEVER);
+    }
+
+    /// Adds what `evidence` has grown by to `sums`.
+    pub(super) fn note(&mut self, evidence: &[Evidence], sums: &mut [Evidence]) {
+        self.evidence.resize(evidence.len(), Evidence::default());
+        for ((last, new), sum) in self.evidence.iter_mut().zip(evidence).zip(sums) {
+            sum.add(&Evidence {
+                completed: new.completed.saturating_sub(last.completed),
+                work_nanos: new.work_nanos.saturating_sub(last.work_nanos),
+                in_flight_nanos: new.in_flight_nanos.saturating_sub(last.in_flight_nanos),
+            });
+            *last = *new;
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! One rule of the coordinator each, with messages that arrive at once.
+
+use core::time::Duration;
+
+use super::*;
+use crate::member::{Member, Stage};
+use crate::settings::Settings;
+
+const FLOOR: u64 = 1_000_000;
+
+/// Members and a coordinator without a network between them.
+struct Cast {
+    now: Time,
+    site: Arc<Site>,
+    members: Vec<Member>,
+    coordinator: Coordinator,
+    /// Members whose messages are lost.
+    cut: Vec<usize>,
+}
+
+impl Cast {
+    fn new(settings: Settings) -> Cast {
+        let site = Arc::new(settings.check().unwrap());
+        let members = (0..site.settings().members).map(|_| Member::new(site.clone(), 1)).collect();
+        let nobody = vec![false; site.settings().members];
+        let coordinator = Coordinator::new(Time::ZERO, site.clone(), 1, &nobody);
+        Cast { now: Time::ZERO, site, members, coordinator, cut: Vec::new() }
+    }
+
+    fn four() -> Cast {
+        Cast::new(Settings::new(4, vec![FLOOR]))
+    }
+
+    fn demands(&mut self, demands: [u64; 4]) {
+        for (member, demand) in self.members.iter_mut().zip(demands) {
+            member.demand(0, demand);
+        }
+    }
+
+    fn play(&mut self, millis: u64) {
+        for _ in 0..millis / 5 {
+            self.now = self.now + Duration::from_millis(5);
+            self.coordinator.proved(self.now);
+            for (index, member) in self.members.iter_mut().enumerate() {
+                member.follow(self.coordinator.revision());
+                if let Some(report) = member.poll_report(self.now)
+                    && !self.cut.contains(&index)
+                {
+                    self.coordinator.report(self.now, index, report).unwrap();
+                }
+            }
+            self.coordinator.run(self.now);
+            while let Some(index) = self.coordinator.poll_record() {
+                self.coordinator.recorded(index);
+            }
+            while let Some((index, grant)) = self.coordinator.poll_grant() {
+                if !self.cut.contains(&index) {
+                    self.members[index].granted(self.now, grant).unwrap();
+                }
+            }
+            let sum: u64 = (0..self.members.len()).map(|index| self.share(index)).sum();
+            assert!(sum <= FLOOR, "{sum} of {FLOOR} at {:?}", self.now);
+        }
+    }
+
+    fn share(&self, member: usize) -> u64 {
+        self.members[member].share(self.now, 0)
+    }
+
+    fn shares(&self) -> Vec<u64> {
+        (0..self.members.len()).map(|index| self.share(index)).collect()
+    }
+}
+
+#[test]
+fn shares_follow_uneven_demand_under_overload() {
+    let mut stage = Cast::four();
+    stage.demands([900_000, 300_000, 100_000, 0]);
+    stage.play(2_000);
+    let shares = stage.shares();
+    assert!(shares[1] >= 300_000 && shares[2] >= 100_000, "{shares:?}");
+    assert_eq!(shares[3], 2_500, "the minimum, a hundredth of the floor for all");
+    assert!(shares.iter().sum::<u64>() > 990_000, "{shares:?}");
+}
+
+#[test]
+fn a_shift_of_load_moves_the_shares_within_two_round_trips() {
+    let mut stage = Cast::four();
+    stage.demands([700_000, 200_000, 100_000, 0]);
+    stage.play(3_000);
+    stage.demands([0, 700_000, 200_000, 100_000]);
+    // Four messages in a row, each at most one pace (20 ms) late.
+    stage.play(100);
+    let shares = stage.shares();
+    assert!(shares[1] >= 690_000 && shares[2] >= 200_000 && shares[3] >= 90_000, "{shares:?}");
+}
+
+#[test]
+fn a_dead_members_share_comes_back_in_two_steps() {
+    let mut stage = Cast::four();
+    stage.demands([700_000, 300_000, 0, 0]);
+    stage.play(3_000);
+    let before = stage.share(1);
+    assert!(before < 310_000, "{before}");
+    stage.cut = vec![0];
+    stage.demands([0, 1_000_000, 0, 0]);
+    stage.play(4_000);
+    assert_eq!(stage.share(1), before, "the lease of the dead one may run");
+    // The lease of 5 s with its margin, counted from the last report, at most one `hold` ago.
+    stage.play(2_100);
+    let safe = stage.site.safe(0, 700_000);
+    assert!((600_000..=FLOOR - safe).contains(&stage.share(1)), "{:?}", stage.shares());
+    stage.play(30_000);
+    assert!(stage.share(1) > 980_000, "{:?}", stage.shares());
+}
+
+#[test]
+fn a_member_that_leaves_gives_back_at_once() {
+    let mut stage = Cast::four();
+    stage.demands([700_000, 1_000_000, 0, 0]);
+    stage.play(3_000);
+    stage.members[0].leave();
+    stage.play(100);
+    assert_eq!(stage.share(0), 2_500);
+    assert!(stage.members[0].is_answered());
+    assert!(stage.share(1) > 980_000, "{:?}", stage.shares());
+    assert_eq!(stage.coordinator.phase(0), Some(Phase::Left));
+}
+
+#[test]
+fn a_restarted_member_gets_its_share_back_at_once() {
+    let mut stage = Cast::four();
+    stage.demands([700_000, 300_000, 0, 0]);
+    stage.play(3_000);
+    stage.members[0] = Member::new(stage.site.clone(), 2);
+    stage.demands([700_000, 300_000, 0, 0]);
+    assert_eq!(stage.share(0), 2_500);
+    stage.play(150);
+    assert!(stage.share(0) >= 690_000, "{:?}", stage.shares());
+}
+
+#[test]
+fn without_a_coordinator_shares_fall_in_steps_and_never_to_nothing() {
+    let mut stage = Cast::four();
+    stage.demands([700_000, 300_000, 0, 0]);
+    stage.play(3_000);
+    let granted = stage.share(0);
+    stage.cut = vec![0, 1, 2, 3];
+    stage.play(3_900);
+    assert_eq!((stage.share(0), stage.members[0].stage(stage.now)), (granted, Stage::Granted));
+    stage.play(1_100);
+    assert_eq!((stage.share(0), stage.members[0].stage(stage.now)), (granted / 2, Stage::Safe));
+    stage.play(25_000);
+    assert_eq!((stage.share(0), stage.members[0].stage(stage.now)), (2_500, Stage::Minimum));
+}
+
+#[test]
+fn a_successor_asks_and_nobody_falls() {
+    let mut stage = Cast::four();
+    stage.demands([700_000, 250_000, 0, 0]);
+    stage.play(3_000);
+    let before = stage.shares();
+    // The election took two seconds.
+    stage.cut = vec![0, 1, 2, 3];
+    stage.play(2_000);
+    stage.cut.clear();
+    stage.coordinator = Coordinator::new(stage.now, stage.site.clone(), 2, &[]);
+    stage.play(1_000);
+    assert_eq!(stage.coordinator.counts().answers, 0, "the predecessor may still act");
+    stage.play(2_900);
+    assert_eq!(stage.shares()[..2], before[..2]);
+    // All have stated what they hold, so shares move again.
+    stage.demands([100_000, 700_000, 0, 0]);
+    stage.play(200);
+    assert!(stage.share(1) >= 700_000, "{:?}", stage.shares());
+}
+
+#[test]
+fn a_successor_gives_out_nothing_that_a_silent_member_may_hold() {
+    let mut stage = Cast::four();
+    stage.demands([600_000, 100_000, 0, 0]);
+    stage.play(3_000);
+    stage.cut = vec![0];
+    stage.coordinator = Coordinator::new(stage.now, stage.site.clone(), 2, &[true, true, false, false]);
+    stage.demands([0, 900_000, 0, 0]);
+    stage.play(6_900);
+    // Only what the other three had.
+    assert!(stage.share(1) < 150_000, "{:?}", stage.shares());
+    // After (1 s + 5 s) × 1.2 the silent one can hold half of the rest, and after 31 s × 1.2 the minimum.
+    stage.play(600);
+    assert!((450_000..600_000).contains(&stage.share(1)), "{:?}", stage.shares());
+    stage.play(30_000);
+    assert!(stage.share(1) >= 900_000, "{:?}", stage.shares());
+}
+
+#[test]
+fn a_second_statement_confirms_no_grant() {
+    let mut stage = Cast::four();
+    stage.demands([700_000, 300_000, 0, 0]);
+    stage.play(3_000);
+    stage.cut = vec![0];
+    stage.play(6_100);
+    assert_eq!(stage.coordinator.phase(0), Some(Phase::Unknown));
+    // Its report arrives, it is asked, and it states its safe share in two reports before there is another answer.
+    let member = &mut stage.members[0];
+    let now = member.next_timeout(stage.now);
+    stage.coordinator.report(now, 0, member.poll_report(now).unwrap()).unwrap();
+    stage.coordinator.proved(now);
+    let mut now = now + Duration::from_millis(20);
+    stage.coordinator.run(now);
+    let (_, question) = stage.coordinator.poll_grant().unwrap();
+    member.granted(now, question).unwrap();
+    for _ in 0..2 {
+        stage.coordinator.report(now, 0, member.poll_report(now).unwrap()).unwrap();
+        now = now + Duration::from_millis(750);
+    }
+    stage.coordinator.proved(now);
+    stage.coordinator.run(now);
+    assert!(stage.coordinator.held(0, 0) >= member.share(now, 0));
+    assert_eq!(stage.coordinator.phase(0), Some(Phase::Live));
+}
+
+#[test]
+fn it_does_nothing_without_a_proof() {
+    let site = Arc::new(Settings::new(1, vec![FLOOR]).check().unwrap());
+    let mut coordinator = Coordinator::new(Time::ZERO, site.clone(), 3, &[false]);
+    let mut member = Member::new(site, 1);
+    member.follow(3);
+    let later = Time::from_millis(5_000);
+    coordinator.report(later, 0, member.poll_report(later).unwrap()).unwrap();
+    coordinator.run(later);
+    assert_eq!((coordinator.poll_grant(), coordinator.next_timeout()), (None, Time::NEVER));
+    coordinator.proved(Time::from_millis(4_500));
+    coordinator.run(later);
+    assert!(coordinator.poll_grant().is_some());
+    // The next proof is late.
+    let later = Time::from_millis(5_500);
+    assert!(!coordinator.is_leading(later));
+}
+
+#[test]
+fn a_reserve_is_never_granted() {
+    let mut settings = Settings::new(4, vec![FLOOR]);
+    settings.reserve = 100_000;
+    let mut stage = Cast::new(settings);
+    stage.demands([900_000, 900_000, 0, 0]);
+    stage.play(3_000);
+    let sum: u64 = stage.shares().iter().sum();
+    assert!((890_000..=900_000).contains(&sum), "{sum}");
+}
+
+#[test]
+fn unused_shares_are_called_back_to_a_tenth() {
+    let mut stage = Cast::four();
+    stage.demands([1_000_000, 0, 0, 0]);
+    stage.play(3_000);
+    stage.demands([0, 0, 0, 0]);
+    stage.play(3_000);
+    assert!(stage.coordinator.free(0) >= 100_000, "{}", stage.coordinator.free(0));
+    assert!(stage.share(0) > 800_000, "nobody else needs it");
+}
+
+#[test]
+fn refused_messages_change_nothing() {
+    let mut stage = Cast::four();
+    stage.demands([500_000, 0, 0, 0]);
+    stage.play(3_000);
+    let now = stage.now;
+    let site = stage.site.clone();
+    let report = |number, change: fn(&mut Report)| {
+        let mut report = Report {
+            revision: 1,
+            incarnation: 1,
+            number,
+            applied: 0,
+            held: None,
+            demands: vec![(0, 900_000)],
+            evidence: Vec::new(),
+            leaving: false,
+        };
+        change(&mut report);
+        report
+    };
+    let cases: [(usize, Report, Refused); 8] = [
+        (4, report(9_000, |_| ()), Refused::Member),
+        (0, report(9_000, |r| r.revision = 2), Refused::Revision),
+        (0, report(9_000, |r| r.incarnation = 0), Refused::Incarnation),
+        (0, report(1, |_| ()), Refused::Old),
+        (0, report(9_000, |r| r.applied = 9_000), Refused::Old),
+        (0, report(9_000, |r| r.demands = vec![(0, 1); 2]), Refused::Size),
+        (0, report(9_000, |r| r.demands = vec![(1, 1)]), Refused::Value),
+        (0, report(9_000, |r| r.held = Some(vec![FLOOR + 1])), Refused::Value),
+    ];
+    let before = stage.coordinator.held(0, 0);
+    for (member, report, reason) in cases {
+        assert_eq!(stage.coordinator.report(now, member, report), Err(reason));
+    }
+    assert_eq!(stage.coordinator.held(0, 0), before);
+    assert_eq!(stage.coordinator.counts().refused, 8);
+
+    let grant = Grant {
+        revision: 1,
+        incarnation: 1,
+        report: 0,
+        sequence: 9_000,
+        step: Step::Shares { base: 0, shares: vec![(0, FLOOR)] },
+    };
+    let member = &mut stage.members[0];
+    let before = member.share(now, 0);
+    assert_eq!(member.granted(now, Grant { revision: 0, ..grant.clone() }), Err(Refused::Revision));
+    assert_eq!(member.granted(now, Grant { incarnation: 2, ..grant.clone() }), Err(Refused::Incarnation));
+    assert_eq!(member.granted(now, grant.clone()), Err(Refused::Old));
+    assert_eq!(member.granted(now, Grant { report: u64::MAX, ..grant }), Err(Refused::Old));
+    assert_eq!(member.share(now, 0), before);
+    assert_eq!(Step::Shares { base: 0, shares: vec![(0, FLOOR + 1)] }.check(&site), Err(Refused::Value));
+}
+
+#[test]
+fn evidence_of_all_members_is_summed_over_restarts() {
+    let mut settings = Settings::new(4, vec![FLOOR]);
+    settings.groups = 1;
+    let mut stage = Cast::new(settings);
+    let sums = |completed| Evidence { completed, work_nanos: 10 * completed, in_flight_nanos: 100 * completed };
+    stage.members[0].evidence(0, sums(5));
+    stage.members[1].evidence(0, sums(7));
+    stage.play(3_000);
+    assert_eq!(stage.coordinator.evidence(0), sums(12));
+    stage.members[0] = Member::new(stage.site.clone(), 2);
+    stage.members[0].evidence(0, sums(3));
+    stage.play(3_000);
+    assert_eq!(stage.coordinator.evidence(0), sums(15));
+}

@@ -1,0 +1,307 @@
+//! The gateway's side: demand to report, and the shares that may be used at this instant.
+//!
+//! A share ends in steps: the granted share during the lease, the safe share after it, and then the minimum. All times
+//! are of the member's own monotonic clock. The lease begins when the report was *sent* that a grant answers: the
+//! coordinator cannot have counted it from an earlier moment.
+//!
+//! A member always keeps one report at the coordinator, which answers at once if it has news. So a share can be lowered
+//! or raised within one way of the network. A further report is sent if a demand has changed by a piece and an eighth.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weirgate_engine::Time;
+
+use crate::message::{Evidence, Grant, Refused, Report, Step};
+use crate::settings::{MAX_BUDGET, Site};
+
+/// Reports whose sending times are kept. Answers to older ones are refused. At one report every `pace` and answers that
+/// take no longer than `hold`, 50 are under way at most.
+const MAX_SENT: usize = 64;
+
+/// Where the shares of a member come from at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// The lease runs: granted shares.
+    Granted,
+    /// The lease has ended: safe shares.
+    Safe,
+    /// There is no grant, or the safe shares have ended: minimum shares.
+    Minimum,
+}
+
+/// A budget at a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Entry {
+    granted: u64,
+    demand: u64,
+    /// Demand of the last report that named it.
+    told: u64,
+    /// Number of that report.
+    told_in: u64,
+    /// It is in `Member::untold`.
+    listed: bool,
+}
+
+/// One gateway of a site.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Member {
+    site: Arc<Site>,
+    incarnation: u64,
+    /// The coordinator that is followed. Zero: none.
+    revision: u64,
+    /// Sequence number of the last message of this coordinator that was applied.
+    applied: u64,
+    /// That message asked for the shares.
+    asked: bool,
+    entries: Vec<Entry>,
+    /// Budgets whose demand the coordinator may not know.
+    untold: Vec<u32>,
+    /// A demand has changed so far that a report must go now.
+    urgent: bool,
+    evidence: Vec<Evidence>,
+    /// Beginning of the lease.
+    anchor: Option<Time>,
+    /// Number of the last report, of the last answered one, and when the last one was sent.
+    number: u64,
+    answered: u64,
+    last_sent: Option<Time>,
+    sent: VecDeque<(u64, Time)>,
+    left: bool,
+}
+
+impl Member {
+    /// A member without grants. `incarnation` must be greater than that of every earlier process under its name.
+    #[must_use]
+    pub fn new(site: Arc<Site>, incarnation: u64) -> Member {
+        let entry = |budget| Entry { granted: site.minimum(budget), demand: 0, told: 0, told_in: 0, listed: false };
+        Member {
+            incarnation,
+            revision: 0,
+            applied: 0,
+            asked: false,
+            entries: (0..site.budgets()).map(entry).collect(),
+            untold: Vec::new(),
+            urgent: false,
+            evidence: vec![Evidence::default(); site.settings().groups],
+            anchor: None,
+            number: 0,
+            answered: 0,
+            last_sent: None,
+            sent: VecDeque::new(),
+            left: false,
+            site,
+        }
+    }
+
+    /// Follows the coordinator with this revision, from now on and never an older one. Grants stay in force.
+    pub fn follow(&mut self, revision: u64) {
+        if revision <= self.revision {
+            return;
+        }
+        (self.revision, self.applied, self.asked) = (revision, 0, false);
+        self.answered = self.number;
+        self.last_sent = None;
+        self.sent.clear();
+        self.untold.clear();
+        for (budget, entry) in (0..).zip(&mut self.entries) {
+            (entry.told, entry.told_in, entry.listed) = (0, 0, entry.demand > 0);
+            if entry.listed {
+                self.untold.push(budget);
+            }
+        }
+    }
+
+    /// Sets the demand for a budget. An unknown budget is ignored.
+    pub fn demand(&mut self, budget: usize, amount: u64) {
+        let site = &self.site;
+        let Some(entry) = self.entries.get_mut(budget) else { return };
+        entry.demand = amount.min(MAX_BUDGET);
+        let (change, piece) = (entry.demand.abs_diff(entry.told), site.piece(budget));
+        // A quarter of a piece is not worth a line of a report: pieces are headroom.
+        if !entry.listed && (change > piece / 4 || (entry.demand == 0 && entry.told > 0)) {
+            entry.listed = true;
+            self.untold.push(budget as u32);
+        }
+        // Arrivals fluctuate, and an eighth is beyond the noise of some hundred of them.
+        self.urgent |= change > piece + entry.told / 8;
+    }
+
+    /// Sets the evidence of a group, as sums. An unknown group is ignored.
+    pub fn evidence(&mut self, group: usize, sums: Evidence) {
+        if let Some(evidence) = self.evidence.get_mut(group) {
+            *evidence = sums;
+        }
+    }
+
+    /// Gives everything back and reports that. No later grant is applied.
+    pub fn leave(&mut self) {
+        self.left = true;
+        self.anchor = None;
+        self.urgent = true;
+    }
+
+    /// Where the shares come from at `now`.
+    #[must_use]
+    pub fn stage(&self, now: Time) -> Stage {
+        let settings = self.site.settings();
+        match self.anchor.map(|anchor| now.since(anchor)) {
+            Some(age) if age < settings.lease => Stage::Granted,
+            Some(age) if age < settings.safe_for => Stage::Safe,
+            _ => Stage::Minimum,
+        }
+    }
+
+    /// The share of a budget that may be used at `now`: never nothing, and never more than the budget.
+    ///
+    /// # Panics
+    /// If there is no such budget.
+    #[must_use]
+    pub fn share(&self, now: Time, budget: usize) -> u64 {
+        let granted = self.entries[budget].granted;
+        match self.stage(now) {
+            Stage::Granted => granted,
+            Stage::Safe => self.site.safe(budget, granted),
+            Stage::Minimum => self.site.minimum(budget),
+        }
+    }
+
+    /// The coordinator that is followed, or 0.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Whether every report was answered. True for a member that has left: its farewell has arrived.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.answered == self.number
+    }
+
+    /// The report to send at `now`, if one is due.
+    pub fn poll_report(&mut self, now: Time) -> Option<Report> {
+        if now < self.report_due()? {
+            return None;
+        }
+        self.number += 1;
+        self.last_sent = Some(now);
+        if self.sent.len() == MAX_SENT {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((self.number, now));
+        self.urgent = false;
+        let mut demands = Vec::with_capacity(self.untold.len());
+        for &budget in &self.untold {
+            let entry = &mut self.entries[budget as usize];
+            (entry.told, entry.told_in) = (entry.demand, self.number);
+            demands.push((budget, entry.demand));
+        }
+        let held = self.asked.then(|| (0..self.entries.len()).map(|budget| self.share(now, budget)).collect());
+        Some(Report {
+            revision: self.revision,
+            incarnation: self.incarnation,
+            number: self.number,
+            applied: self.applied,
+            held,
+            demands,
+            evidence: self.evidence.clone(),
+            leaving: self.left,
+        })
+    }
+
+    /// When the next report is due, or `None` without a coordinator.
+    fn report_due(&self) -> Option<Time> {
+        let settings = self.site.settings();
+        if self.revision == 0 || (self.left && self.is_answered() && !self.urgent) {
+            return None;
+        }
+        let Some(last) = self.last_sent else { return Some(Time::ZERO) };
+        let wait = if self.is_answered() || self.urgent {
+            settings.pace
+        } else {
+            // The answer, or the report, is lost.
+            settings.hold + settings.hold / 2
+        };
+        Some(last + wait)
+    }
+
+    /// Applies an answer that arrived at `now`.
+    ///
+    /// # Errors
+    /// The reason if it is not applied.
+    pub fn granted(&mut self, now: Time, grant: Grant) -> Result<(), Refused> {
+        if grant.revision != self.revision {
+            return Err(Refused::Revision);
+        }
+        if grant.incarnation != self.incarnation {
+            return Err(Refused::Incarnation);
+        }
+        let sent = self.sent.iter().find(|(number, _)| *number == grant.report).map(|(_, at)| *at);
+        let sent = sent.filter(|at| *at <= now).ok_or(Refused::Old)?;
+        if grant.sequence <= self.applied {
+            return Err(Refused::Old);
+        }
+        grant.step.check(&self.site)?;
+        match grant.step {
+            Step::State => self.asked = !self.left,
+            Step::Shares { base, shares } => {
+                if base > self.applied || (base == 0 && shares.len() != self.entries.len()) {
+                    return Err(Refused::Gap);
+                }
+                if self.left {
+                    return Err(Refused::Old);
+                }
+                for (budget, amount) in shares {
+                    let budget = budget as usize;
+                    self.entries[budget].granted = amount.max(self.site.minimum(budget));
+                }
+                self.asked = false;
+                self.anchor = self.anchor.max(Some(sent));
+            }
+            Step::Goodbye => {}
+        }
+        self.applied = grant.sequence;
+        self.answer(grant.report);
+        Ok(())
+    }
+
+    /// Notes that the report `number` has arrived, with the demands in it.
+    fn answer(&mut self, number: u64) {
+        if number <= self.answered {
+            return;
+        }
+        self.answered = number;
+        self.sent.retain(|(sent, _)| *sent >= number);
+        let (entries, site) = (&mut self.entries, &self.site);
+        self.untold.retain(|&budget| {
+            let entry = &mut entries[budget as usize];
+            entry.listed =
+                entry.told_in > number || entry.demand.abs_diff(entry.told) > site.piece(budget as usize) / 4;
+            entry.listed
+        });
+    }
+
+    /// When to call [`Self::poll_report`] next, or to ask for the shares because a stage ends.
+    #[must_use]
+    pub fn next_timeout(&self, now: Time) -> Time {
+        let settings = self.site.settings();
+        let ends = [settings.lease, settings.safe_for]
+            .into_iter()
+            .filter_map(|span| self.anchor.map(|anchor| anchor + span))
+            .filter(|end| *end > now);
+        ends.chain(self.report_due()).min().unwrap_or(Time::NEVER)
+    }
+
+    /// How long the present stage lasts, from `now` on, or `None` for minimum shares, which do not end.
+    #[must_use]
+    pub fn remaining(&self, now: Time) -> Option<Duration> {
+        let settings = self.site.settings();
+        let anchor = self.anchor?;
+        match self.stage(now) {
+            Stage::Granted => Some((anchor + settings.lease).since(now)),
+            Stage::Safe => Some((anchor + settings.safe_for).since(now)),
+            Stage::Minimum => None,
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What all processes of a site have agreed on before they speak: budgets, number of members, times.
+//!
+//! Every constant here is a default that the policy may change, or a bound.
+
+use core::fmt;
+use core::time::Duration;
+
+/// Maximum number of members. A coordinator of this many costs a few percent of a core (ADR 23).
+pub const MAX_MEMBERS: usize = 1_000;
+
+/// Maximum number of budgets: the floors of 1,000 classes and the windows of [`MAX_GROUPS`] groups.
+pub const MAX_BUDGETS: usize = 1_064;
+
+/// Maximum number of groups of nodes, whose evidence reports carry.
+pub const MAX_GROUPS: usize = 64;
+
+/// Largest budget: a thousand million requests a second, in millionths. Sums over all members fit 64 bits.
+pub const MAX_BUDGET: u64 = 1_000_000_000_000_000;
+
+/// Largest safe share, in millionths of the granted one. With the minimum shares, a hundredth, it makes 80 % of the
+/// budget.
+pub const MAX_SAFE: u32 = 790_000;
+
+/// All minimum shares together are this part of a budget. It is what a coordinator cannot move, so it bounds the
+/// error of a floor whose clients reach one gateway only.
+const MINIMA: u64 = 100;
+
+/// All pieces together are this part of a budget: a tenth is lent to members beyond their demand, so that a rise of one
+/// piece waits for nothing.
+const PIECES: u64 = 10;
+
+/// What a site's processes agree on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// Number of members, present or not. Members have indices below it.
+    pub members: usize,
+    /// The budgets, each in a unit of its own, at least 100 for each member.
+    pub budgets: Vec<u64>,
+    /// Number of groups of nodes whose evidence the reports carry.
+    pub groups: usize,
+    /// How long a member may use a granted share after it has sent the report that was answered.
+    pub lease: Duration,
+    /// Part of the granted share that a member keeps when its lease has ended, in millionths, at most [`MAX_SAFE`].
+    pub safe: u32,
+    /// How long the safe share lasts, from the same moment as the lease. Equal to the lease: no safe share.
+    pub safe_for: Duration,
+    /// How long a coordinator may act after it has asked for the proof that it is the elected one.
+    pub proof: Duration,
+    /// How long a coordinator keeps a report if it has no news for the member. Also the time between proofs of life.
+    pub hold: Duration,
+    /// Minimum time between two reports of a member, and between two allocations of the coordinator.
+    pub pace: Duration,
+    /// How much faster one clock may run than another one, in percent. Leases are counted for longer by this.
+    pub margin_percent: u32,
+    /// Part of each budget that is never granted, in millionths. Zero, because ADR 23 found it to cost more than it
+    /// brings.
+    pub reserve: u32,
+}
+
+impl Settings {
+    /// The defaults for `members` members and these budgets.
+    ///
+    /// The lease outlives the election of another coordinator: at least four seconds of it are left at any time. The margin covers two clocks
+    /// of which chrony slews one forward and one back at its default limit of 8.3 %.
+    #[must_use]
+    pub fn new(members: usize, budgets: Vec<u64>) -> Settings {
+        Settings {
+            members,
+            budgets,
+            groups: 0,
+            lease: Duration::from_secs(5),
+            safe: 500_000,
+            safe_for: Duration::from_secs(30),
+            proof: Duration::from_secs(1),
+            hold: Duration::from_millis(500),
+            pace: Duration::from_millis(20),
+            margin_percent: 20,
+            reserve: 0,
+        }
+    }
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// The first setting that is out of its bounds.
+    pub fn check(self) -> Result<Site, InvalidSettings> {
+        let invalid = |why: String| Err(InvalidSettings(why));
+        if self.members == 0 || self.members > MAX_MEMBERS {
+            return invalid(format!("{} members; 1 to {MAX_MEMBERS} are possible", self.members));
+        }
+        if self.budgets.len() > MAX_BUDGETS || self.groups > MAX_GROUPS {
+            return invalid(format!(
+                "{} budgets and {} groups; at most {MAX_BUDGETS} and {MAX_GROUPS} are possible",
+                self.budgets.len(),
+                self.groups
+            ));
+        }
+        let least = MINIMA * self.members as u64;
+        if let Some(budget) = self.budgets.iter().find(|budget| **budget < least || **budget > MAX_BUDGET) {
+            return invalid(format!("a budget of {budget}; {least} to {MAX_BUDGET} are possible"));
+        }
+        if self.safe > MAX_SAFE || self.reserve > 500_000 {
+            return invalid(format!(
+                "a safe share of {} and a reserve of {} millionths; at most {MAX_SAFE} and 500000 are possible",
+                self.safe, self.reserve
+            ));
+        }
+        if self.margin_percent > 100 {
+            return invalid(format!("a margin of {} %; at most 100 % are possible", self.margin_percent));
+        }
+        if self.pace.is_zero() || self.hold < self.pace || self.lease < self.hold * 2 || self.safe_for < self.lease {
+            return invalid("times must obey 0 < pace ≤ hold ≤ half the lease, and lease ≤ safe_for".into());
+        }
+        if self.proof.is_zero() || self.safe_for > Duration::from_secs(86_400) || self.proof > self.safe_for {
+            return invalid("times must obey 0 < proof ≤ safe_for ≤ one day".into());
+        }
+        Ok(Site(self))
+    }
+}
+
+/// A setting that is out of its bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidSettings(String);
+
+impl fmt::Display for InvalidSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for InvalidSettings {}
+
+/// Checked [`Settings`], with what follows from them. Members and coordinator of a site must have equal ones.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Site(Settings);
+
+impl Site {
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.0
+    }
+
+    /// Number of budgets.
+    #[must_use]
+    pub fn budgets(&self) -> usize {
+        self.0.budgets.len()
+    }
+
+    /// The whole of a budget.
+    ///
+    /// # Panics
+    /// If there is no such budget, as all methods here.
+    #[must_use]
+    pub fn total(&self, budget: usize) -> u64 {
+        self.0.budgets[budget]
+    }
+
+    /// The share that every member has at all times.
+    #[must_use]
+    pub fn minimum(&self, budget: usize) -> u64 {
+        self.total(budget) / MINIMA / self.0.members as u64
+    }
+
+    /// What a member is lent beyond its demand, and the least change that is worth a message of its own.
+    #[must_use]
+    pub fn piece(&self, budget: usize) -> u64 {
+        (self.total(budget) / PIECES / self.0.members as u64).max(1)
+    }
+
+    /// The part of a budget that the coordinator wants back from members without use for it before anyone needs it.
+    #[must_use]
+    pub fn held_back(&self, budget: usize) -> u64 {
+        self.total(budget) / PIECES
+    }
+
+    /// The part of a budget that is never granted.
+    pub(crate) fn reserve(&self, budget: usize) -> u64 {
+        millionths(self.total(budget), self.0.reserve)
+    }
+
+    /// What is left of a granted `share` when its lease has ended: the safe share.
+    #[must_use]
+    pub fn safe(&self, budget: usize, share: u64) -> u64 {
+        self.minimum(budget).max(self.safe_part(share))
+    }
+
+    /// The safe part of any amount, without the minimum.
+    pub(crate) fn safe_part(&self, amount: u64) -> u64 {
+        if self.0.safe_for == self.0.lease { 0 } else { millionths(amount, self.0.safe) }
+    }
+
+    /// How long a process must count a `span` of another process's clock on its own.
+    #[must_use]
+    pub fn with_margin(&self, span: Duration) -> Duration {
+        span * (100 + self.0.margin_percent) / 100
+    }
+}
+
+/// `part` millionths of `amount`, rounded down.
+fn millionths(amount: u64, part: u32) -> u64 {
+    (u128::from(amount) * u128::from(part) / 1_000_000) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_sound_and_bounds_are_checked() {
+        let settings = Settings::new(4, vec![800_000_000]);
+        let site = settings.clone().check().unwrap();
+        assert_eq!(site.minimum(0), 2_000_000);
+        assert_eq!(site.piece(0), 20_000_000);
+        assert_eq!(site.safe(0, 560_000_000), 280_000_000);
+        assert_eq!(site.safe(0, 1_000_000), 2_000_000);
+        assert_eq!(site.with_margin(Duration::from_secs(5)), Duration::from_secs(6));
+        let broken: [fn(&mut Settings); 9] = [
+            |s| s.members = 0,
+            |s| s.members = MAX_MEMBERS + 1,
+            |s| s.budgets = vec![1000; MAX_BUDGETS + 1],
+            |s| s.budgets = vec![399],
+            |s| s.budgets = vec![MAX_BUDGET + 1],
+            |s| s.safe = MAX_SAFE + 1,
+            |s| s.margin_percent = 101,
+            |s| s.hold = s.lease,
+            |s| s.safe_for = s.lease / 2,
+        ];
+        for change in broken {
+            let mut settings = settings.clone();
+            change(&mut settings);
+            assert!(settings.check().is_err());
+        }
+    }
+
+    #[test]
+    fn all_safe_shares_together_stay_within_four_fifths() {
+        let mut settings = Settings::new(10, vec![1_000_000]);
+        settings.safe = MAX_SAFE;
+        let site = settings.check().unwrap();
+        // The whole budget at one member is the worst case: the others fall to the minimum.
+        let one = site.safe(0, 1_000_000 - 9 * site.minimum(0));
+        assert!(one + 9 * site.minimum(0) <= 800_000);
+        assert!(10 * site.safe(0, 100_000) <= 800_000);
+    }
+
+    #[test]
+    fn a_safe_share_of_no_time_is_the_minimum() {
+        let mut settings = Settings::new(2, vec![1_000_000]);
+        settings.safe_for = settings.lease;
+        assert_eq!(settings.check().unwrap().safe(0, 900_000), 5_000);
+    }
+}
