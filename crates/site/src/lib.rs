@@ -12,10 +12,12 @@
 //! coordinator, as long as the rates of any two clocks differ by at most [`Settings::margin_percent`] and one process
 //! runs under the name of each member. Clocks need not show the same time. ADR 23 has the argument, `tests/` check it.
 //!
-//! - A grant counts from the moment at which the member *sent* the report that the grant answers. The coordinator counts
-//!   it from the moment at which it received that report, and for longer by the margin. So delays only shorten grants.
+//! - A grant counts from the moment at which the member *sent* the report that the grant answers. The coordinator
+//!   counts it from the moment at which it received that report, and for longer by the margin. So delays only shorten
+//!   grants.
 //! - A grant ends in steps: the whole share for [`Settings::lease`], a part of it (the safe share) until
-//!   [`Settings::safe_for`], and then the minimum, which every member has at all times: never nothing, never everything.
+//!   [`Settings::safe_for`], and then the minimum, which every member has at all times: never nothing, never
+//!   everything.
 //! - A share is lowered first at its member, which confirms, and then raised at another.
 //! - A member follows one coordinator, the one with the highest revision that it has heard of (fencing).
 //! - A coordinator acts only for [`Settings::proof`] after it has last proved that it is the elected one. Its successor
@@ -27,8 +29,9 @@
 //! follows the granted one and ends, lowering is confirmed before raising, and a successor asks instead of waiting.
 //!
 //! # Driving the machines
-//! Sans-IO: no clock, no entropy, no messages sent. Each machine is given the time of its own process, as nanoseconds of
-//! a monotonic clock. Ask [`Member::poll_report`] and [`Coordinator::run`] at their next timeouts and after every input.
+//! Sans-IO: no clock, no entropy, no messages sent. Each machine is given the time of its own process, as nanoseconds
+//! of a monotonic clock. Ask [`Member::poll_report`] and [`Coordinator::run`] at their next timeouts and after every
+//! input.
 //! ```
 //! use std::sync::Arc;
 //! use core::time::Duration;

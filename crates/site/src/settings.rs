@@ -60,8 +60,8 @@ pub struct Settings {
 impl Settings {
     /// The defaults for `members` members and these budgets.
     ///
-    /// The lease outlives the election of another coordinator: at least four seconds of it are left at any time. The margin covers two clocks
-    /// of which chrony slews one forward and one back at its default limit of 8.3 %.
+    /// The lease outlives the election of another coordinator: at least four seconds of it are left at any time. The
+    /// margin covers two clocks of which chrony slews one forward and one back at its default limit of 8.3 %.
     #[must_use]
     pub fn new(members: usize, budgets: Vec<u64>) -> Settings {
         Settings {

@@ -1,10 +1,10 @@
-//! Every history of small sites: all orders of messages, with losses, repetitions and delays, a deposed coordinator that
-//! does not know it, partitions, crashes and restarts, and clocks at both ends of the margin.
+//! Every history of small sites: all orders of messages, with losses, repetitions and delays, a deposed coordinator
+//! that does not know it, partitions, crashes and restarts, and clocks at both ends of the margin.
 //!
 //! A breadth-first search over all states that can be reached within some ticks of true time, from a site at work. Two
 //! kinds: *dense* searches let everything happen in every tick, and *deep* ones last longer, with at most so many
-//! deviations from a quiet network. A state is known by a hash of 128 bits. Searches of sites with a rule taken away show
-//! that they can find what they look for.
+//! deviations from a quiet network. A state is known by a hash of 128 bits. Searches of sites with a rule taken away
+//! show that they can find what they look for.
 
 mod world;
 
@@ -33,8 +33,8 @@ struct Model {
     restarts: u32,
     /// Changes of demand that may happen, each from nothing to all or back.
     shifts: u32,
-    /// Deviations: a letter that stays under way for a tick, a member that is cut off or no longer, and all of the above.
-    /// `None`: any number of letters, and no partitions.
+    /// Deviations: a letter that stays under way for a tick, a member that is cut off or no longer, and all of the
+    /// above. `None`: any number of letters, and no partitions.
     deviations: Option<u32>,
     /// Letters of each direction of a member that may be under way. The oldest is lost if there are more.
     letters: usize,
