@@ -5,9 +5,10 @@
 //! every pattern compiled. No step stops at the first error: [`Errors`] has all of them, with positions and hints.
 //! [`fn@feasibility`] compares the guarantees with the capacity. [`embed`] reads a policy that is part of another file.
 //!
-//! `load` takes the steps, `headers` has the rules for headers, `body` the conditions on bodies, `include` reads files
-//! that another file names, `site` is the result, `workers` checks the number of workers of a pool, `health` has the
-//! rule of `fall` and `rise`, and `reserves_case` reads the optimiser's cases.
+//! `load` takes the steps, `address_list` has networks from files, `headers` has the rules for headers, `body` the
+//! conditions on bodies, `include` reads files that another file names, `site` is the result,
+//! `workers` checks the number of workers of a pool, `health` has the rule of `fall`
+//! and `rise`, and `reserves_case` reads the optimiser's cases.
 //!
 //! # Examples
 //! ```
@@ -26,6 +27,7 @@
 //! ```
 
 mod access_log;
+mod address_list;
 mod body;
 pub mod embed;
 mod feasibility;
@@ -40,6 +42,7 @@ mod site;
 mod telemetry;
 mod workers;
 
+pub use address_list::AddressList;
 pub use body::{BodyCondition, JsonPointer};
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, RouteBounds, feasibility};
 pub use file::{

@@ -10,6 +10,7 @@ mod source;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::access_log::{AccessField, AccessFormat, AccessLog};
@@ -24,6 +25,7 @@ use weirgate_tls::{ClientSettings, ServerSettings};
 pub use self::acme::{Acme, AcmeCertificate, Challenge};
 pub use self::collector::{Collector, agent_name};
 pub use self::source::{Key, NetworkSize};
+use crate::address_list::AddressList;
 use crate::body::BodyCondition;
 use crate::headers::HeaderRules;
 use crate::health::HealthCheck;
@@ -260,6 +262,8 @@ pub enum Match {
     ClientCertificate(CertificatePart, ValuePattern),
     /// The client's address (the rightmost untrusted hop).
     Source(IpNet),
+    /// The client's address is in a list.
+    Listed(Arc<AddressList>),
     /// A header's value.
     Header(http::HeaderName, ValuePattern),
     /// A cookie's value.

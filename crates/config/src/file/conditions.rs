@@ -4,9 +4,10 @@
 //! rule. A rule that can never match a canonical form is refused.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use weirgate_spanned_yaml::decode::{At, Context, Decode, FromText, Named, OneOrMany, Optional};
+use weirgate_spanned_yaml::decode::{At, Context, Decode, FromText, Named, OneOrMany, Optional, Required, TextOrMap};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::unit::Text;
 use weirgate_spanned_yaml::{any_of, record, text_schema, words};
 
 use super::address::{Net, is_host_name};
@@ -35,8 +36,9 @@ record! {
         sni: Optional<OneOrMany<HostText>>,
         /// The client's certificate: `present`, or a map with conditions on it.
         client_certificate: Optional<ClientCertificateForm>,
-        /// The client's address or network.
-        source: Optional<OneOrMany<Net>>,
+        /// The client's address or network: an address, a network, `unix`, or `{ file: … }` for the networks that are
+        /// listed in a file.
+        source: Optional<OneOrMany<SourceNet>>,
         /// Headers: a name (the header is present), or a map from names to values.
         header: Optional<Values<HeaderName>>,
         /// Cookies: a name (the cookie is present), or a map from names to values.
@@ -51,6 +53,19 @@ record! {
         any: Optional<Vec<At<Match>>>,
         /// This does not hold.
         not: Optional<Inner>,
+    }
+}
+
+/// A network, or a file of them.
+pub(crate) type SourceNet = TextOrMap<Net, ListFile>;
+
+record! {
+    /// Networks that are listed in a file.
+    pub(crate) struct ListFile {
+        /// The file: a network or address a line, and comments after `#` or `;`. It is read again with each reload of
+        /// the policy. Paths count from the folder of the policy. The files of a policy have at most 1,000,000
+        /// networks.
+        file: Required<Text>,
     }
 }
 
@@ -184,7 +199,7 @@ record! {
     /// A condition on a value: exactly one of the fields.
     pub(crate) struct ValueRule {
         /// The value starts with this text.
-        prefix: Optional<weirgate_spanned_yaml::unit::Text>,
+        prefix: Optional<Text>,
         /// This regular expression matches the whole value.
         pattern: Optional<PatternText>,
     }

@@ -1,6 +1,7 @@
 //! Classes and templates: names, upstreams, guarantees, and the order of the rules.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
@@ -51,18 +52,19 @@ struct Taken {
     matches: Match,
 }
 
-/// Binds the classes. `priorities` are those of the discipline, and `headers` the rules of the whole policy.
+/// Binds the classes. `priorities` are those of the discipline, and `headers` the rules of the whole policy. The paths
+/// of files start from `folder`.
 pub(super) fn classes(
     file: &PolicyFile,
     listeners: &[Listener],
     pools: &Pools,
     priorities: &[engine::PriorityLevel],
     headers: &HeaderRules,
-    defaults: Option<&Defaults>,
+    (folder, defaults): (Option<&Path>, Option<&Defaults>),
     cx: &mut Context,
 ) -> Classes {
     let mut all = Classes::default();
-    let mut compiler = Compiler::new((file.listen.given && !file.listen.bad).then_some(listeners));
+    let mut compiler = Compiler::new((file.listen.given && !file.listen.bad).then_some(listeners), folder);
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
     let mut taken: Vec<Taken> = Vec::new();
     let mut catch_all: Option<usize> = None;

@@ -12,6 +12,7 @@ mod dispatch;
 mod gateway;
 mod headers;
 mod listener;
+mod lists;
 mod mode;
 mod page_table;
 mod priorities;
@@ -65,6 +66,7 @@ pub(crate) fn resolve(
     let all_listeners = listener::listeners(file, folder, defaults, cx);
     let listeners = &all_listeners.listeners;
     // A policy in another file describes a gateway elsewhere, as do the paths in it.
+    let own_folder = defaults.is_none().then_some(folder);
     let trusted = defaults.is_some() || file.trust.given;
     let trusted_proxies = gateway::trusted_proxies(file, cx);
     let admin = if has_gateway { gateway::admin(file, listeners, trusted, cx) } else { None };
@@ -75,14 +77,14 @@ pub(crate) fn resolve(
     let headers = headers::rules(&file.request_headers, &file.response_headers, &HeaderRules::default(), cx);
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
-    let pools = upstream::pools(file, defaults.is_none().then_some(folder), cx);
-    let trust = trust::trust(file, defaults.is_none().then_some(folder), cx);
+    let pools = upstream::pools(file, own_folder, cx);
+    let trust = trust::trust(file, own_folder, cx);
     if defaults.is_none() {
         trust::check_collectors(file, &pools, cx);
     }
     let priorities = priorities::priorities(file.discipline.get(), cx);
     let classes = match has_gateway {
-        true => class::classes(file, listeners, &pools, &priorities, &headers, defaults, cx),
+        true => class::classes(file, listeners, &pools, &priorities, &headers, (own_folder, defaults), cx),
         false => class::Classes::default(),
     };
     let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, priorities, &classes, cx);

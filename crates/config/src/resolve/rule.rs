@@ -3,13 +3,16 @@
 //! Regular expressions run in linear time (finite automata, no backreferences) for any input, and their
 //! compiled size is limited, so that no rule can stall a thread.
 
+use std::path::Path;
+
 use regex_automata::meta;
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::util::syntax;
-use weirgate_spanned_yaml::decode::{At, Context, Mark, OneOrMany};
+use weirgate_spanned_yaml::decode::{At, Context, Mark, OneOrMany, TextOrMap};
 use weirgate_spanned_yaml::errors::{Complaint, listed};
 use weirgate_tls::ServerSettings;
 
+use super::lists::Lists;
 use crate::body::BodyCondition;
 use crate::file::{self, ClientCertificateForm, Inner, PatternText, ValueForm, ValueRule, Values};
 use crate::site::{CertificatePart, Listener, Match, PathPattern, Pattern, ValuePattern};
@@ -34,6 +37,7 @@ const MAX_BODIES: usize = 100;
 pub(super) struct Compiler {
     patterns: usize,
     bodies: usize,
+    lists: Lists,
     /// The ports that clients can connect to, if they are known.
     ports: Option<Vec<u16>>,
     /// The TLS of the listeners, if it is known.
@@ -41,13 +45,14 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// `listeners` are those of the policy, if all of them could be read.
-    pub(super) fn new(listeners: Option<&[Listener]>) -> Compiler {
+    /// `listeners` are those of the policy, if all of them could be read. The paths of lists start from `folder`.
+    pub(super) fn new(listeners: Option<&[Listener]>, folder: Option<&Path>) -> Compiler {
         let port = |one: &Listener| one.name.address.tcp().map(|address| address.port());
         let ports = listeners.map(|all| all.iter().filter_map(port).collect::<Vec<_>>());
         Compiler {
             patterns: 0,
             bodies: 0,
+            lists: Lists::new(folder.map(Path::to_owned)),
             // Port 0 is replaced when the gateway starts.
             ports: ports.filter(|ports| !ports.contains(&0)),
             // A balancer may tell of the client's TLS.
@@ -114,7 +119,13 @@ impl Compiler {
             self.needs(mark, what, hint, |tls| tls.is_some_and(|tls| tls.clients.is_some()), cx);
             self.client_certificate(form, &mut all, cx);
         }
-        all.extend(each(file.source.get(), |net| Match::Source(net.value.0)));
+        all.extend(each(file.source.get(), |net| match &net.value {
+            TextOrMap::Text(net) => Match::Source(net.0),
+            TextOrMap::Map(list) => match list.file.get() {
+                Some(file) => self.lists.listed(&file.0, list.file.mark, cx),
+                None => Match::Any,
+            },
+        }));
         if let Some(values) = file.header.get() {
             self.values(values, cx, &mut all, |name, value| Match::Header(name.0.clone(), value));
         }

@@ -68,6 +68,7 @@ pub(super) fn is_met(condition: &Match, fields: &Fields<'_, '_>) -> bool {
             CertificatePart::Name => identity.names.iter().any(|name| fits(pattern, name.as_bytes())),
         }),
         Match::Source(net) => net.contains(&view.client),
+        Match::Listed(list) => list.line(view.client).is_some(),
         Match::Header(name, pattern) => view.request.values(name.as_str()).any(|value| fits(pattern, value)),
         Match::Cookie(name, pattern) => {
             fields.cookies().iter().any(|(n, value)| *n == name.as_bytes() && fits(pattern, value))

@@ -29,7 +29,11 @@ impl Classifier {
         let mut said = Vec::new();
         for (rule, it) in self.rules().iter().enumerate() {
             let matched = matches!(target(it, &fields), Some(Ok(_)));
-            said.push(Explained { rule, matched, why: if matched { holds_text(it) } else { fails_text(it, &fields) } });
+            let why = match matched {
+                true => format!("{}{}", holds_text(it), lines_text(&it.matches, view)),
+                false => fails_text(it, &fields),
+            };
+            said.push(Explained { rule, matched, why });
             if matched {
                 break;
             }
@@ -45,6 +49,18 @@ fn holds_text(rule: &Rule) -> String {
         let _ = write!(text, ", keyed by {}", describe_key(key));
     }
     text
+}
+
+/// Tells the lines of the address lists in `condition` that contain the client.
+fn lines_text(condition: &Match, view: &View<'_>) -> String {
+    match condition {
+        Match::All(parts) | Match::Either(parts) => parts.iter().map(|part| lines_text(part, view)).collect(),
+        Match::Not(part) => lines_text(part, view),
+        Match::Listed(list) => {
+            list.line(view.client).map_or_else(String::new, |line| format!("; line {line} of {}", list.name))
+        }
+        _ => String::new(),
+    }
 }
 
 /// Describes the conditions of a rule, with the values that they compare.
@@ -108,7 +124,7 @@ fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
                 with_values(&wants, values.into_iter())
             }
         },
-        Match::Source(_) => format!("needs {wants}, but the client is {}", client_text(view.client)),
+        Match::Source(_) | Match::Listed(_) => format!("needs {wants}, but the client is {}", client_text(view.client)),
         Match::Header(name, _) => with_values(&wants, view.request.values(name.as_str())),
         Match::Cookie(name, _) => {
             with_values(&wants, fields.cookies().iter().filter(|(n, _)| *n == name.as_bytes()).map(|&(_, v)| v))
@@ -197,6 +213,9 @@ pub(crate) fn describe(condition: &Match, values: Values) -> String {
             format!("client certificate with {part}{}", describe_value(value, values))
         }
         Match::Source(net) => format!("client in {}", network_text(net)),
+        Match::Listed(list) => {
+            format!("client in {} ({} network{})", list.name, list.networks, if list.networks == 1 { "" } else { "s" })
+        }
         Match::Header(name, value) => format!("header {name}{}", describe_value(value, values)),
         Match::Cookie(name, value) => format!("cookie {name}{}", describe_value(value, values)),
         Match::Query(name, value) => format!("query parameter {name}{}", describe_value(value, values)),

@@ -183,6 +183,29 @@ fn method_port_and_source_compare() {
     assert_eq!(rule_of(&classifier, &request), Some(0));
 }
 
+#[test]
+fn the_line_of_a_list_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("policy.yaml");
+    let policy = "listen: 127.0.0.1:0\nupstreams: { web: { nodes: [127.0.0.1:9] } }\nclasses:\n  - { name: crawlers, \
+                  match: { source: [{ file: l.txt }, 192.0.2.1], path_prefix: /a } }\n  - { name: rest }\n";
+    std::fs::write(&file, policy).expect("it can be written");
+    std::fs::write(folder.path().join("l.txt"), "10.0.0.0/8\n10.1.0.0/16\n").expect("it can be written");
+    let classifier = Classifier::new(weirgate_config::load_file(&file).expect("it is sound").site.rules);
+    let mut request = Sample::to("h", "/a");
+    for (client, rule, why) in [
+        ("10.1.2.3", 0, "path below /a and (client in l.txt (2 networks) or client in 192.0.2.1/32); line 2 of l.txt"),
+        ("10.2.0.1", 0, "path below /a and (client in l.txt (2 networks) or client in 192.0.2.1/32); line 1 of l.txt"),
+        ("192.0.2.1", 0, "path below /a and (client in l.txt (2 networks) or client in 192.0.2.1/32)"),
+        ("11.0.0.1", 1, "none of these holds: client in l.txt (2 networks) or client in 192.0.2.1/32"),
+    ] {
+        request.client = client.parse().unwrap();
+        assert_eq!(rule_of(&classifier, &request), Some(rule), "{client}");
+        let said = request.view(|view| classifier.explain(view, Payload::NONE));
+        assert_eq!(said[0].why, why);
+    }
+}
+
 /// A client that asks for `sni`, with the certificate of alice.
 fn encrypted(sni: Option<&str>) -> ClientTls {
     let identity = weirgate_tls::Identity {
