@@ -51,8 +51,8 @@ fn wants_open_metrics(headers: &HeaderMap) -> bool {
     open > 0.0 && open >= text
 }
 
-/// Converts OpenMetrics text without exemplars and time stamps. There, the description of a counter leaves out
-/// `_total`, and lines name units and the end of the page.
+/// Converts OpenMetrics text without time stamps. There, the description of a counter leaves out `_total`, lines name
+/// units and the end of the page, and a sample may have an exemplar.
 fn text_format(page: &str) -> String {
     let mut text = String::with_capacity(page.len());
     // `# HELP` comes before the line that tells the type.
@@ -73,11 +73,31 @@ fn text_format(page: &str) -> String {
             text += &format!("# TYPE {name}{suffix} {kind}\n");
             help = "";
         } else if !line.starts_with('#') {
-            text += line;
+            text += sample_and_exemplar(line).0;
             text.push('\n');
         }
     }
     text
+}
+
+/// Divides a line of OpenMetrics text into its sample, and its exemplar after ` # `, if it has one.
+#[must_use]
+pub fn sample_and_exemplar(line: &str) -> (&str, Option<&str>) {
+    let (mut quoted, mut escaped) = (false, false);
+    let hash = line.bytes().position(|byte| {
+        let (is_escaped, before) = (std::mem::take(&mut escaped), quoted);
+        match byte {
+            _ if is_escaped => {}
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            _ => {}
+        }
+        byte == b'#' && !before
+    });
+    match hash.and_then(|hash| line.split_at_checked(hash)) {
+        Some((sample, exemplar)) => (sample.trim_end(), exemplar.strip_prefix("# ")),
+        None => (line, None),
+    }
 }
 
 #[cfg(test)]
@@ -118,9 +138,11 @@ mod tests {
     #[test]
     fn the_text_format_describes_counters_by_their_whole_name() {
         let page = "# HELP a_seconds Time of a.\n# TYPE a_seconds counter\n# UNIT a_seconds seconds\n\
-                    a_seconds_total{x=\"# HELP\"} 1.5\n# HELP b B.\n# TYPE b gauge\nb 2\n# TYPE c unknown\nc 3\n# EOF\n";
+                    a_seconds_total{x=\"# HELP\"} 1.5\n# HELP b B.\n# TYPE b gauge\nb 2\n# TYPE c unknown\n\
+                    c{x=\"\\\\\\\" # {\"} 3 # {trace_id=\"7\"} 0.5 1.25\n# EOF\n";
         let text = "# HELP a_seconds_total Time of a.\n# TYPE a_seconds_total counter\n\
-                    a_seconds_total{x=\"# HELP\"} 1.5\n# HELP b B.\n# TYPE b gauge\nb 2\n# TYPE c untyped\nc 3\n";
+                    a_seconds_total{x=\"# HELP\"} 1.5\n# HELP b B.\n# TYPE b gauge\nb 2\n# TYPE c untyped\n\
+                    c{x=\"\\\\\\\" # {\"} 3\n";
         assert_eq!(text_format(page), text);
     }
 }

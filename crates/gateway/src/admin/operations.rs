@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use weirgate_config::{Admin, Site};
-use weirgate_engine::{NodeEvent, NodeId};
+use weirgate_engine::{Class, NodeEvent, NodeId};
 
 use crate::access_log::AccessLog;
 use crate::active_config::{ActiveConfig, ReloadError};
@@ -66,7 +67,7 @@ impl Operations {
     #[must_use]
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, log: Arc<AccessLog>, telemetry: Arc<Telemetry>) -> Operations {
         let first = gateway.active_config();
-        metrics.retain(names(&first.site));
+        metrics.retain(names(&first.site), limits(&first.site));
         let at_start = (first.site.admin.clone(), first.site.threads, first.site.trust.clone());
         Operations { gateway, metrics, log, telemetry, at_start, turn: Mutex::new(()) }
     }
@@ -116,7 +117,7 @@ impl Operations {
             self.log.reopen();
             return Vec::new();
         };
-        self.metrics.retain(names(&active_config.site));
+        self.metrics.retain(names(&active_config.site), limits(&active_config.site));
         weirgate_log::follow(active_config.site.log);
         self.log.follow(active_config.site.access_log.as_ref());
         let (now, (admin, threads, trust)) = (&active_config.site, &self.at_start);
@@ -141,6 +142,14 @@ impl Operations {
 
 /// Returns the names of all classes and templates.
 fn names(site: &Site) -> impl Iterator<Item = &str> {
-    let policy = &site.policy;
-    policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).map(|class| class.name.as_str())
+    classes(site).map(|class| class.name.as_str())
+}
+
+/// Returns the limits of the response times of the classes.
+fn limits(site: &Site) -> impl Iterator<Item = Duration> {
+    classes(site).filter_map(|class| class.guarantee.response_time).map(|response_time| response_time.limit)
+}
+
+fn classes(site: &Site) -> impl Iterator<Item = &Class> {
+    site.policy.classes.iter().chain(site.policy.templates.iter().map(|template| &template.class))
 }

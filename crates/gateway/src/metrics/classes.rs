@@ -6,6 +6,8 @@ use std::sync::Arc;
 use weirgate_engine::{ClassSnapshot, Mode, ShedReason};
 
 use super::Metrics;
+use super::bounds::Bounds;
+use super::exemplars::Exemplar;
 use super::shown::OTHER;
 use super::tally::Counts;
 
@@ -13,6 +15,10 @@ use super::tally::Counts;
 #[derive(Debug)]
 pub(crate) struct Classes {
     pub(super) counts: Vec<(Arc<str>, Counts)>,
+    /// The buckets of the histograms.
+    pub(super) bounds: Arc<Bounds>,
+    /// Exemplars of the buckets of the response times, in the order of `counts`, or empty.
+    pub(super) exemplars: Vec<Option<Exemplar>>,
     pub(super) live: Vec<(Arc<str>, Live)>,
 }
 
@@ -20,7 +26,8 @@ impl Classes {
     /// Selects the classes of a page: all of them, or at most [`MAX_SHOWN`] and the sum of the others. `live` has the
     /// live classes, summed by their names in the policy.
     pub(crate) fn select(metrics: &Metrics, mut live: BTreeMap<String, Live>, all: bool) -> Classes {
-        let counts = metrics.series(all, &live);
+        let (counts, bounds) = metrics.series(all, &live);
+        let exemplars = metrics.exemplars.of(counts.iter().map(|(name, _)| &**name), &bounds);
         let mut shown: Vec<(Arc<str>, Live)> =
             counts.iter().filter_map(|(name, _)| Some((Arc::clone(name), live.remove(&**name)?))).collect();
         // The rest are the others, and classes of a policy that has been in force for a moment.
@@ -29,7 +36,7 @@ impl Classes {
             live.values().for_each(|live| others.merge(live));
             shown.push((OTHER.into(), others));
         }
-        Classes { counts, live: shown }
+        Classes { counts, bounds, exemplars, live: shown }
     }
 }
 

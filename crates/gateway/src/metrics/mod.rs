@@ -9,8 +9,10 @@
 //! page: see `shown`.
 
 mod acme;
+mod bounds;
 mod classes;
 mod discovery;
+mod exemplars;
 mod page;
 mod shown;
 mod tally;
@@ -20,6 +22,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use crate::record::{AccessRecord, ClassIndex, Ending, Observer};
 
@@ -28,16 +31,10 @@ pub(crate) use page::{Scrape, Single, Value, render};
 pub use shown::MAX_SHOWN;
 pub(crate) use tls::Tls;
 
+use bounds::Bounds;
+use exemplars::Exemplars;
 use shown::{Shown, Tallies, UNCLASSIFIED};
 use tally::{Counts, Tally};
-
-/// Upper bounds of the buckets of every histogram, in microseconds: 1 ms to 30 s in steps of 2 to 2.5.
-/// Guarantees lie between a few milliseconds and a few seconds. By default no request is queued for more than
-/// 30 s.
-const BOUNDS: [u64; 14] = [
-    1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
-    10_000_000, 30_000_000,
-];
 
 /// Maximum number of distinct words for refusals, and for failures. The code has fewer. More are counted as
 /// `other`.
@@ -48,9 +45,12 @@ const MAX_WORDS: usize = 64;
 pub struct Metrics {
     /// Distinguishes instances in the thread-local tables.
     id: u64,
-    /// Incremented when tallies are removed. Threads then drop their tables.
+    /// Incremented when tallies are removed or the bounds change. Threads then drop their tables.
     generation: AtomicU64,
     classes: Mutex<BTreeMap<Arc<str>, Arc<Tally>>>,
+    /// The buckets of all histograms. Locked after `classes`.
+    bounds: Mutex<Arc<Bounds>>,
+    exemplars: Exemplars,
     /// Locked before `classes`.
     shown: Mutex<Shown>,
     refused: Words,
@@ -69,6 +69,7 @@ struct Words {
 struct Cache {
     /// Instance, generation, and version of the policy.
     of: (u64, u64, u64),
+    bounds: Arc<Bounds>,
     tallies: Vec<Option<Arc<Tally>>>,
 }
 
@@ -100,21 +101,35 @@ impl Metrics {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             generation: AtomicU64::new(0),
             classes: Mutex::default(),
+            bounds: Mutex::default(),
+            exemplars: Exemplars::default(),
             shown: Mutex::default(),
             refused: Words::default(),
             failed: Words::default(),
         }
     }
 
-    /// Counts exactly these classes and templates, and `-` for requests refused before stage *classify*.
-    /// Classes removed by a reload are dropped.
-    pub fn retain<'a>(&self, names: impl Iterator<Item = &'a str>) {
+    /// Counts exactly these classes and templates, and `-` for requests refused before stage *classify*. Histograms get
+    /// a bucket for each limit of a response time, as far as there are not too many. Classes removed by a reload are
+    /// dropped.
+    pub fn retain<'a>(&self, names: impl Iterator<Item = &'a str>, limits: impl Iterator<Item = Duration>) {
         let names: BTreeSet<&str> = names.chain([UNCLASSIFIED]).collect();
         let mut shown = self.shown();
         let mut classes = self.classes();
         let removed: Tallies = classes.extract_if(.., |name, _| !names.contains(&**name)).collect();
-        if !removed.is_empty() {
+        let micros = limits.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
+        let mut bounds = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let (next, moves) = bounds.for_limits(micros);
+        let bounds_changed = **bounds != next;
+        *bounds = Arc::new(next);
+        drop(bounds);
+        if !removed.is_empty() || bounds_changed {
             self.generation.fetch_add(1, Ordering::Relaxed);
+        }
+        self.exemplars.retain(|name| names.contains(name), bounds_changed);
+        if !moves.is_empty() {
+            classes.values().chain(removed.iter().map(|(_, tally)| tally)).for_each(|tally| tally.shift(&moves));
+            shown.shift(&moves);
         }
         for name in names {
             if !classes.contains_key(name) {
@@ -129,13 +144,17 @@ impl Metrics {
         self.classes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn bounds(&self) -> Arc<Bounds> {
+        Arc::clone(&self.bounds.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn shown(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the counts for one page, by class. `all` shows every class. Otherwise at most [`MAX_SHOWN`] classes are
+    /// Returns the counts for one page, by class, with the buckets of their histograms. `all` shows every class. Otherwise at most [`MAX_SHOWN`] classes are
     /// shown, and the others are counted as [`OTHER`]. `live` has the engine's own counts, which are taken over.
-    fn series(&self, all: bool, live: &BTreeMap<String, Live>) -> Vec<(Arc<str>, Counts)> {
+    fn series(&self, all: bool, live: &BTreeMap<String, Live>) -> (Vec<(Arc<str>, Counts)>, Arc<Bounds>) {
         let mut shown = self.shown();
         // Threads that count a class for the first time wait for this lock, so nothing is read under it.
         let tallies: Tallies =
@@ -145,7 +164,10 @@ impl Metrics {
                 tally.unknown_routes.fetch_max(live.unknown_routes(), Ordering::Relaxed);
             }
         }
-        if all { tallies.into_iter().map(|(name, tally)| (name, tally.read())).collect() } else { shown.page(tallies) }
+        let read = |(name, tally): (Arc<str>, Arc<Tally>)| (name, tally.read());
+        let counts = if all { tallies.into_iter().map(read).collect() } else { shown.page(tallies) };
+        // The bounds change under the lock on `shown`.
+        (counts, self.bounds())
     }
 
     /// Adds a request to the tally of its class. Takes the lock only for a thread's first request of a class.
@@ -154,13 +176,16 @@ impl Metrics {
         let slot = slot(record.class);
         CACHE.with_borrow_mut(|cache| {
             if cache.of != now {
-                *cache = Cache { of: now, tallies: Vec::new() };
+                *cache = Cache { of: now, bounds: self.bounds(), tallies: Vec::new() };
+            }
+            if record.span.is_some() && matches!(record.ending, Ending::Served) {
+                self.exemplars.take(record, &cache.bounds, weirgate_clock::calendar());
             }
             if let Some(Some(tally)) = cache.tallies.get(slot) {
-                return tally.add(record);
+                return tally.add(record, &cache.bounds);
             }
             let tally = self.tally(record.class_name);
-            tally.add(record);
+            tally.add(record, &cache.bounds);
             if cache.tallies.len() <= slot {
                 cache.tallies.resize(slot + 1, None);
             }
@@ -214,8 +239,6 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use weirgate_engine::ShedReason;
 
     use super::*;
@@ -276,10 +299,10 @@ mod tests {
     #[test]
     fn d4_tallies_are_bounded_by_the_policy_and_outlive_a_reload() {
         let metrics = Arc::new(Metrics::new());
-        metrics.retain(["a", "b"].into_iter());
+        metrics.retain(["a", "b"].into_iter(), [].into_iter());
         metrics.observe(&record("a", Ending::Served, 200));
         metrics.observe(&record("b", Ending::Served, 200));
-        metrics.retain(["a", "c"].into_iter());
+        metrics.retain(["a", "c"].into_iter(), [].into_iter());
         assert_eq!(metrics.classes().keys().map(|name| &**name).collect::<Vec<_>>(), ["-", "a", "c"]);
         metrics.observe(&record("a", Ending::Served, 200));
         assert_eq!(get(&metrics.tally("a").requests[2]), 2);

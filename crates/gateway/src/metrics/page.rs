@@ -14,11 +14,12 @@ use prometheus_client::registry::{Registry, Unit};
 use weirgate_engine::{Contention, NodeState, ShedReason, Snapshot};
 use weirgate_wire::RESOURCE_NAMES;
 
+use super::bounds::Bounds;
 use super::classes::{Classes, Live, Named};
 use super::shown::{MAX_SHOWN, OTHER, UNCLASSIFIED};
 use super::tally::{Counts, Histogram};
 use super::tls::Tls;
-use super::{BOUNDS, Metrics};
+use super::{Metrics, exemplars};
 use crate::proxy_protocol::HeaderFailure;
 
 /// Words for the elements of [`Counts::requests`], in order.
@@ -67,12 +68,13 @@ pub(crate) enum Value {
 
 /// Renders the page as text.
 pub(crate) fn render(scrape: Scrape) -> String {
+    let shown = scrape.classes.exemplars.clone();
     let mut registry = Registry::with_prefix("weirgate");
     registry.register_collector(Box::new(scrape));
     let mut page = String::new();
     // Writing to a string cannot fail. A truncated page would be worse than an empty one.
     match prometheus_client::encoding::text::encode(&mut page, &registry) {
-        Ok(()) => page,
+        Ok(()) => exemplars::add_to(page, &shown),
         Err(fmt::Error) => String::from("# EOF\n"),
     }
 }
@@ -128,20 +130,16 @@ impl Page<'_> {
         &mut self,
         name: &str,
         help: &str,
+        bounds: &Bounds,
         series: impl Iterator<Item = (Labels<'l>, &'l Histogram<u64>)>,
     ) -> fmt::Result {
         let kind = (MetricType::Histogram, Some(Unit::Seconds));
         self.family(name, help, kind, series, |encoder, histogram| {
-            let bounds = BOUNDS.iter().map(|&micros| seconds(micros)).chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(histogram.buckets).collect();
+            let buckets = bounds.buckets(&histogram.buckets);
             let count = buckets.iter().map(|(_, n)| n).sum();
-            encoder.encode_histogram::<NoLabelSet>(seconds(histogram.micros), count, &buckets, None)
+            encoder.encode_histogram::<NoLabelSet>(histogram.micros as f64 / 1e6, count, &buckets, None)
         })
     }
-}
-
-fn seconds(micros: u64) -> f64 {
-    micros as f64 / 1e6
 }
 
 impl Collector for Scrape {
@@ -217,11 +215,13 @@ impl Scrape {
         page.histograms(
             "response_time",
             "Time from the request's head to the node's last byte, for served requests",
+            &self.classes.bounds,
             counts().map(|(name, counts)| (class(name), &counts.response_time)),
         )?;
         page.histograms(
             "queue_wait",
             "Time from the request's head to its release or refusal",
+            &self.classes.bounds,
             counts().map(|(name, counts)| (class(name), &counts.queue_wait)),
         )?;
         page.counters(

@@ -16,6 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::bounds::Move;
 use super::tally::{Counts, Tally};
 
 /// Maximum number of classes with series of their own. Each has about 60 series in 3.7 KB, so all together fit one
@@ -117,6 +118,12 @@ impl Shown {
             (show[shown], show[hidden]) = (false, true);
         }
         show
+    }
+
+    /// Moves counts of buckets to other ones, as the tallies do.
+    pub(super) fn shift(&mut self, moves: &[Move]) {
+        let marks = self.marks.values_mut().filter_map(|mark| mark.counts.as_deref_mut());
+        marks.chain([&mut self.gone]).for_each(|counts| counts.shift(moves));
     }
 
     /// Forgets removed classes. Their part in the others stays there.

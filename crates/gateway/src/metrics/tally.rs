@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use weirgate_engine::ShedReason;
 
-use super::BOUNDS;
+use super::bounds::{Bounds, Move, PLACES};
 use crate::record::{AccessRecord, Ending};
-
-/// Number of buckets of a histogram. The last one, beyond the bounds, has everything larger.
-const BUCKETS: usize = BOUNDS.len() + 1;
 
 /// Counters of one class, or of all classes of one template. `N` is `AtomicU64` while they count, and `u64` once they
 /// are read.
@@ -33,15 +30,16 @@ pub(super) struct Tally<N = AtomicU64> {
 /// Counters that have been read.
 pub(super) type Counts = Tally<u64>;
 
-/// A histogram of times with fixed buckets.
+/// A histogram of times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Histogram<N = AtomicU64> {
-    pub(super) buckets: [N; BUCKETS],
+    /// Counts by the places of [`Bounds`].
+    pub(super) buckets: [N; PLACES],
     pub(super) micros: N,
 }
 
 impl Tally {
-    pub(super) fn add(&self, record: &AccessRecord<'_>) {
+    pub(super) fn add(&self, record: &AccessRecord<'_>, bounds: &Bounds) {
         let add = |counter: &AtomicU64, n: u64| {
             counter.fetch_add(n, Ordering::Relaxed);
         };
@@ -53,18 +51,29 @@ impl Tally {
         add(&self.sent_bytes, record.bytes_out);
         match record.ending {
             Ending::Served => {
-                self.response_time.add(record.queue_wait + record.service_time);
-                self.queue_wait.add(record.queue_wait);
+                self.response_time.add(record.queue_wait + record.service_time, bounds);
+                self.queue_wait.add(record.queue_wait, bounds);
             }
             Ending::Shed(reason) => {
                 if let Some(counter) = self.shed.get(reason.index()) {
                     add(counter, 1);
                 }
-                self.queue_wait.add(record.queue_wait);
+                self.queue_wait.add(record.queue_wait, bounds);
             }
-            Ending::Tunnelled | Ending::Failed(_) => self.queue_wait.add(record.queue_wait),
+            Ending::Tunnelled | Ending::Failed(_) => self.queue_wait.add(record.queue_wait, bounds),
             Ending::Left => add(&self.left, 1),
             Ending::Refused(_) | Ending::Redirected | Ending::Challenge => {}
+        }
+    }
+
+    /// Moves counts of buckets to other ones.
+    pub(super) fn shift(&self, moves: &[Move]) {
+        for Histogram { buckets, .. } in [&self.response_time, &self.queue_wait] {
+            // First all are taken, because one may move to the place of another one.
+            let taken: Vec<u64> = moves.iter().map(|(from, _)| buckets[*from].swap(0, Ordering::Relaxed)).collect();
+            for ((_, to), count) in moves.iter().zip(taken) {
+                buckets[*to].fetch_add(count, Ordering::Relaxed);
+            }
         }
     }
 
@@ -106,6 +115,14 @@ impl Counts {
         self.with(other, |a, b| a.saturating_sub(b))
     }
 
+    /// Moves counts of buckets to other ones.
+    pub(super) fn shift(&mut self, moves: &[Move]) {
+        for Histogram { buckets, .. } in [&mut self.response_time, &mut self.queue_wait] {
+            let taken: Vec<u64> = moves.iter().map(|(from, _)| std::mem::take(&mut buckets[*from])).collect();
+            moves.iter().zip(taken).for_each(|((_, to), count)| buckets[*to] += count);
+        }
+    }
+
     /// Number of requests that ended.
     pub(super) fn requests(&self) -> u64 {
         self.requests.iter().sum()
@@ -113,10 +130,9 @@ impl Counts {
 }
 
 impl Histogram {
-    fn add(&self, span: Duration) {
+    fn add(&self, span: Duration, bounds: &Bounds) {
         let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        let at = BOUNDS.iter().position(|&bound| micros <= bound).unwrap_or(BOUNDS.len());
-        if let Some(bucket) = self.buckets.get(at) {
+        if let Some(bucket) = self.buckets.get(bounds.place(micros)) {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
         self.micros.fetch_add(micros, Ordering::Relaxed);

@@ -7,8 +7,10 @@
 
 use std::borrow::Cow;
 
+use weirgate_http_server::exposition::sample_and_exemplar;
+
 use super::otlp::{
-    Any, Attribute, CUMULATIVE, Data, Gauge, Histogram, HistogramPoint, Int, Metric, Number, Point, Sum,
+    Any, Attribute, CUMULATIVE, Data, Exemplar, Gauge, Histogram, HistogramPoint, Int, Metric, Number, Point, Sum,
 };
 
 /// Returns the metrics of a page. `start` and `now` are in nanoseconds since 1970.
@@ -66,7 +68,8 @@ fn describe<'a>(metric: &mut Metric<'a>, what: &str, text: &'a str) {
 
 /// Adds the point of a line. Returns `None` if it is not a part of this metric.
 fn add<'a>(metric: &mut Metric<'a>, line: &'a str, start: u64, now: u64) -> Option<()> {
-    let (series, value) = line.rsplit_once(' ')?;
+    let (sample, exemplar) = sample_and_exemplar(line);
+    let (series, value) = sample.rsplit_once(' ')?;
     let (name, labels) = match series.split_once('{') {
         Some((name, labels)) => (name, attributes(labels.strip_suffix('}')?)?),
         None => (series, Vec::new()),
@@ -91,6 +94,7 @@ fn add<'a>(metric: &mut Metric<'a>, line: &'a str, start: u64, now: u64) -> Opti
                     sum: 0.0,
                     bucket_counts: Vec::new(),
                     explicit_bounds: Vec::new(),
+                    exemplars: Vec::new(),
                 });
             }
             let point = points.last_mut()?;
@@ -101,6 +105,7 @@ fn add<'a>(metric: &mut Metric<'a>, line: &'a str, start: u64, now: u64) -> Opti
                     point.bucket_counts.push(Int(value.parse().ok()?));
                     // The last bucket has no bound in OTLP.
                     point.explicit_bounds.extend(bound.parse().ok().filter(|bound: &f64| bound.is_finite()));
+                    point.exemplars.extend(exemplar.and_then(exemplar_of));
                 }
                 _ => {}
             }
@@ -108,6 +113,24 @@ fn add<'a>(metric: &mut Metric<'a>, line: &'a str, start: u64, now: u64) -> Opti
         _ => return None,
     }
     Some(())
+}
+
+/// Returns an exemplar of a trace: `{trace_id="…",span_id="…"} VALUE SECONDS`.
+fn exemplar_of(text: &str) -> Option<Exemplar<'_>> {
+    let (labels, numbers) = text.strip_prefix('{')?.split_once("} ")?;
+    let (value, ended) = numbers.split_once(' ')?;
+    let mut ids = attributes(labels)?.into_iter().map(|label| match (label.key, label.value) {
+        ("trace_id" | "span_id", Any::Text(id)) => id,
+        _ => Cow::Borrowed(""),
+    });
+    let ended: f64 = ended.parse().ok()?;
+    Some(Exemplar {
+        // Written in milliseconds.
+        time_unix_nano: Int((ended * 1e3).round() as u64 * 1_000_000),
+        as_double: value.parse().ok().filter(|value: &f64| value.is_finite())?,
+        trace_id: ids.next()?,
+        span_id: ids.next()?,
+    })
 }
 
 /// Whether two lists of labels are equal.
@@ -196,7 +219,7 @@ weirgate_window 1.5
 weirgate_wait_seconds_sum{class="a"} 0.75
 weirgate_wait_seconds_count{class="a"} 4
 weirgate_wait_seconds_bucket{le="0.001",class="a"} 1
-weirgate_wait_seconds_bucket{le="0.0025",class="a"} 1
+weirgate_wait_seconds_bucket{le="0.0025",class="a"} 1 # {trace_id="0af7",span_id="b7ad"} 0.002 1700000000.25
 weirgate_wait_seconds_bucket{le="+Inf",class="a"} 4
 weirgate_wait_seconds_sum{class="b"} 0.0
 weirgate_wait_seconds_count{class="b"} 0
@@ -230,7 +253,9 @@ weirgate_wait_seconds_bucket{le="+Inf",class="b"} 0
         assert_eq!(
             points[0],
             json!({ "attributes": [text("class", "a")], "startTimeUnixNano": "5", "timeUnixNano": "9", "count": "4",
-                "sum": 0.75, "bucketCounts": ["1", "0", "3"], "explicitBounds": [0.001, 0.0025] })
+                "sum": 0.75, "bucketCounts": ["1", "0", "3"], "explicitBounds": [0.001, 0.0025], "exemplars": [
+                    { "timeUnixNano": "1700000000250000000", "asDouble": 0.002, "traceId": "0af7", "spanId": "b7ad" },
+                ] })
         );
         assert_eq!((&points[1]["bucketCounts"], points.as_array().map(Vec::len)), (&json!(["0", "0"]), Some(2)));
         assert_eq!(metrics.as_array().map(Vec::len), Some(3), "a metric without series is left out");

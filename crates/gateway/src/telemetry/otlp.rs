@@ -163,6 +163,18 @@ pub(super) struct HistogramPoint<'a> {
     /// Counts between the bounds, one more than bounds.
     pub(super) bucket_counts: Vec<Int<u64>>,
     pub(super) explicit_bounds: Vec<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) exemplars: Vec<Exemplar<'a>>,
+}
+
+/// A measured request.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Exemplar<'a> {
+    pub(super) time_unix_nano: Int<u64>,
+    pub(super) as_double: f64,
+    pub(super) trace_id: Cow<'a, str>,
+    pub(super) span_id: Cow<'a, str>,
 }
 
 /// The process that exports.

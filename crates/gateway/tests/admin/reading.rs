@@ -73,6 +73,7 @@ fn metrics_come_in_both_formats_with_labels_of_the_policy_alone() {
     has("weirgate_requests_total{class=\"other\",status=\"2xx\"} 1");
     has("weirgate_response_time_seconds_count{class=\"gold\"} 2");
     has("weirgate_response_time_seconds_bucket{le=\"+Inf\",class=\"gold\"} 2");
+    assert!(page.body.contains("weirgate_response_time_seconds_bucket{le=\"0.2\",class=\"other\"} "), "gold's limit");
     has("weirgate_guarantee_throughput{class=\"gold\"} 50.0");
     has("weirgate_guarantee_response_time_seconds{class=\"gold\"} 0.2");
     has("weirgate_waiting 0.0");

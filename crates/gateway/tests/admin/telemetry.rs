@@ -137,6 +137,19 @@ fn spans_of_requests_reach_a_collector() {
     let times =
         [&span["startTimeUnixNano"], &events[0]["timeUnixNano"], &events[1]["timeUnixNano"], &span["endTimeUnixNano"]];
     assert!(times.map(time).is_sorted(), "{span}");
+    // The record reaches one observer after the other.
+    let exemplar = loop {
+        let page = running.ask("GET", "/metrics", &["Accept: application/openmetrics-text; version=1.0.0"]).body;
+        let mut buckets = page.lines().filter(|line| line.starts_with("weirgate_response_time_seconds_bucket{"));
+        if let Some(line) = buckets.find(|line| line.contains(" # {")) {
+            assert!(line.contains("class=\"gold\""), "{line}");
+            break line.split_once(" # ").map(|(_, exemplar)| exemplar.to_owned()).unwrap_or_default();
+        }
+        std::thread::yield_now();
+    };
+    let ids = format!("{{trace_id={},span_id={}}} ", span["traceId"], span["spanId"]);
+    assert!(exemplar.starts_with(&ids), "{exemplar} is not of {ids}");
+    assert!(!running.get("/metrics").body.contains(" # {"), "the older format has none");
 }
 
 #[test]
