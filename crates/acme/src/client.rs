@@ -13,11 +13,8 @@ use http::{Method, Response};
 use http_body_util::{BodyExt as _, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use weirgate_http_client::{Limits, Request, exchange_over};
-use weirgate_tls::{Client, ClientSettings};
+use weirgate_http_client::{Address, Limits, Request, exchange};
+use weirgate_tls::Fault;
 
 /// Limits of a request. Authorities answer within seconds. The longest answer is a chain of certificates, of some KiB.
 const LIMITS: Limits = Limits::new(Duration::from_secs(30), 1 << 20);
@@ -53,13 +50,8 @@ impl Https {
     /// # Errors
     /// There are none.
     pub(crate) fn new(ca: Option<&Path>, retry_after: RetryAfter) -> Result<Https, String> {
-        let ca = ca.map(Path::to_owned);
-        let settings = ClientSettings { ca, server_name: None, own: None, verify: true };
-        let client = Client::load(&settings)
-            .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-        let mut tls = ClientConfig::clone(&client.config);
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Https { tls: Arc::new(tls), retry_after })
+        let said = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        Ok(Https { tls: weirgate_tls::https(ca).map_err(said)?, retry_after })
     }
 }
 
@@ -103,14 +95,8 @@ async fn ask(
         sent = sent.field(name.as_str(), value.to_str().map_err(|error| error.to_string())?);
     }
     let address = format!("{host}:{}", uri.port_u16().unwrap_or(443));
-    let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let connecting = async {
-        let name = ServerName::try_from(name).map_err(std::io::Error::other)?;
-        let stream = TcpStream::connect(&address).await?;
-        stream.set_nodelay(true)?;
-        TlsConnector::from(tls).connect(name, stream).await
-    };
-    let answer = exchange_over(connecting, sent, &LIMITS).await.map_err(|error| format!("{authority}: {error}"))?;
+    let answer = exchange(&Address::Https(address, tls), sent, &LIMITS).await;
+    let answer = answer.map_err(|error| format!("{authority}: {error}"))?;
     let mut response = Response::builder().status(answer.status);
     for name in FIELDS {
         if let Some(value) = answer.field(name) {

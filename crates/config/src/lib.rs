@@ -54,5 +54,6 @@ pub use health::{HealthCheck, HealthProbe, HealthVerdict};
 pub use load::{Loaded, load, load_bytes, load_file, load_page_table};
 pub use reserves_case::{MAX_CASE_BYTES, NamedReservesCase, ReservesCase, parse_reserves_cases};
 pub use site::*;
+pub use telemetry::header_fields;
 pub use weirgate_spanned_yaml::errors::{Errors, Position, Problem, located};
 pub use weirgate_spanned_yaml::tree::MAX_BYTES;

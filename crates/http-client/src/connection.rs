@@ -74,27 +74,6 @@ pub async fn exchange_in_pieces(
     within(limits.time, exchange).await.unwrap_or(Err(Error::Late(limits.time)))
 }
 
-/// Sends `request` on the connection that `connecting` opens and reads the answer.
-///
-/// # Errors
-/// As for [`exchange`].
-pub async fn exchange_over<S>(
-    connecting: impl Future<Output = io::Result<S>>,
-    request: Request,
-    limits: &Limits,
-) -> Result<Answer, Error>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let exchange = async {
-        let socket = connecting.await.map_err(Error::Connect)?;
-        let mut open = Open::on(Box::new(socket)).await?;
-        let response = open.ask(closing(request).build()?).await.map_err(|error| Error::in_head(&error))?;
-        Ok(open.read(response, limits).await?.0)
-    };
-    within(limits.time, exchange).await.unwrap_or(Err(Error::Late(limits.time)))
-}
-
 /// Sends `request` on the connection that `connecting` opens and returns the status of the answer without reading its
 /// body.
 ///

@@ -3,7 +3,7 @@
 //! A node's certificate is verified against the authorities of the system or of a file, and must cover the node's name
 //! (RFC 9525).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::ServerCertVerifier;
@@ -73,6 +73,17 @@ impl Client {
             None => server_name(address),
         }
     }
+}
+
+/// Returns a client of HTTP/1.1 over TLS that trusts the authorities in the file `ca`, or those of the system.
+///
+/// # Errors
+/// There are none, or the file cannot be used: all faults.
+pub fn https(ca: Option<&Path>) -> Result<Arc<ClientConfig>, Vec<Fault>> {
+    let settings = ClientSettings { ca: ca.map(Path::to_owned), server_name: None, own: None, verify: true };
+    let mut config = ClientConfig::clone(&Client::load(&settings)?.config);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
 }
 
 /// Returns the host of `host:port` as a name that a certificate can have. `None` if it is none.

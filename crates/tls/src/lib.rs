@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 pub use certificate::{Certificate, CertificateFiles, Named};
-pub use client::{Client, ClientSettings, is_server_name, server_name};
+pub use client::{Client, ClientSettings, https, is_server_name, server_name};
 pub use file::{Fault, Part};
 pub use identity::{Identity, has_ended};
 pub use names::Certificates;

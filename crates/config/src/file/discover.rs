@@ -88,17 +88,12 @@ pub(crate) struct HttpUrl {
     pub(crate) path: String,
 }
 
-impl FromText for HttpUrl {
-    const EXPECTED: &'static str = "a URL such as `http://10.0.0.1:8500/nodes`";
-
-    fn from_text(text: &str) -> Result<Self, Complaint> {
-        let Some(rest) = text.strip_prefix("http://") else {
-            let what = format!("{} does not begin with `http://`", quoted(text));
-            return Err(Complaint::new(what, "write `http://host:port/path`; pages over TLS are not supported"));
-        };
+impl HttpUrl {
+    /// Returns the parts of a URL after its scheme, whose usual port is `port`.
+    fn after_scheme(rest: &str, port: u16) -> Result<HttpUrl, Complaint> {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let address = if port { authority.to_owned() } else { format!("{authority}:80") };
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let address = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
         let NodeAddress(address) = NodeAddress::from_text(&address)?;
         let path = if path.is_empty() { "/" } else { path };
         if !path.bytes().all(|b| b.is_ascii_graphic()) || path.contains('#') {
@@ -109,8 +104,49 @@ impl FromText for HttpUrl {
     }
 }
 
+impl FromText for HttpUrl {
+    const EXPECTED: &'static str = "a URL such as `http://10.0.0.1:8500/nodes`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let Some(rest) = text.strip_prefix("http://") else {
+            let what = format!("{} does not begin with `http://`", quoted(text));
+            return Err(Complaint::new(what, "write `http://host:port/path`; pages over TLS are not supported"));
+        };
+        HttpUrl::after_scheme(rest, 80)
+    }
+}
+
+/// Address of a collector of telemetry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CollectorUrl {
+    pub(crate) https: bool,
+    pub(crate) url: HttpUrl,
+}
+
+impl FromText for CollectorUrl {
+    const EXPECTED: &'static str = "a URL such as `http://127.0.0.1:4318`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let (https, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (None, Some(rest)) => (false, rest),
+            (None, None) => {
+                let what = format!("{} does not begin with `http://` or `https://`", quoted(text));
+                return Err(Complaint::new(what, "write one such as `http://127.0.0.1:4318`"));
+            }
+        };
+        let url = HttpUrl::after_scheme(rest, if https { 443 } else { 80 })?;
+        if url.path.contains('?') {
+            let hint = "write the address without it, such as `http://127.0.0.1:4318`";
+            return Err(Complaint::new("the address of a collector has no query", hint));
+        }
+        Ok(CollectorUrl { https, url })
+    }
+}
+
 text_schema! {
     ServerAddress: { "type": "string", "examples": ["10.0.0.2:53"] };
     DnsName: { "type": "string", "examples": ["_http._tcp.web.internal"] };
     HttpUrl: { "type": "string", "pattern": "^http://", "examples": ["http://10.0.0.1:8500/nodes"] };
+    CollectorUrl: { "type": "string", "pattern": "^https?://", "examples": ["http://127.0.0.1:4318"] };
 }

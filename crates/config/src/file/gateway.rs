@@ -7,7 +7,7 @@ use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Rate, Share, Span, Text}
 use weirgate_spanned_yaml::{any_of, record, words};
 
 use super::address::ListenAddress;
-use super::discover::HttpUrl;
+use super::discover::CollectorUrl;
 use super::listener::{FileMode, GroupName, UserName};
 use crate::site::{AccessField, AccessFormat};
 
@@ -179,9 +179,15 @@ words! {
 record! {
     /// Export of traces and metrics to a collector of OpenTelemetry, as JSON of OTLP over HTTP.
     pub(crate) struct TelemetryForm {
-        /// Address of the collector, such as `http://127.0.0.1:4318`. Traces are sent to `/v1/traces` below it, and
-        /// metrics to `/v1/metrics`. Encryption is the task of a collector on the same machine.
-        otlp: Required<HttpUrl>,
+        /// Address of the collector, such as `http://127.0.0.1:4318` or `https://otlp.example.com`. Traces are sent to
+        /// `/v1/traces` below it, and metrics to `/v1/metrics`. Over `https` exports are compressed with gzip.
+        otlp: Required<CollectorUrl>,
+        /// File with the authorities that may sign the collector's certificate (PEM). Those of the system by default.
+        /// The path counts from the folder of the policy.
+        ca: Optional<Text>,
+        /// File with header fields for each export, such as a key: one `Name: value` a line. It is read again for each
+        /// export. Only with `https`, or to a collector on this machine.
+        headers_file: Optional<Text>,
         /// Share of the traces of which the gateway's spans are exported. The trace id decides, so that every program
         /// with the same share has the same traces. A trace that a trusted proxy has sampled is always among them,
         /// unless the share is 0.

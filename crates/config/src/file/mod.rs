@@ -36,7 +36,7 @@ pub(crate) use class::{Class, LongResponses, MAX_SHED_BODY, NodeTimeouts, Queue,
 pub use conditions::Token;
 pub(crate) use conditions::{ClientCertificateForm, Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::Discipline;
-pub(crate) use discover::{Discover, Resolvers};
+pub(crate) use discover::{CollectorUrl, Discover, Resolvers};
 pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use gateway::{AccessLog, Admin, ClientTimeouts, ForwardForm, Limits, LogForm, MemoryForm, TelemetryForm};
 pub(crate) use headers::{FieldName, Headers, ValueTemplate};

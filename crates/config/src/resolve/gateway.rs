@@ -1,7 +1,7 @@
 //! Listeners, admin listener, limits and log: everything that belongs to the process and not to a class.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -10,12 +10,14 @@ use weirgate_listening::{Address, FileAccess, abstract_name};
 use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark, OneOrMany, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Bytes, Count, Rate, Text};
+use weirgate_tls::trust::is_local;
 
 use crate::embed::Defaults;
-use crate::file::{FileMode, ForwardForm, GroupName, MemoryForm, NEEDED, PolicyFile, UserName};
+use crate::file::{CollectorUrl, FileMode, ForwardForm, GroupName, MemoryForm, NEEDED, PolicyFile, UserName};
 use crate::site::{
     AccessField, AccessFormat, AccessLog, Admin, ClientTimeouts, Forward, Limits, Listener, MemoryLimit, Telemetry,
 };
+use crate::telemetry::header_fields;
 
 /// Maximum number of threads. A number above the cores of any machine is a typing error.
 const MAX_THREADS: u32 = 1_024;
@@ -239,13 +241,9 @@ pub(super) fn log(file: &PolicyFile) -> weirgate_log::Settings {
     weirgate_log::Settings { format: log.format.get().0, level: log.level.get().0 }
 }
 
-pub(super) fn telemetry(file: &PolicyFile, cx: &mut Context) -> Option<Telemetry> {
+/// Returns the export of telemetry. Files are read if the gateway is `here`.
+pub(super) fn telemetry(file: &PolicyFile, folder: &Path, here: bool, cx: &mut Context) -> Option<Telemetry> {
     let Switch::On(form) = file.telemetry.get() else { return None };
-    let url = form.otlp.get()?;
-    if url.path.contains('?') {
-        let hint = "write the address without it, such as `http://127.0.0.1:4318`";
-        cx.fail(form.otlp.mark, Complaint::new("the address of a collector has no query", hint));
-    }
     let metrics_every = match form.metrics_every.get() {
         Switch::On(every) => Some(every.0),
         Switch::Off => None,
@@ -259,8 +257,25 @@ pub(super) fn telemetry(file: &PolicyFile, cx: &mut Context) -> Option<Telemetry
         let hint = "write a name such as `weirgate`, or leave `service` out";
         cx.fail(form.service.mark, Complaint::new("the name of the service is empty", hint));
     }
+    let CollectorUrl { https, url } = form.otlp.get()?;
+    let in_folder = |path: &Text| folder.join(&path.0);
+    let (ca, headers_file) = (form.ca.get().map(in_folder), form.headers_file.get().map(in_folder));
+    if ca.is_some() && !https {
+        let hint = "write `https://` in `otlp`, or leave `ca` out";
+        cx.fail(form.ca.mark, Complaint::new("a connection that is not encrypted has no certificate", hint));
+    } else if here && let Some(Err(faults)) = ca.as_deref().map(|ca| weirgate_tls::https(Some(ca))) {
+        faults.into_iter().for_each(|fault| cx.fail(form.ca.mark, Complaint::new(fault.what, fault.hint)));
+    }
+    if headers_file.is_some() && !https && !is_local(&url.address) {
+        let hint = "write `https://` in `otlp`, or send to a collector on this machine";
+        let what = "header fields would leave this machine unencrypted";
+        cx.fail(form.headers_file.mark, Complaint::new(what, hint));
+    } else if here && let Some(Err(why)) = headers_file.as_deref().map(header_fields) {
+        cx.fail(form.headers_file.mark, Complaint::new(why, "write the path of a file with one `Name: value` a line"));
+    }
     let path = url.path.trim_end_matches('/').to_owned();
-    Some(Telemetry { address: url.address.clone(), path, traces: form.traces.get().0, metrics_every, service })
+    let (address, traces) = (url.address.clone(), form.traces.get().0);
+    Some(Telemetry { https: *https, address, path, ca, headers_file, traces, metrics_every, service })
 }
 
 pub(super) fn threads(file: &PolicyFile, cx: &mut Context) -> Option<usize> {

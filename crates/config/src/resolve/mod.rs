@@ -76,6 +76,7 @@ pub(crate) fn resolve(
     let forward = gateway::forward(file.forward.get());
     let headers = headers::rules(&file.request_headers, &file.response_headers, &HeaderRules::default(), cx);
     let access_log = gateway::access_log(file, cx);
+    let telemetry = gateway::telemetry(file, folder, own_folder.is_some(), cx);
     let threads = gateway::threads(file, cx);
     let pools = upstream::pools(file, own_folder, cx);
     let trust = trust::trust(file, own_folder, cx);
@@ -131,7 +132,7 @@ pub(crate) fn resolve(
         trust,
         access_log,
         log: gateway::log(file),
-        telemetry: gateway::telemetry(file, cx),
+        telemetry,
         drain_deadline: file.drain_deadline.get().0,
         threads,
         reserves,

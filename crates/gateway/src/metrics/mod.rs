@@ -152,8 +152,9 @@ impl Metrics {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the counts for one page, by class, with the buckets of their histograms. `all` shows every class. Otherwise at most [`MAX_SHOWN`] classes are
-    /// shown, and the others are counted as [`OTHER`]. `live` has the engine's own counts, which are taken over.
+    /// Returns the counts for one page, by class, with the buckets of their histograms. `all` shows every class.
+    /// Otherwise at most [`MAX_SHOWN`] classes are shown, and the others are counted as [`OTHER`]. `live` has the
+    /// engine's own counts, which are taken over.
     fn series(&self, all: bool, live: &BTreeMap<String, Live>) -> (Vec<(Arc<str>, Counts)>, Arc<Bounds>) {
         let mut shown = self.shown();
         // Threads that count a class for the first time wait for this lock, so nothing is read under it.

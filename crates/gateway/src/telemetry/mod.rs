@@ -1,13 +1,15 @@
 //! Stage *observe*: export of traces and metrics to a collector, by OTLP over HTTP.
 //!
 //! Sources: OTLP 1 (requests, answers, retries) and OpenTelemetry's semantic conventions. `otlp` has the JSON,
-//! `span` makes the span of a request, and `metrics` turns the page for Prometheus into metrics.
+//! `span` makes the span of a request, `metrics` turns the page for Prometheus into metrics, and `collector` sends
+//! both.
 //!
 //! A request never waits for the collector. The serving thread writes the span of a sampled request as JSON and adds it
 //! to a bounded list. One thread of its own sends the list once a second, and the metrics at their times. If the
 //! collector is slow or gone, the list fills up, and further spans are lost and counted. Metrics are counts since the
 //! start, so a missed export of them is made up for by the next one.
 
+mod collector;
 mod metrics;
 mod otlp;
 mod span;
@@ -19,15 +21,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde::Deserialize;
 use tokio::sync::Notify;
 use weirgate_clock::Clock;
 use weirgate_config::Telemetry as Config;
-use weirgate_http_client::{Address, Error, Limits, Request, exchange};
 use weirgate_log::Level;
 
 use crate::admin::{Operations, scrape};
 use crate::record::{AccessRecord, Observer};
+use collector::{Collector, Failure, To};
 use otlp::Resource;
 
 /// Maximum size of the spans that wait, in bytes: about 3,000 spans. Receivers accept 20 MiB by default.
@@ -36,9 +37,6 @@ const MAX_PENDING: usize = 4 << 20;
 /// Time between two exports of spans, unless a half of [`MAX_PENDING`] waits. The OpenTelemetry SDKs have five seconds,
 /// but a gateway has many spans, and a person who looks for one should not wait for it.
 const SPANS_EVERY: Duration = Duration::from_secs(1);
-
-/// Limits of an export. Ten seconds are the default of OTLP's exporters. The answer is a small object.
-const LIMITS: Limits = Limits::new(Duration::from_secs(10), 64 << 10);
 
 /// Attempts to send spans before they are lost.
 const MAX_ATTEMPTS: u32 = 5;
@@ -169,6 +167,7 @@ impl Telemetry {
     /// Exports until the end of the process.
     async fn export(&self, operations: &Operations) {
         let clock = Clock::start();
+        let mut collector = Collector::default();
         let mut spans = Spans::default();
         let mut down = [false; 2];
         let mut metrics_at = Duration::ZERO;
@@ -181,7 +180,8 @@ impl Telemetry {
             if let Some(config) = &active_config.site.telemetry {
                 let resource =
                     Resource { service: config.service.clone(), host: host.clone(), process: std::process::id() };
-                let sent = self.send_spans(config, &resource, &mut spans, (clock.now(), closing)).await;
+                let mut to = collector.to(config);
+                let sent = self.send_spans(&mut to, &resource, &mut spans, (clock.now(), closing)).await;
                 self.tell(config, "traces", &mut down[0], sent);
                 if let Some(every) = config.metrics_every
                     && (clock.now() >= metrics_at || closing)
@@ -190,7 +190,7 @@ impl Telemetry {
                     let page = crate::metrics::render(scrape::collect(operations, false).await);
                     let metrics = metrics::of_page(&page, self.start, nanos());
                     let sent = match resource.of_metrics(&metrics) {
-                        Ok(body) => post(config, "/v1/metrics", body).await.map(|_| true),
+                        Ok(body) => to.post("/v1/metrics", body).await.map(|_| true),
                         Err(error) => Err(Failure::lasting(error.to_string())),
                     };
                     self.tell(config, "metrics", &mut down[1], sent);
@@ -209,7 +209,7 @@ impl Telemetry {
     /// Sends the spans that wait. Returns whether any were sent.
     async fn send_spans(
         &self,
-        config: &Config,
+        to: &mut To<'_>,
         resource: &Resource,
         spans: &mut Spans,
         (now, is_last): (Duration, bool),
@@ -221,7 +221,7 @@ impl Telemetry {
             return Ok(false);
         }
         let count = spans.all.len() as u64;
-        match post(config, "/v1/traces", resource.of_spans(&spans.all.join(","))).await {
+        match to.post("/v1/traces", resource.of_spans(&spans.all.join(","))).await {
             Ok(refused) => {
                 *spans = Spans::default();
                 let lost = refused.count.min(count);
@@ -290,79 +290,6 @@ struct Spans {
     attempts: u32,
     /// Earliest time of the next attempt.
     not_before: Duration,
-}
-
-/// Why the collector has not taken something.
-#[derive(Debug)]
-struct Failure {
-    why: String,
-    /// Time after which another attempt may succeed. `None` if none will.
-    retry_after: Option<Duration>,
-}
-
-impl Failure {
-    fn lasting(why: String) -> Failure {
-        Failure { why, retry_after: None }
-    }
-}
-
-/// What the collector has refused of an export.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Refused {
-    count: u64,
-    why: String,
-}
-
-/// Sends `body` to the collector.
-async fn post(config: &Config, path: &str, body: String) -> Result<Refused, Failure> {
-    let path = format!("{}{path}", config.path);
-    let request = Request::post(&config.address, &path, body)
-        .field("content-type", "application/json")
-        .field("user-agent", concat!("weirgate/", env!("CARGO_PKG_VERSION")));
-    let answer = match exchange(&Address::Tcp(config.address.clone()), request, &LIMITS).await {
-        Ok(answer) => answer,
-        Err(error @ Error::Request(_)) => return Err(Failure::lasting(error.to_string())),
-        Err(error) => return Err(Failure { why: error.to_string(), retry_after: Some(Duration::ZERO) }),
-    };
-    match answer.status {
-        200 => Ok(refused(&answer.body)),
-        // OTLP, "Retryable Response Codes".
-        status @ (429 | 502 | 503 | 504) => {
-            let seconds = answer.field("retry-after").and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
-            // A collector that asks for more would have the spans lost by then.
-            let retry_after = Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
-            Err(Failure { why: format!("it answers with status {status}"), retry_after })
-        }
-        status => Err(Failure::lasting(format!(
-            "it answers with status {status}; is `{}` the address of a receiver of OTLP over HTTP, which is usually on \
-             port 4318",
-            config.address
-        ))),
-    }
-}
-
-/// Maximum of `Retry-After` that is kept to.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
-
-/// Reads the partial success of an answer. Answers without one, and those that are not JSON, refuse nothing.
-fn refused(body: &[u8]) -> Refused {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Answer {
-        partial_success: Option<Partial>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    #[derive(Default)]
-    struct Partial {
-        rejected_spans: serde_json::Value,
-        error_message: String,
-    }
-    let answer = serde_json::from_slice::<Answer>(body).ok().and_then(|answer| answer.partial_success);
-    let partial = answer.unwrap_or_default();
-    // A string by the rules of JSON in OTLP. Readers shall take numbers, too.
-    let text = partial.rejected_spans.as_str().and_then(|count| count.parse().ok());
-    Refused { count: text.or(partial.rejected_spans.as_u64()).unwrap_or(0), why: partial.error_message }
 }
 
 /// Returns the calendar time in nanoseconds since 1970.

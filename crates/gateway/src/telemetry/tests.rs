@@ -1,5 +1,6 @@
 //! Tests of the list of spans, and of answers of collectors.
 
+use super::collector::{Refused, refused};
 use super::*;
 
 #[test]

@@ -1,12 +1,14 @@
 //! Export of traces and metrics to a receiver that keeps to the specification of OTLP's JSON.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use serde_json::{Value, json};
 
-use crate::{PATIENCE, Start, exchange, node};
+use tokio_rustls::rustls;
+
+use crate::{PATIENCE, Scratch, Start, exchange, node};
 
 /// A request to the receiver: its path and its body.
 type Export = (String, Value);
@@ -28,8 +30,31 @@ fn receiver(answers: &'static [(u16, &'static str)]) -> (SocketAddr, Receiver<Ex
     (address, exports)
 }
 
-fn take(stream: TcpStream, exports: &Sender<Export>, status: u16, answer: &str) -> Option<()> {
-    let mut reader = BufReader::new(stream);
+/// Starts a receiver over TLS that checks the key `key`. Returns the certificate, too.
+fn secret_receiver() -> (SocketAddr, String, Receiver<Export>) {
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let config = rustls::ServerConfig::builder_with_provider(weirgate_tls::provider())
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![own.cert.der().clone()], own.signing_key.into())
+        .map(std::sync::Arc::new)
+        .expect("a configuration");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let (sender, exports) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let session = rustls::ServerConnection::new(std::sync::Arc::clone(&config)).expect("a session");
+            // A client that does not know the certificate breaks off.
+            let _ = take(rustls::StreamOwned::new(session, stream), &sender, 200, "{}");
+        }
+    });
+    (address, own.cert.pem(), exports)
+}
+
+fn take(mut stream: impl Read + Write, exports: &Sender<Export>, status: u16, answer: &str) -> Option<()> {
+    let mut reader = BufReader::new(&mut stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         reader.read_line(&mut head).ok().filter(|count| *count > 0)?;
@@ -38,11 +63,20 @@ fn take(stream: TcpStream, exports: &Sender<Export>, status: u16, answer: &str) 
     assert_eq!(field("content-type:"), Some("application/json"));
     let mut body = vec![0; field("content-length:").and_then(|length| length.parse().ok()).expect("a length")];
     reader.read_exact(&mut body).ok()?;
-    let path = head.split(' ').nth(1).expect("a path").to_owned();
+    let mut path = head.split(' ').nth(1).expect("a path").to_owned();
+    if field("content-encoding:") == Some("gzip") {
+        let mut plain = Vec::new();
+        flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).expect("gzip");
+        assert!(body.len() < plain.len());
+        body = plain;
+    }
+    if let Some(key) = field("x-key:") {
+        path = format!("{key} {path}");
+    }
     let json: Value = serde_json::from_slice(&body).expect("JSON");
     keeps_the_rules("", &json);
     let text = format!("HTTP/1.1 {status} x\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{answer}", answer.len());
-    reader.into_inner().write_all(text.as_bytes()).ok()?;
+    stream.write_all(text.as_bytes()).ok()?;
     exports.send((path, json)).ok()
 }
 
@@ -150,6 +184,49 @@ fn spans_of_requests_reach_a_collector() {
     let ids = format!("{{trace_id={},span_id={}}} ", span["traceId"], span["spanId"]);
     assert!(exemplar.starts_with(&ids), "{exemplar} is not of {ids}");
     assert!(!running.get("/metrics").body.contains(" # {"), "the older format has none");
+}
+
+#[test]
+fn a_distant_collector_is_reached_over_tls_with_a_key() {
+    let (address, certificate, exports) = secret_receiver();
+    let files = Scratch(tempfile::tempdir().expect("a folder"));
+    let ca = files.write("ca.pem", &certificate);
+    let keys = files.write("keys", "X-Key: one\n");
+    let text = policy(address, "")
+        .replace("http://", "https://")
+        .replace("traces: 100%", &format!("traces: 100%, ca: {}, headers_file: {}", ca.display(), keys.display()));
+    let running = Start { policy: &text, ..Start::default() }.before(node());
+    let request = b"GET / HTTP/1.1\r\nHost: gold.test\r\nConnection: close\r\n\r\n";
+    assert_eq!(exchange(running.address(), request).status, 200);
+    let taken = |key: &str| loop {
+        let (path, _) = exports.recv_timeout(PATIENCE).expect("an export");
+        if path == format!("{key} /v1/traces") {
+            break;
+        }
+    };
+    taken("one");
+    // A key is changed without a reload.
+    files.write("keys", "# a new one\nX-Key: two\n");
+    assert_eq!(exchange(running.address(), request).status, 200);
+    taken("two");
+    assert_eq!(running.telemetry.failures(), 0);
+    files.write("keys", "X-Key\n");
+    while running.telemetry.failures() == 0 {
+        std::thread::yield_now();
+    }
+    // A certificate of another authority is not trusted. The file is read again after each failure.
+    drop(running);
+    let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    files.write("keys", "X-Key: three\n");
+    files.write("ca.pem", &other.cert.pem());
+    let running = Start { policy: &text, ..Start::default() }.before(node());
+    assert_eq!(exchange(running.address(), request).status, 200);
+    while running.telemetry.failures() == 0 {
+        std::thread::yield_now();
+    }
+    assert!(exports.try_iter().all(|(path, _)| !path.starts_with("three")), "nothing is sent to another one");
+    files.write("ca.pem", &certificate);
+    taken("three");
 }
 
 #[test]
