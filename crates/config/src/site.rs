@@ -5,6 +5,7 @@
 
 mod acme;
 mod collector;
+mod learned_state;
 mod source;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use weirgate_tls::{ClientSettings, ServerSettings};
 
 pub use self::acme::{Acme, AcmeCertificate, Challenge};
 pub use self::collector::{Collector, agent_name};
+pub use self::learned_state::LearnedStateSettings;
 pub use self::source::{Key, NetworkSize};
 use crate::address_list::AddressList;
 use crate::body::BodyCondition;
@@ -66,6 +68,8 @@ pub struct Site {
     pub admin: Option<Admin>,
     /// Folder with the certificates by which Weirgate's own processes trust one another. `None` is no TLS between them.
     pub trust: Option<PathBuf>,
+    /// Where the learned state is kept, and from where it comes. `None` if only a hand-over passes it on.
+    pub learned_state: Option<LearnedStateSettings>,
     /// The access log. `None` switches it off.
     pub access_log: Option<AccessLog>,
     /// Messages of the process.

@@ -75,6 +75,7 @@ impl CoordinatorServer {
             token: None,
             trust: self.trust.clone(),
             readers: &[],
+            paths: &[],
             writers: &[Role::Agent],
             open: &[],
             say: Box::new(move |line| shared.refused(line)),

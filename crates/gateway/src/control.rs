@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weirgate_config::{Site, network_text};
 use weirgate_engine::{
-    Action, Arrival, ClassId, ClassSnapshot, Decision, Demand, Engine, InvalidPolicy, NodeEvent, NodeId, Outcome, Shed,
-    Snapshot, Ticket, Time, Would,
+    Action, Adopted, Arrival, ClassId, ClassSnapshot, Decision, Demand, Engine, InvalidPolicy, Learned, LearnedClass,
+    NodeEvent, NodeId, Outcome, Shed, Snapshot, Ticket, Time, Would,
 };
 
 use crate::active_config::{ActiveConfig, Endpoint};
@@ -178,6 +178,28 @@ impl Control {
     pub fn classes(&self, from: ClassId, max: usize) -> Vec<ClassSnapshot> {
         let state = self.lock();
         state.engine.classes(self.clock.now(), from, max)
+    }
+
+    /// Returns what was learned about windows and nodes.
+    pub(crate) fn learned_windows(&self) -> Learned {
+        let state = self.lock();
+        state.engine.learned_windows(self.clock.now())
+    }
+
+    /// Returns what was learned about up to `max` classes from `from` on, and the id to continue with.
+    pub(crate) fn learned_classes(&self, from: ClassId, max: usize) -> (Vec<LearnedClass>, Option<ClassId>) {
+        let state = self.lock();
+        state.engine.learned_classes(self.clock.now(), from, max)
+    }
+
+    /// Takes over what another engine has learned about classes, `age` ago. Returns their number.
+    pub(crate) fn adopt_classes(&self, classes: &[LearnedClass], age: Duration) -> usize {
+        self.with(None, &mut Vec::new(), |state, now| state.engine.adopt_classes(now, classes, age))
+    }
+
+    /// Takes over what another engine has learned about windows and nodes, `age` ago.
+    pub(crate) fn adopt_windows(&self, learned: &Learned, age: Duration) -> Adopted {
+        self.with(None, &mut Vec::new(), |state, now| state.engine.adopt_windows(now, learned, age))
     }
 
     /// Passes every live class to `take`, in the order of their ids. Yields to requests between pages.

@@ -25,6 +25,7 @@ use crate::control::{Control, MAX_THREADS};
 use crate::counters::Counters;
 use crate::discovery::Discovery;
 use crate::events::Events;
+use crate::learned::Learning;
 use crate::listener::{self, Opened};
 use crate::memory::Memory;
 use crate::metrics::Tls;
@@ -49,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) reports: Reports,
     /// Costs of requests.
     pub(crate) pages: Pages,
+    pub(crate) learning: Learning,
     /// Hasher with the same key on all threads, so that a client is the same flow on each of them.
     pub(crate) hasher: RandomState,
     /// Memory limit of the process, and the present pressure.
@@ -144,6 +146,12 @@ impl Shared {
         self.tap.observe(record);
     }
 
+    pub(crate) fn phase(&self) -> Phase {
+        let phases = [Phase::Starting, Phase::Ready, Phase::Draining];
+        let phase = self.phase.load(Ordering::Acquire);
+        phases.into_iter().find(|known| *known as u8 == phase).unwrap_or(Phase::Stopped)
+    }
+
     /// Gives the threads the sockets of each address.
     fn hand_out(&self, opened: Vec<Opened>) {
         let threads = self.threads.count();
@@ -232,6 +240,7 @@ impl Gateway {
             control,
             counters: Counters::default(),
             reports: Reports::default(),
+            learning: Learning::default(),
             hasher: weirgate_clock::keyed_hasher(),
             memory,
             connections: AtomicU64::new(connections),
@@ -349,10 +358,7 @@ impl Gateway {
     /// Returns the phase of the gateway.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        [Phase::Starting, Phase::Ready, Phase::Draining]
-            .into_iter()
-            .find(|phase| *phase as u8 == self.shared.phase.load(Ordering::Acquire))
-            .unwrap_or(Phase::Stopped)
+        self.shared.phase()
     }
 
     /// Returns the counters and gauges.
@@ -452,13 +458,6 @@ impl Gateway {
             lock(&shared.handles).push(thread);
         }
         Ok(())
-    }
-
-    /// Returns the page table with at most `max` of its routes and without the fraction of unknown ones, or
-    /// `None` if there is no page table. Takes a few milliseconds.
-    #[must_use]
-    pub fn page_table(&self, max: usize) -> Option<weirgate_wire::admin::PageTable> {
-        self.shared.pages.view(max)
     }
 
     /// Reads the policy file again, puts it in force and returns the new configuration. Blocks while the file

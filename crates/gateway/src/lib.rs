@@ -20,6 +20,7 @@
 //!   `tunnel`, `websocket`, and `reply`, `refusal` and `grpc` for the gateway's own answers.
 //! - Work that no request waits for: `watch_thread`, and on it the requests of the gateway itself: `polling`, `health`,
 //!   `collector`.
+//! - `learned`: what was learned, for another process: at a hand-over, in a file, from another gateway.
 //! - `pages`: the page table, with the costs of routes and their learning.
 //! - Observation: `record`, `metrics`, `counters`, `access_log`, `telemetry`, `events` (changes that an operator acts
 //!   on).
@@ -58,6 +59,7 @@ mod hops;
 mod http2;
 mod io;
 mod kernel_timer;
+mod learned;
 mod listener;
 mod memory;
 pub mod metrics;

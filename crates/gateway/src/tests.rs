@@ -111,6 +111,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         telemetry: None,
         drain_deadline: second,
         threads: Some(1),
+        learned_state: None,
         reserves: None,
         page_table: None,
     }

@@ -1,4 +1,5 @@
-//! The thread for work that no request waits for: health checks, collectors' reports, looks at certificates, events.
+//! The thread for work that no request waits for: health checks, collectors' reports, looks at certificates, events,
+//! and what was learned.
 //!
 //! A handshake with a node or a snapshot of many classes takes as long as many requests, so it is not done on a thread
 //! that serves. Those threads have no timer for it either (`kernel_timer`).
@@ -12,7 +13,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use crate::gateway::{Gateway, Phase, lock};
 use crate::polling::Polls;
-use crate::{events, tls_files};
+use crate::{events, learned, tls_files};
 
 /// Starts the thread, and returns when it follows the configuration. It ends when the threads that serve have ended.
 ///
@@ -33,7 +34,11 @@ pub(crate) fn start(gateway: &Gateway) -> io::Result<()> {
 
 async fn watch(gateway: &Gateway, ready: &SyncSender<()>) {
     let shared = &gateway.shared;
-    let tasks = [spawn_local(events::watch(Arc::clone(shared))), spawn_local(tls_files::watch(Arc::clone(shared)))];
+    let tasks = [
+        spawn_local(events::watch(Arc::clone(shared))),
+        spawn_local(tls_files::watch(Arc::clone(shared))),
+        spawn_local(learned::watch(Arc::clone(shared))),
+    ];
     let mut polls = Polls::default();
     loop {
         match gateway.phase() {

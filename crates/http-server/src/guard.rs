@@ -48,6 +48,8 @@ pub struct Access {
     pub trust: Option<Arc<LiveTrust>>,
     /// Parties that may read, which is GET and HEAD.
     pub readers: &'static [Role],
+    /// Further parties that may read one path, and nothing else.
+    pub paths: &'static [(&'static str, Role)],
     /// Parties that may do everything.
     pub writers: &'static [Role],
     /// Public paths, because orchestrators' health probes have neither certificate nor token. Their answers must reveal
@@ -148,7 +150,7 @@ impl Guard {
     /// Checks that the sender may make the request: by the party of its certificate, by a token, or because nothing is
     /// asked for.
     fn check_sender(&self, peer: &Peer, request: &Request<Body>) -> Result<(), Box<Response>> {
-        let Access { token, trust, readers, writers, open, .. } = &self.access;
+        let Access { token, trust, readers, paths, writers, open, .. } = &self.access;
         if token.is_none() && trust.is_none() {
             return Ok(());
         }
@@ -158,7 +160,9 @@ impl Guard {
         }
         let given = request.headers().get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         let is_token = token.as_ref().zip(given).is_some_and(|(token, given)| token.is(given));
-        let may = |party: &Party| writers.contains(&party.role) || reads && readers.contains(&party.role);
+        let own = |party: &Party| paths.contains(&(request.uri().path(), party.role));
+        let may =
+            |party: &Party| writers.contains(&party.role) || reads && (readers.contains(&party.role) || own(party));
         if is_token || peer.party.as_ref().is_some_and(may) {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! The side of the new process: takes the sockets, reports ready, and waits for the predecessor's consent.
 
+use std::fs::File;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,10 +24,10 @@ pub struct Predecessor {
 }
 
 /// How the predecessor answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Approval {
-    /// It drains now.
-    Given,
+    /// It drains now. It may have left a file with its state.
+    Given(Option<File>),
     /// It has ended before it could answer. Nothing else serves its sockets now.
     Ended,
 }
@@ -62,7 +63,7 @@ impl Predecessor {
             sent => sent?,
         }
         match self.channel.receive() {
-            Ok(Some(message)) if message.text == GO => Ok(Approval::Given),
+            Ok(Some(message)) if message.text == GO => Ok(Approval::Given(message.socket.map(File::from))),
             Ok(Some(message)) => Err(unexpected(&message.text)),
             Ok(None) => Ok(Approval::Ended),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Approval::Ended),

@@ -1,10 +1,14 @@
 //! The side of the running process: starts its successor, passes the sockets on, and waits until it is ready.
 
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::channel::Channel;
 use crate::socket::Socket;
@@ -120,12 +124,14 @@ impl Successor {
         }
     }
 
-    /// Puts it in charge of the sockets. From now on it accepts connections.
+    /// Puts it in charge of the sockets. From now on it accepts connections. `state` is a text for it, which reaches it
+    /// in a file without a name. If that file cannot be made, it gets none.
     ///
     /// # Errors
     /// It has ended in the meantime.
-    pub fn go(mut self) -> io::Result<()> {
-        self.channel.send(GO, None)?;
+    pub fn go(mut self, state: &[u8]) -> io::Result<()> {
+        let file = nameless_file(state).ok();
+        self.channel.send(GO, file.as_ref().map(File::as_fd))?;
         self.in_charge = true;
         Ok(())
     }
@@ -137,6 +143,14 @@ impl Successor {
         let _ = child.kill();
         child.wait().map_or_else(Unready::Failed, Unready::Ended)
     }
+}
+
+/// Returns a file in memory with this content.
+fn nameless_file(content: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("weirgate-state", MemfdFlags::CLOEXEC)?);
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 impl Drop for Successor {

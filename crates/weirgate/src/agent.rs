@@ -245,6 +245,7 @@ impl Collector {
             token: None,
             trust: self.trust,
             readers: &[Role::Gateway, Role::Operator, Role::Monitor],
+            paths: &[],
             writers: &[],
             open: &[],
             say: Box::new(agent_says),

@@ -89,6 +89,41 @@ pub struct Discovery {
     pub error: Option<String>,
 }
 
+/// What is kept of the learned state, and from where it comes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LearnedStatus {
+    /// The file that keeps it over a restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Why the file could not be written the last time. Absent if it could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_error: Option<String>,
+    /// The gateways that are followed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub follows: Vec<Followed>,
+}
+
+/// A gateway that is followed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Followed {
+    /// Address of its admin API.
+    pub gateway: String,
+    /// Time since its last answer in seconds. Absent before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<f64>,
+    /// Time since it served a request, as far as its last answer says. Absent if it has served none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_age_seconds: Option<f64>,
+    /// Time since something was taken over from it. Absent if nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted_age_seconds: Option<f64>,
+    /// Number of requests without a useful answer.
+    pub failures: u64,
+    /// Reason of the last failure. Absent after a success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A certificate that an authority issues (ACME).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AcmeCertificate {

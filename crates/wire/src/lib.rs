@@ -2,6 +2,7 @@
 //!
 //! - [`admin`]: the JSON of a gateway's admin API. [`access_log`]: a line of its access log.
 //! - [`Report`]: an agent's report of its node, which a collector asks for.
+//! - [`LearnedState`]: what a gateway has learned, for one that takes its place.
 //! - [`Hello`], [`NodeReport`] and [`NodeShares`]: the messages of Cluster Reserves. [`reserves_admin`] is the JSON of
 //!   the coordinator's page.
 //!
@@ -9,10 +10,15 @@
 
 pub mod access_log;
 pub mod admin;
+mod learned;
 mod report;
 pub mod reserves_admin;
 mod reserves_wire;
 
+pub use learned::{
+    LEARNED_VERSION, LearnedClass, LearnedNode, LearnedSize, LearnedState, LearnedTimes, LearnedWindow,
+    MAX_LEARNED_BYTES, MAX_LEARNED_CLASSES, MAX_LEARNED_KEY, key_digits, key_of_digits,
+};
 pub use report::{Active, MAX_REPORT_BYTES, REPORT_VERSION, RESOURCE_NAMES, Report, Usage};
 pub use reserves_wire::{
     Hello, NodeFigures, NodeReport, NodeShares, Refused, SESSIONS_PATH, Session, Trigger, WIRE_VERSION,

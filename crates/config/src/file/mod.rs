@@ -14,6 +14,7 @@ mod discover;
 mod dispatch;
 mod gateway;
 mod headers;
+mod learned_state;
 mod listener;
 mod mode;
 mod mqos;
@@ -40,6 +41,7 @@ pub(crate) use discover::{CollectorUrl, Discover, Resolvers};
 pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use gateway::{AccessLog, Admin, ClientTimeouts, ForwardForm, Limits, LogForm, MemoryForm, TelemetryForm};
 pub(crate) use headers::{FieldName, Headers, ValueTemplate};
+pub(crate) use learned_state::LearnedStateForm;
 pub(crate) use listener::{
     CertificateForm, FileMode, GroupName, ListenerForm, ListenerTls, UserName, address as listener_address,
 };
@@ -98,6 +100,9 @@ record! {
         /// makes it. With it the admin listener, collectors, the coordinator and its agents speak mutual TLS. Required
         /// for each of them that other machines can reach. Paths count from the folder of the policy.
         trust: Optional<Text>,
+        /// What is learned of costs, windows and nodes, beyond the life of the process: in a file, or from another
+        /// gateway. A hand-over passes it on without this.
+        learned_state: Optional<LearnedStateForm>,
         /// The access log: `off`, `stdout`, or a map. Off by default: at thousands of requests a second it is
         /// the gateway's most expensive task, and metrics answer most questions.
         access_log: Defaulted<Switch<AccessLog>> = "off",

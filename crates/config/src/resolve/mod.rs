@@ -11,6 +11,7 @@ mod discover;
 mod dispatch;
 mod gateway;
 mod headers;
+mod learned_state;
 mod listener;
 mod lists;
 mod mode;
@@ -75,6 +76,7 @@ pub(crate) fn resolve(
     let timeouts = gateway::timeouts(file, cx);
     let forward = gateway::forward(file.forward.get());
     let headers = headers::rules(&file.request_headers, &file.response_headers, &HeaderRules::default(), cx);
+    let learned_state = learned_state::learned_state(file, folder, admin.as_ref(), trusted, cx);
     let access_log = gateway::access_log(file, cx);
     let telemetry = gateway::telemetry(file, folder, own_folder.is_some(), cx);
     let threads = gateway::threads(file, cx);
@@ -130,6 +132,7 @@ pub(crate) fn resolve(
         headers,
         admin,
         trust,
+        learned_state,
         access_log,
         log: gateway::log(file),
         telemetry,

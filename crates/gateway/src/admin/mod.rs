@@ -131,6 +131,8 @@ impl AdminListener {
             token: self.token,
             trust,
             readers: &[Role::Operator, Role::Monitor],
+            // A standby asks another gateway what it has learned, and needs to see no more.
+            paths: &[("/learned", Role::Gateway)],
             writers: &[Role::Operator],
             open,
             say: Box::new(|line| weirgate_log::say(Level::Warning, &format!("admin: {line}"))),

@@ -54,6 +54,7 @@ pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
         .route("/policy", get(policy))
         .route("/snapshot", get(snapshot))
         .route("/nodes", get(nodes))
+        .route("/learned", get(learned))
         .route("/reload", post(reload))
         .route("/drain", post(drain))
         .route("/nodes/{pool}/{node}/drain", post(drain_node))
@@ -73,7 +74,11 @@ async fn ready(State(operations): Shared) -> Response {
     let unusable_upstreams = (unusable > 0).then_some(unusable);
     let ready = gateway.accepts() && !none_is_usable;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json(status, &view::Ready { ready, phase: gateway.phase().as_str(), unusable_upstreams })
+    let followed = gateway.learned_state().map_or(Vec::new(), |state| state.follows);
+    // Of several the most recent one counts, because its state is the one that would be used.
+    let follows = (!followed.is_empty())
+        .then(|| view::Follows { age_seconds: followed.iter().filter_map(|one| one.age_seconds).reduce(f64::min) });
+    json(status, &view::Ready { ready, phase: gateway.phase().as_str(), unusable_upstreams, follows })
 }
 
 /// Selection of classes with series of their own.
@@ -139,6 +144,7 @@ async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryReje
     let mut page = view::snapshot(&active_config, &whole, &classes, next, said, &gateway.collectors());
     page.tunnels = gateway.tunnels().by_class();
     page.long_responses = gateway.long_responses().by_class();
+    page.learned = gateway.learned_state();
     json(StatusCode::OK, &page)
 }
 
@@ -166,6 +172,10 @@ async fn tapped(State(operations): Shared, query: Result<Query<tap::Query>, Quer
             refuse(StatusCode::BAD_REQUEST, why)
         }
     }
+}
+
+async fn learned(State(operations): Shared) -> Response {
+    json(StatusCode::OK, &operations.gateway().learned())
 }
 
 async fn nodes(State(operations): Shared) -> Response {

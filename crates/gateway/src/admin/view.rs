@@ -28,6 +28,16 @@ pub(super) struct Ready {
     /// Number of upstreams without a usable node, if there are some. The page is open to all, so it has no names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unusable_upstreams: Option<usize>,
+    /// Absent if no other gateway is followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) follows: Option<Follows>,
+}
+
+/// The part of `/ready` about the gateways that are followed. It has no addresses.
+#[derive(Debug, Serialize)]
+pub(super) struct Follows {
+    /// Time since the last answer of one of them. `null` before the first one.
+    pub(super) age_seconds: Option<f64>,
 }
 
 /// Response of `POST /reload`.
@@ -70,6 +80,9 @@ pub(super) struct SnapshotPage {
     /// Number of responses that have given their slot back, by class. Absent if there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) long_responses: BTreeMap<String, u32>,
+    /// Absent if the policy does not ask for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) learned: Option<shape::LearnedStatus>,
     /// Absent without an authority that issues certificates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) acme: Vec<shape::AcmeCertificate>,
@@ -101,6 +114,7 @@ pub(super) fn snapshot(
         discovery,
         tunnels: BTreeMap::new(),
         long_responses: BTreeMap::new(),
+        learned: None,
         acme,
         classes: classes.iter().map(snapshot::class).collect(),
         next,

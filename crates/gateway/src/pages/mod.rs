@@ -19,6 +19,7 @@ use weirgate_pages::{Index, Shares};
 use weirgate_wire::{Usage, admin as shape};
 
 use crate::active_config::ActiveConfig;
+use crate::gateway::Gateway;
 use crate::request::Request;
 
 /// Maximum number of requests that may finish between two reports. A gateway with two threads finishes at
@@ -205,6 +206,15 @@ impl Pages {
     /// Returns the state for operators, or `None` without a table. Takes a few milliseconds.
     pub(crate) fn view(&self, max: usize) -> Option<shape::PageTable> {
         lock(&self.lessons).view(max)
+    }
+}
+
+impl Gateway {
+    /// Returns the page table with at most `max` of its routes and without the fraction of unknown ones, or
+    /// `None` if there is no page table. Takes a few milliseconds.
+    #[must_use]
+    pub fn page_table(&self, max: usize) -> Option<weirgate_wire::admin::PageTable> {
+        self.shared.pages.view(max)
     }
 }
 

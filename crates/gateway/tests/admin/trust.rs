@@ -77,6 +77,19 @@ fn a1_a_certificate_may_do_what_its_role_may() {
 }
 
 #[test]
+fn a1_another_gateway_may_read_what_was_learned_and_nothing_else() {
+    let mut pki = Pki::new();
+    let running = pki.start(false);
+    let other = pki.trust(Role::Gateway, "gw2");
+    assert_eq!(get(&running, &other, "/learned"), Ok(200));
+    for path in ["/snapshot", "/nodes", "/policy", "/events", "/tap", "/metrics", "/learned/"] {
+        assert_eq!(get(&running, &other, path), Ok(403), "{path}");
+    }
+    assert_eq!(post(&running, &other, "/learned"), Ok(403));
+    assert_eq!(post(&running, &other, "/drain"), Ok(403));
+}
+
+#[test]
 fn a1_without_a_certificate_of_the_site_nothing_is_shown() {
     let mut pki = Pki::new();
     let running = pki.start(false);

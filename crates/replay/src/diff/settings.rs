@@ -104,6 +104,7 @@ pub fn settings(site: &Site) -> Vec<Setting> {
         headers,
         admin,
         trust,
+        learned_state,
         access_log,
         log,
         telemetry,
@@ -152,6 +153,9 @@ pub fn settings(site: &Site) -> Vec<Setting> {
         }
     }
     out.option("trust folder", trust.as_ref().map(|path| path.display()));
+    let kept = learned_state.as_ref();
+    out.option("file of the learned state", kept.and_then(|kept| Some(kept.file.as_ref()?.display())));
+    out.say("gateways that are followed", list(kept.iter().flat_map(|kept| &kept.follow)));
     match access_log {
         None => out.say("access log", NONE),
         Some(AccessLog { file, sample, format, fields }) => {

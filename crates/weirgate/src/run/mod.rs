@@ -96,10 +96,13 @@ fn start(path: &Path) -> Result<Running, String> {
     let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log), Arc::clone(&telemetry)));
     telemetry.serve(Arc::clone(&operations)).map_err(|e| format!("telemetry: {e}"))?;
     // Up to here the predecessor serves, and from here on this process.
-    let in_charge = match predecessor {
+    let (in_charge, handed) = match predecessor {
         Some(predecessor) => sockets::take_over(predecessor)?,
-        None => format!("MAINPID={}\nREADY=1", std::process::id()),
+        None => (format!("MAINPID={}\nREADY=1", std::process::id()), None),
     };
+    if let Some(line) = gateway.begin_with_learned(handed) {
+        say(&line);
+    }
     gateway.serve();
     let admin = match admin {
         Some((listener, place)) => {

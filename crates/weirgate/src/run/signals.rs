@@ -69,6 +69,7 @@ pub(super) fn follow(running: Running) -> ExitCode {
             say("told to stop again: stopping at once");
         }
     });
+    gateway.keep_learned();
     succession.end_admin();
     log.close();
     telemetry.close();

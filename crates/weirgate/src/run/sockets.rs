@@ -1,6 +1,7 @@
 //! Listening sockets that the gateway does not open itself: from systemd, or from the process that it replaces.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 
 use weirgate_config::{ListenerName, Site};
 use weirgate_listening::{Approval, Inherited, Origin, Predecessor, Socket, from_service_manager};
@@ -52,18 +53,22 @@ pub(super) fn sort(site: &Site, file: &str, inherited: &mut Inherited) -> Result
     Ok((listening, admin))
 }
 
-/// Takes over from `predecessor`. Returns the message for the service manager, which the predecessor sends if it can.
-pub(super) fn take_over(predecessor: Predecessor) -> Result<String, String> {
+/// What the process with this number has left for this one.
+pub(super) type Handed = Option<(u32, File)>;
+
+/// Takes over from `predecessor`. Returns the message for the service manager, which the predecessor sends if it can,
+/// and what that process has learned.
+pub(super) fn take_over(predecessor: Predecessor) -> Result<(String, Handed), String> {
     let old = predecessor.process();
     let approval = predecessor.take_over().map_err(|e| format!("not started: taking over from process {old}: {e}"))?;
     Ok(match approval {
-        Approval::Given => {
+        Approval::Given(learned) => {
             say(&format!("took over from process {old}"));
-            String::new()
+            (String::new(), learned.map(|file| (old, file)))
         }
         Approval::Ended => {
             say(&format!("process {old} has ended: serving in its place"));
-            format!("MAINPID={}\nREADY=1", std::process::id())
+            (format!("MAINPID={}\nREADY=1", std::process::id()), None)
         }
     })
 }

@@ -77,10 +77,11 @@ impl weirgate_gateway::Succession for Succession {
         let ready = successor.ready(listening.chain(admin), READY_WITHIN);
         lock(&self.starting).killer = None;
         ready.map_err(|e| format!("process {process}: {e}"))?;
+        let learned = self.gateway.learned().to_json();
         // Before it goes, because a signal may end this process right afterwards.
         let go = || {
             self.with_admin(AdminServer::leave);
-            successor.go().inspect_err(|_| self.with_admin(AdminServer::take_back))
+            successor.go(learned.as_bytes()).inspect_err(|_| self.with_admin(AdminServer::take_back))
         };
         hand_over.finish(go).map_err(|e| format!("process {process}: {e}"))?;
         signals::notify(&format!("MAINPID={process}\nREADY=1"));

@@ -1,6 +1,7 @@
 //! Upgrades without a refused connection: hand-over to a new process, and sockets from systemd. The tests run the built
 //! binary.
 
+mod learned;
 mod load;
 mod node;
 mod process;
