@@ -117,6 +117,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-experiment",
             "weirgate-pages",
             "weirgate-reserves",
+            "weirgate-site",
             "weirgate-spanned-yaml",
             "weirgate-verdict",
             "weirgate-wire",

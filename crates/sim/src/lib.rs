@@ -13,6 +13,7 @@
 //! - [`bands`]: figures of papers and the allowed distance from them, one module per paper.
 //! - [`swarm`]: random experiments with guarantees that fit. `ideas` and `everyday` make them, `fair` and `starved`
 //!   are rules for their results.
+//! - [`site`]: several gateways that share floors, under designs of this sharing, without requests.
 
 mod agenda;
 pub mod bands;
@@ -24,6 +25,7 @@ mod machine;
 pub mod parallel;
 pub mod plan;
 mod requests;
+pub mod site;
 pub mod swarm;
 
 pub use driver::{run, run_metered};

@@ -5,13 +5,15 @@
 //! - **It acts only while it is surely the elected one**, for [`Settings::proof`] after it asked for the last proof.
 //! - **It begins by asking.** Its predecessor may act for as long, so it says nothing before that has passed, with the
 //!   margin. Then it asks each member what it holds. The answer binds the member to this coordinator.
-//! - **A silent member may hold anything** that the others do not: until its lease, and then its safe share, must have
-//!   ended. A member for which nothing was ever recorded holds the minimum. So a member is recorded (by the driver, in
-//!   etcd) before its first grant.
+//! - **A silent member may hold anything** that the others do not, until its safe share must have ended. The driver
+//!   keeps a [`Record`] of each member, in etcd, for the successor: a member is recorded before its first grant, and
+//!   again before anything of its share is used because its lease has ended. So a silent member without a record holds
+//!   the minimum. If none is recorded as lapsed, nobody has used what they held, and their leases leave safe shares of
+//!   it.
 //! - **It counts the most that a member may hold**: of all grants that may have arrived, the largest, until a later one
 //!   is confirmed.
 //!
-//! The coordinator answers each report once: at once if there is news of a piece or more, else after
+//! The coordinator answers each report once: at once if there is news worth telling, else after
 //! [`Settings::hold`], which renews the lease.
 //!
 //! [`Settings::proof`]: crate::Settings::proof
@@ -32,7 +34,7 @@ use weirgate_engine::Time;
 use crate::message::{Evidence, Grant, Refused, Report, Step};
 use crate::settings::Site;
 
-pub use slot::Phase;
+pub use slot::{Phase, Record};
 
 /// What a coordinator has done, as sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +71,7 @@ pub struct Coordinator {
     silent: Silent,
     last_run: Option<Time>,
     grants: VecDeque<(usize, Grant)>,
-    records: VecDeque<usize>,
+    records: VecDeque<(usize, Record)>,
     evidence: Vec<Evidence>,
     counts: Counts,
 }
@@ -77,21 +79,25 @@ pub struct Coordinator {
 /// What may be left to silent members of their grants of a predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Silent {
+    /// Everything. The leases end, and leave safe shares of it.
     Leases,
+    /// Their leases have ended. It is to be recorded that their safe shares are left.
+    Recording,
+    /// Safe shares, until they end.
     SafeShares,
     Nothing,
 }
 
 impl Coordinator {
     /// Begins at `now`, when it has learned that it is elected. `revision` must be greater than that of all
-    /// predecessors, and `recorded` say for each member whether a predecessor has recorded it, read after the election.
-    /// Members beyond its end count as recorded.
+    /// predecessors, and `records` be the records of all members, read after the election. Members beyond its end count
+    /// as [`Record::Lapsed`].
     #[must_use]
-    pub fn new(now: Time, site: Arc<Site>, revision: u64, recorded: &[bool]) -> Coordinator {
+    pub fn new(now: Time, site: Arc<Site>, revision: u64, records: &[Record]) -> Coordinator {
         let members = site.settings().members;
         let slots: Vec<Slot> =
-            (0..members).map(|member| Slot::new(recorded.get(member).copied().unwrap_or(true))).collect();
-        let silent = slots.iter().filter(|slot| slot.silent).count();
+            (0..members).map(|member| Slot::new(records.get(member).copied().unwrap_or(Record::Lapsed))).collect();
+        let silent = slots_silent(&slots).0;
         Coordinator {
             table: Table::new(&site, silent),
             evidence: vec![Evidence::default(); site.settings().groups],
@@ -100,8 +106,12 @@ impl Coordinator {
             began: now,
             now,
             proved_until: Time::ZERO,
+            silent: match slots_silent(&slots) {
+                (0, _) => Silent::Nothing,
+                (_, false) => Silent::Leases,
+                (_, true) => Silent::SafeShares,
+            },
             slots,
-            silent: if silent == 0 { Silent::Nothing } else { Silent::Leases },
             last_run: None,
             grants: VecDeque::new(),
             records: VecDeque::new(),
@@ -187,6 +197,10 @@ impl Coordinator {
         slot.fresh = true;
         // A later report that confirms the question confirms no grant.
         slot.acked = slot.sequence;
+        slot.falling = false;
+        if slot.record != Record::Granted {
+            self.records.push_back((member, Record::Granted));
+        }
         // It may hold them as granted or as safe shares, so they last at most as long as safe shares.
         let until = now + self.site.with_margin(self.site.settings().safe_for);
         (slot.level_until, slot.tail_until) = (until, until);
@@ -200,7 +214,7 @@ impl Coordinator {
     }
 
     fn silent_members(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.silent).count()
+        slots_silent(&self.slots).0
     }
 
     /// A member has confirmed the last grant, so it can hold no earlier one.
@@ -222,6 +236,7 @@ impl Coordinator {
         slot.phase = Phase::Left;
         let was_silent = std::mem::take(&mut slot.silent);
         slot.open.clear();
+        slot.falling = false;
         slot.reset_until();
         let left = self.silent_members();
         if was_silent && left == 0 {
@@ -241,11 +256,11 @@ impl Coordinator {
         let settings = self.site.settings();
         let (proof, lease, safe_for) = (settings.proof, settings.lease, settings.safe_for);
         if self.silent == Silent::Leases && now >= self.began + self.site.with_margin(proof + lease) {
-            self.silent = Silent::SafeShares;
-            let members = self.silent_members();
-            self.table.silent_fall_to_safe_shares(members);
+            self.silent = Silent::Recording;
+            let silent = (0..self.slots.len()).filter(|member| self.slots[*member].silent);
+            self.records.extend(silent.map(|member| (member, Record::Lapsed)));
         }
-        if self.silent == Silent::SafeShares && now >= self.began + self.site.with_margin(proof + safe_for) {
+        if self.silent != Silent::Nothing && now >= self.began + self.site.with_margin(proof + safe_for) {
             self.silent = Silent::Nothing;
             for slot in &mut self.slots {
                 slot.silent = false;
@@ -262,9 +277,12 @@ impl Coordinator {
                 slot.phase = Phase::Unknown;
             }
             if slot.tail_until > now {
+                // Its share is used when the record is kept.
                 slot.level_until = slot.tail_until;
-                self.table.fall_to_safe_shares(member);
+                slot.falling = true;
+                self.records.push_back((member, Record::Lapsed));
             } else {
+                slot.falling = false;
                 slot.reset_until();
                 self.table.gone(member, false);
             }
@@ -287,10 +305,7 @@ impl Coordinator {
             if slot.answered == slot.number {
                 continue;
             }
-            if slot.phase == Phase::Live && !slot.recorded {
-                if !std::mem::replace(&mut slot.recording, true) {
-                    self.records.push_back(member);
-                }
+            if slot.phase == Phase::Live && slot.record == Record::Nothing {
                 continue;
             }
             if slot.phase == Phase::Live && !slot.urgent && !slot.fresh && now < slot.received + hold {
@@ -329,16 +344,25 @@ impl Coordinator {
             .push_back((member, Grant { revision, incarnation, report: slot.answered, sequence: slot.sequence, step }));
     }
 
-    /// The next member to record, durably and as the elected one, before it is granted anything.
-    pub fn poll_record(&mut self) -> Option<usize> {
+    /// The next record to keep, durably and as the elected one: in one transaction that fails if another coordinator
+    /// was elected. Records of a member must be kept in this order.
+    pub fn poll_record(&mut self) -> Option<(usize, Record)> {
         self.records.pop_front()
     }
 
-    /// Notes that `member` was recorded. Call [`Self::run`] afterwards.
-    pub fn recorded(&mut self, member: usize) {
-        if let Some(slot) = self.slots.get_mut(member) {
-            slot.recorded = true;
-            self.table.touch_all();
+    /// Notes that a record is kept. Call [`Self::run`] afterwards.
+    pub fn recorded(&mut self, member: usize, record: Record) {
+        let Some(slot) = self.slots.get_mut(member) else { return };
+        slot.record = record;
+        self.table.touch_all();
+        if record == Record::Lapsed && std::mem::take(&mut slot.falling) {
+            self.table.fall_to_safe_shares(member);
+        }
+        let recorded = |slot: &Slot| !slot.silent || slot.record == Record::Lapsed;
+        if self.silent == Silent::Recording && self.slots.iter().all(recorded) {
+            self.silent = Silent::SafeShares;
+            let members = self.silent_members();
+            self.table.silent_fall_to_safe_shares(members);
         }
     }
 
@@ -361,7 +385,9 @@ impl Coordinator {
         let hold = settings.hold;
         let mut next = match self.silent {
             Silent::Leases => self.began + self.site.with_margin(settings.proof + settings.lease),
-            Silent::SafeShares => self.began + self.site.with_margin(settings.proof + settings.safe_for),
+            Silent::Recording | Silent::SafeShares => {
+                self.began + self.site.with_margin(settings.proof + settings.safe_for)
+            }
             Silent::Nothing => Time::NEVER,
         };
         for slot in &self.slots {
@@ -421,4 +447,10 @@ impl Coordinator {
     pub fn evidence(&self, group: usize) -> Evidence {
         self.evidence[group]
     }
+}
+
+/// Number of silent members, and whether one of them is recorded as lapsed.
+fn slots_silent(slots: &[Slot]) -> (usize, bool) {
+    let silent = || slots.iter().filter(|slot| slot.silent);
+    (silent().count(), silent().any(|slot| slot.record == Record::Lapsed))
 }

@@ -36,12 +36,12 @@
 //! use std::sync::Arc;
 //! use core::time::Duration;
 //! use weirgate_engine::Time;
-//! use weirgate_site::{Coordinator, Member, Settings};
+//! use weirgate_site::{Coordinator, Member, Record, Settings};
 //!
 //! // Two gateways share a floor of 800 requests a second.
 //! let site = Arc::new(Settings::new(2, vec![800_000_000]).check()?);
 //! let mut members = [Member::new(site.clone(), 1), Member::new(site.clone(), 1)];
-//! let mut coordinator = Coordinator::new(Time::ZERO, site, 7, &[false, false]);
+//! let mut coordinator = Coordinator::new(Time::ZERO, site, 7, &[Record::Nothing; 2]);
 //! members[0].demand(0, 600_000_000);
 //! members[1].demand(0, 100_000_000);
 //!
@@ -56,8 +56,8 @@
 //!         }
 //!     }
 //!     coordinator.run(now);
-//!     while let Some(index) = coordinator.poll_record() {
-//!         coordinator.recorded(index); // the driver has written it to etcd
+//!     while let Some((index, record)) = coordinator.poll_record() {
+//!         coordinator.recorded(index, record); // the driver has written it to etcd
 //!     }
 //!     while let Some((index, grant)) = coordinator.poll_grant() {
 //!         members[index].granted(now, grant)?;
@@ -69,17 +69,20 @@
 //! ```
 //!
 //! # Modules
-//! `settings` (what all processes of a site agree on), `message` (what they say), `member`, `coordinator` (with `slot`,
-//! its account of one member, and `table`, its account of all budgets), and `fill` (max-min shares).
+//! `settings` (what all processes of a site agree on), `message` (what they say), `member`, `coordinator` (with
+//! `slot`, its account of one member, and `table`, its account of all budgets), `fill` (max-min shares), and
+//! `demand` (from arrivals).
 #![forbid(unsafe_code)]
 
 mod coordinator;
+mod demand;
 mod fill;
 mod member;
 mod message;
 mod settings;
 
-pub use coordinator::{Coordinator, Counts, Phase};
+pub use coordinator::{Coordinator, Counts, Phase, Record};
+pub use demand::Demand;
 pub use fill::fill;
 pub use member::{Member, Stage};
 pub use message::{Evidence, Grant, Refused, Report, Step};

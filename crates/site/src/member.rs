@@ -5,7 +5,7 @@
 //! coordinator cannot have counted it from an earlier moment.
 //!
 //! A member always keeps one report at the coordinator, which answers at once if it has news. So a share can be lowered
-//! or raised within one way of the network. A further report is sent if a demand has changed by a piece and an eighth.
+//! or raised within one way of the network. A further report is sent if a demand has changed by more than its noise.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -118,14 +118,13 @@ impl Member {
         let site = &self.site;
         let Some(entry) = self.entries.get_mut(budget) else { return };
         entry.demand = amount.min(MAX_BUDGET);
-        let (change, piece) = (entry.demand.abs_diff(entry.told), site.piece(budget));
-        // A quarter of a piece is not worth a line of a report: pieces are headroom.
-        if !entry.listed && (change > piece / 4 || (entry.demand == 0 && entry.told > 0)) {
+        let (change, worth_telling) = (entry.demand.abs_diff(entry.told), site.worth_telling(budget));
+        if !entry.listed && (change >= worth_telling || (entry.demand == 0 && entry.told > 0)) {
             entry.listed = true;
             self.untold.push(budget as u32);
         }
-        // Arrivals fluctuate, and an eighth is beyond the noise of some hundred of them.
-        self.urgent |= change > piece + entry.told / 8;
+        // A sixteenth is beyond the noise of a demand that was measured for a second.
+        self.urgent |= change > worth_telling + entry.told / 16;
     }
 
     /// Sets the evidence of a group, as sums. An unknown group is ignored.

@@ -162,10 +162,15 @@ impl Site {
         self.total(budget) / MINIMA / self.0.members as u64
     }
 
-    /// What a member is lent beyond its demand, and the least change that is worth a message of its own.
+    /// What a member is lent beyond its demand.
     #[must_use]
     pub fn piece(&self, budget: usize) -> u64 {
         (self.total(budget) / PIECES / self.0.members as u64).max(1)
+    }
+
+    /// The least change that is worth a message of its own: a quarter of a piece, since pieces are headroom.
+    pub(crate) fn worth_telling(&self, budget: usize) -> u64 {
+        (self.piece(budget) / 4).max(1)
     }
 
     /// The part of a budget that the coordinator wants back from members without use for it before anyone needs it.

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use weirgate_site::Settings;
+use weirgate_site::{Record, Settings};
 use world::{Clock, Letter, World};
 
 /// A tick of true time. Leases are whole ticks, so every moment that matters is one.
@@ -214,7 +214,7 @@ impl Model {
             then(&|s| {
                 s.elections -= 1;
                 if !self.records {
-                    s.world.recorded.fill(false);
+                    s.world.records.fill(Record::Nothing);
                 }
                 s.world.elect(self.clocks[2]);
             });
@@ -343,7 +343,7 @@ fn deliver_all(world: &mut World) {
 const DEEP: Model = Model {
     members: 2,
     clocks: [SLOW, FAST, FAST],
-    ticks: 12,
+    ticks: 11,
     elections: 1,
     restarts: 1,
     shifts: 2,

@@ -17,16 +17,28 @@ pub enum Phase {
     Left,
 }
 
+/// What a coordinator keeps durably of a member, for its successor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Record {
+    /// It was never granted anything.
+    #[default]
+    Nothing,
+    /// It may hold grants, and nobody uses anything of them.
+    Granted,
+    /// Its lease has ended, and what it held beyond its safe share may be used by others.
+    Lapsed,
+}
+
 /// One member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Slot {
     pub(super) phase: Phase,
     /// It may hold grants of a predecessor, which the table counts for all silent members together.
     pub(super) silent: bool,
-    /// It is recorded durably that it may hold grants.
-    pub(super) recorded: bool,
-    /// The driver was asked to record it.
-    pub(super) recording: bool,
+    /// The record that is kept of it.
+    pub(super) record: Record,
+    /// Its lease has ended, and what it held is counted until that is recorded.
+    pub(super) falling: bool,
     pub(super) incarnation: u64,
     /// Number of the last report, when it arrived, and number of the last answered one.
     pub(super) number: u64,
@@ -52,12 +64,12 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(recorded: bool) -> Slot {
+    pub(super) fn new(record: Record) -> Slot {
         Slot {
             phase: Phase::Unknown,
-            silent: recorded,
-            recorded,
-            recording: recorded,
+            silent: record != Record::Nothing,
+            record,
+            falling: false,
             incarnation: 0,
             number: 0,
             received: Time::ZERO,

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::slot::{Phase, Slot};
+use super::slot::{Phase, Record, Slot};
 use crate::fill::fill;
 use crate::settings::Site;
 
@@ -201,6 +201,7 @@ impl Table {
 
     fn divide_one(&mut self, budget: usize, slots: &mut [Slot], work: &mut Work) {
         let (least, piece) = (self.site.minimum(budget), self.site.piece(budget));
+        let worth_telling = self.site.worth_telling(budget);
         let row = &mut self.cells[budget * self.members..][..self.members];
         work.members.clear();
         work.wants.clear();
@@ -209,7 +210,7 @@ impl Table {
         for (member, cell) in row.iter().enumerate() {
             let slot = &slots[member];
             free = free.saturating_sub(cell.counted());
-            if slot.phase == Phase::Live && slot.recorded {
+            if slot.phase == Phase::Live && slot.record != Record::Nothing {
                 work.members.push(member);
                 work.wants.push(cell.demand.max(least));
                 pending += cell.high.saturating_sub(cell.next);
@@ -236,7 +237,7 @@ impl Table {
         let needed: u64 = work.needs.iter().sum();
         fill(free, &work.needs, &mut work.raises);
         for (&member, raise) in work.members.iter().zip(&work.raises).filter(|(_, raise)| **raise > 0) {
-            change(&mut row[member], &mut slots[member], budget, |next| next + raise, *raise >= piece);
+            change(&mut row[member], &mut slots[member], budget, |next| next + raise, *raise >= worth_telling);
         }
         let missing = needed.saturating_sub(free);
         let spare = free.saturating_sub(needed);
@@ -250,7 +251,7 @@ impl Table {
         work.surplus.sort_unstable_by(|a, b| b.cmp(a));
         for (surplus, member) in work.surplus.iter().take_while(|(surplus, _)| *surplus >= worth) {
             let lowered = (*surplus).min(recall);
-            change(&mut row[*member], &mut slots[*member], budget, |next| next - lowered, missing >= piece);
+            change(&mut row[*member], &mut slots[*member], budget, |next| next - lowered, missing >= worth_telling);
             recall -= lowered;
             if recall == 0 {
                 return;

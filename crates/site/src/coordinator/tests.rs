@@ -22,7 +22,7 @@ impl Cast {
     fn new(settings: Settings) -> Cast {
         let site = Arc::new(settings.check().unwrap());
         let members = (0..site.settings().members).map(|_| Member::new(site.clone(), 1)).collect();
-        let nobody = vec![false; site.settings().members];
+        let nobody = vec![Record::Nothing; site.settings().members];
         let coordinator = Coordinator::new(Time::ZERO, site.clone(), 1, &nobody);
         Cast { now: Time::ZERO, site, members, coordinator, cut: Vec::new() }
     }
@@ -50,8 +50,8 @@ impl Cast {
                 }
             }
             self.coordinator.run(self.now);
-            while let Some(index) = self.coordinator.poll_record() {
-                self.coordinator.recorded(index);
+            while let Some((index, record)) = self.coordinator.poll_record() {
+                self.coordinator.recorded(index, record);
             }
             while let Some((index, grant)) = self.coordinator.poll_grant() {
                 if !self.cut.contains(&index) {
@@ -181,7 +181,12 @@ fn a_successor_gives_out_nothing_that_a_silent_member_may_hold() {
     stage.demands([600_000, 100_000, 0, 0]);
     stage.play(3_000);
     stage.cut = vec![0];
-    stage.coordinator = Coordinator::new(stage.now, stage.site.clone(), 2, &[true, true, false, false]);
+    stage.coordinator = Coordinator::new(
+        stage.now,
+        stage.site.clone(),
+        2,
+        &[Record::Granted, Record::Granted, Record::Nothing, Record::Nothing],
+    );
     stage.demands([0, 900_000, 0, 0]);
     stage.play(6_900);
     // Only what the other three had.
@@ -190,6 +195,22 @@ fn a_successor_gives_out_nothing_that_a_silent_member_may_hold() {
     stage.play(600);
     assert!((450_000..600_000).contains(&stage.share(1)), "{:?}", stage.shares());
     stage.play(30_000);
+    assert!(stage.share(1) >= 900_000, "{:?}", stage.shares());
+}
+
+#[test]
+fn a_successor_leaves_what_a_lapsed_member_may_hold_until_it_must_have_ended() {
+    let mut stage = Cast::four();
+    stage.demands([600_000, 100_000, 0, 0]);
+    stage.play(3_000);
+    stage.cut = vec![0];
+    // Others may use what the silent one held beyond its safe share, so no half of the rest is free.
+    let records = [Record::Lapsed, Record::Granted, Record::Nothing, Record::Nothing];
+    stage.coordinator = Coordinator::new(stage.now, stage.site.clone(), 2, &records);
+    stage.demands([0, 900_000, 0, 0]);
+    stage.play(37_000);
+    assert!(stage.share(1) < 150_000, "{:?}", stage.shares());
+    stage.play(500);
     assert!(stage.share(1) >= 900_000, "{:?}", stage.shares());
 }
 
@@ -223,7 +244,7 @@ fn a_second_statement_confirms_no_grant() {
 #[test]
 fn it_does_nothing_without_a_proof() {
     let site = Arc::new(Settings::new(1, vec![FLOOR]).check().unwrap());
-    let mut coordinator = Coordinator::new(Time::ZERO, site.clone(), 3, &[false]);
+    let mut coordinator = Coordinator::new(Time::ZERO, site.clone(), 3, &[Record::Nothing]);
     let mut member = Member::new(site, 1);
     member.follow(3);
     let later = Time::from_millis(5_000);

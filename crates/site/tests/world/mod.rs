@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use weirgate_engine::Time;
-use weirgate_site::{Coordinator, Grant, Member, Report, Site};
+use weirgate_site::{Coordinator, Grant, Member, Record, Report, Site};
 
 /// A process's clock: it shows `offset` at the beginning, and runs `rate.0 / rate.1` as fast as true time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,9 +53,9 @@ pub struct World {
     pub gateways: Vec<Gateway>,
     /// In order of their election.
     pub elected: Vec<Elected>,
-    /// What etcd has recorded: the present revision, and the members that may hold grants.
+    /// What etcd has recorded: the present revision, and the records of members.
     pub revision: u64,
-    pub recorded: Vec<bool>,
+    pub records: Vec<Record>,
     pub network: Vec<Letter>,
 }
 
@@ -69,7 +69,7 @@ impl World {
             gateways: clocks.iter().map(gateway).collect(),
             elected: Vec::new(),
             revision: 0,
-            recorded: vec![false; clocks.len()],
+            records: vec![Record::Nothing; clocks.len()],
             network: Vec::new(),
             site,
         }
@@ -82,7 +82,7 @@ impl World {
     /// Elects a new process, although the present one may be well.
     pub fn elect(&mut self, clock: Clock) {
         self.revision += 1;
-        let machine = Coordinator::new(clock.at(self.now), self.site.clone(), self.revision, &self.recorded);
+        let machine = Coordinator::new(clock.at(self.now), self.site.clone(), self.revision, &self.records);
         self.elected.push(Elected { machine, clock });
     }
 
@@ -98,10 +98,10 @@ impl World {
     pub fn run(&mut self, index: usize) {
         let elected = &mut self.elected[index];
         elected.machine.run(elected.clock.at(self.now));
-        while let Some(member) = elected.machine.poll_record() {
+        while let Some((member, record)) = elected.machine.poll_record() {
             if elected.machine.revision() == self.revision {
-                self.recorded[member] = true;
-                elected.machine.recorded(member);
+                self.records[member] = record;
+                elected.machine.recorded(member, record);
             }
         }
         while let Some((member, grant)) = elected.machine.poll_grant() {
