@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weirgate-log", &["weirgate-clock"]),
     ("weirgate-http-client", &["weirgate-clock", "weirgate-tls"]),
     ("weirgate-http-server", &["weirgate-clock", "weirgate-http1", "weirgate-listening", "weirgate-tls"]),
+    ("weirgate-etcd", &["weirgate-clock", "weirgate-http-client"]),
     ("weirgate-http1", &[]),
     ("weirgate-pages", &[]),
     ("weirgate-reserves", &[]),

@@ -15,8 +15,9 @@ struct Package {
     service: Option<&'static str>,
 }
 
-const PACKAGES: [Package; 11] = [
+const PACKAGES: [Package; 12] = [
     Package { name: "apache2", why: "unmodified servers behind the gateway", service: Some("apache2") },
+    Package { name: "etcd-server", why: "elections and records of a site of gateways", service: Some("etcd") },
     Package { name: "php-fpm", why: "the CPU loop of the lab's services", service: None },
     Package { name: "libapache2-mod-php", why: "pages with a cost parameter on them", service: None },
     Package { name: "nginx-light", why: "origin of the replayed log, peer in benchmarks", service: Some("nginx") },

@@ -1,0 +1,216 @@
+//! Calls to etcd, each with one deadline.
+//!
+//! A call goes to the member that answered last, and to the next one if that fails. All reads are linearizable, which
+//! is etcd's default.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use weirgate_clock::within;
+use weirgate_http_client::{Address, Connection, Error as HttpError, Limits, Request};
+
+use crate::answer::{Entry, Failure, Lease, Range, Streamed, Transaction};
+
+/// Largest value that is read or written, in bytes. An address or a state of a member is much shorter.
+pub const MAX_VALUE: usize = 4 << 10;
+
+/// Largest answer, in bytes: a thousand entries with values of a few hundred bytes, in base64.
+const MAX_ANSWER: u64 = 1 << 20;
+
+/// Most characters of an error of etcd that are passed on.
+const MAX_REASON: usize = 200;
+
+/// A client of one cluster of etcd.
+#[derive(Debug)]
+pub struct Client {
+    members: Vec<(String, Connection)>,
+    /// The member that is asked first.
+    next: usize,
+    deadline: Duration,
+}
+
+/// A condition of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard<'a> {
+    /// The key does not exist.
+    Absent(&'a str),
+    /// The key exists since this revision.
+    Created(&'a str, u64),
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub enum Error {
+    /// No member of etcd answered before the deadline. The last one failed for this reason.
+    Unreachable(String),
+    /// etcd refused, for this reason.
+    Refused(String),
+    /// The answer is not one of etcd's.
+    NotUnderstood,
+    /// A value is larger than [`MAX_VALUE`], or there are more entries than were asked for.
+    TooLarge,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unreachable(why) => write!(f, "etcd does not answer: {why}"),
+            Error::Refused(why) => write!(f, "etcd refuses: {why}"),
+            Error::NotUnderstood => f.write_str("the answer is not one of etcd's: is another server at its address?"),
+            Error::TooLarge => {
+                f.write_str("etcd holds more than was written by gateways: does another program use the prefix?")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Client {
+    /// A client of etcd's `members`. A call takes at most `deadline`.
+    #[must_use]
+    pub fn new(members: Vec<Address>, deadline: Duration) -> Client {
+        let members = members.into_iter().map(|member| (member.to_string(), Connection::new(member))).collect();
+        Client { members, next: 0, deadline }
+    }
+
+    /// The entry of `key`.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn get(&mut self, key: &str) -> Result<Option<Entry>, Error> {
+        let range: Range = self.call("/v3/kv/range", &json!({ "key": encoded(key.as_bytes()) })).await?;
+        Ok(checked(range, 1)?.pop())
+    }
+
+    /// The entries of all keys that begin with `prefix`, at most `limit`.
+    ///
+    /// # Errors
+    /// There is no answer, or there are more.
+    pub async fn list(&mut self, prefix: &str, limit: usize) -> Result<Vec<Entry>, Error> {
+        let mut end = prefix.as_bytes().to_vec();
+        // The first key after all with the prefix. Prefixes are ASCII, so no byte is the last one.
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        let asked =
+            json!({ "key": encoded(prefix.as_bytes()), "range_end": encoded(&end), "limit": limit.to_string() });
+        checked(self.call("/v3/kv/range", &asked).await?, limit)
+    }
+
+    /// Writes `value` to `key` if `guard` holds, bound to a lease if there is one. Returns the revision of the write,
+    /// or `None` if the guard does not hold.
+    ///
+    /// # Errors
+    /// There is no answer. It may have been written.
+    pub async fn write(
+        &mut self,
+        guard: Guard<'_>,
+        key: &str,
+        value: &[u8],
+        lease: Option<u64>,
+    ) -> Result<Option<u64>, Error> {
+        if value.len() > MAX_VALUE {
+            return Err(Error::TooLarge);
+        }
+        let put = json!({ "request_put": {
+            "key": encoded(key.as_bytes()), "value": encoded(value), "lease": lease.unwrap_or(0).to_string(),
+        }});
+        self.transaction(guard, vec![put]).await
+    }
+
+    /// Whether `guard` holds now.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn holds(&mut self, guard: Guard<'_>) -> Result<bool, Error> {
+        Ok(self.transaction(guard, Vec::new()).await?.is_some())
+    }
+
+    async fn transaction(&mut self, guard: Guard<'_>, success: Vec<Value>) -> Result<Option<u64>, Error> {
+        let (key, revision) = match guard {
+            Guard::Absent(key) => (key, 0),
+            Guard::Created(key, revision) => (key, revision),
+        };
+        let compare = json!({
+            "key": encoded(key.as_bytes()), "target": "CREATE", "result": "EQUAL", "create_revision": revision.to_string(),
+        });
+        let answer: Transaction = self.call("/v3/kv/txn", &json!({ "compare": [compare], "success": success })).await?;
+        Ok(answer.succeeded.then_some(answer.header.revision))
+    }
+
+    /// Makes a lease. etcd deletes the keys on it when it was not kept alive for `ttl`, which it may lengthen.
+    ///
+    /// # Errors
+    /// There is no answer. There may be a lease, which then ends by itself.
+    pub async fn grant(&mut self, ttl: Duration) -> Result<u64, Error> {
+        let lease: Lease = self.call("/v3/lease/grant", &json!({ "TTL": ttl.as_secs().max(1).to_string() })).await?;
+        if lease.id == 0 { Err(Error::NotUnderstood) } else { Ok(lease.id) }
+    }
+
+    /// Keeps a lease alive. Returns whether it still exists.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn keep_alive(&mut self, lease: u64) -> Result<bool, Error> {
+        let answer: Streamed<Lease> = self.call("/v3/lease/keepalive", &json!({ "ID": lease.to_string() })).await?;
+        Ok(answer.result.ttl > 0)
+    }
+
+    /// Ends a lease and deletes the keys on it.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn revoke(&mut self, lease: u64) -> Result<(), Error> {
+        let _: Value = self.call("/v3/lease/revoke", &json!({ "ID": lease.to_string() })).await?;
+        Ok(())
+    }
+
+    /// Asks the members in turn, each once, until the deadline.
+    async fn call<T: DeserializeOwned>(&mut self, path: &str, body: &Value) -> Result<T, Error> {
+        let body = body.to_string();
+        // A member that hangs must leave time for the others.
+        let each = self.deadline / self.members.len().max(1) as u32;
+        let mut failed = "it has no members".to_owned();
+        let mut refused = None;
+        let attempts = async {
+            for _ in 0..self.members.len() {
+                let (host, connection) = &mut self.members[self.next];
+                let request = Request::post(host, path, body.clone()).field("content-type", "application/json");
+                match connection.send(&request, &Limits::new(each, MAX_ANSWER)).await {
+                    Ok(answer) if answer.status == 200 => {
+                        return Some(serde_json::from_slice(&answer.body).map_err(|_| Error::NotUnderstood));
+                    }
+                    Ok(answer) => {
+                        let said: Failure =
+                            serde_json::from_slice(&answer.body).unwrap_or(Failure { error: String::new() });
+                        let said: String = said.error.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect();
+                        refused = Some(format!("status {} {said}", answer.status).trim_end().to_owned());
+                    }
+                    Err(HttpError::TooLong(_)) => return Some(Err(Error::TooLarge)),
+                    Err(error) => failed = format!("{host}: {error}"),
+                }
+                self.next = (self.next + 1) % self.members.len();
+            }
+            None
+        };
+        match within(self.deadline, attempts).await.flatten() {
+            Some(answer) => answer,
+            None => Err(refused.map_or_else(|| Error::Unreachable(failed), Error::Refused)),
+        }
+    }
+}
+
+fn encoded(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// The entries of an answer that has at most `limit`, with values that are not too large.
+fn checked(range: Range, limit: usize) -> Result<Vec<Entry>, Error> {
+    let sound = !range.more && range.kvs.len() <= limit && range.kvs.iter().all(|entry| entry.value.len() <= MAX_VALUE);
+    if sound { Ok(range.kvs) } else { Err(Error::TooLarge) }
+}

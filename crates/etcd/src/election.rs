@@ -1,0 +1,94 @@
+//! The election of one process among several: who creates a key on a lease is elected.
+//!
+//! Source: etcd's recipe (`concurrency/election.go`), with one key. The revision of the election is that of the key's
+//! creation, so a later election has a greater one. The elected process proves that it still is, by a transaction that
+//! holds only while its key does.
+
+use std::time::Duration;
+
+use crate::client::{Client, Error, Guard};
+
+/// One process that stands for election.
+#[derive(Debug)]
+pub struct Election {
+    key: String,
+    value: Vec<u8>,
+    ttl: Duration,
+    /// Lease and revision of this process's own key.
+    elected: Option<(u64, u64)>,
+}
+
+/// Result of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// This process is elected, as etcd knew at some instant after the turn began.
+    Elected {
+        /// Revision of the election.
+        revision: u64,
+    },
+    /// Another one is.
+    Follow {
+        /// Revision of the election.
+        revision: u64,
+        /// What the elected process wrote.
+        value: Vec<u8>,
+    },
+    /// Nobody is. The next turn tries again.
+    Nobody,
+}
+
+impl Election {
+    /// Stands for election by `key`, which will hold `value`. A process that is gone stays elected for `ttl`, at least
+    /// one second.
+    #[must_use]
+    pub fn new(key: &str, value: &[u8], ttl: Duration) -> Election {
+        Election { key: key.into(), value: value.into(), ttl, elected: None }
+    }
+
+    /// Proves that this process is elected, or stands for election if nobody is.
+    ///
+    /// # Errors
+    /// There is no answer in time. This process may be elected or not.
+    pub async fn turn(&mut self, client: &mut Client) -> Result<Turn, Error> {
+        if let Some((lease, revision)) = self.elected {
+            if client.holds(Guard::Created(&self.key, revision)).await? {
+                // If the lease has ended meanwhile, so has the key, and the next turn finds that out.
+                client.keep_alive(lease).await?;
+                return Ok(Turn::Elected { revision });
+            }
+            self.elected = None;
+        }
+        if let Some(entry) = client.get(&self.key).await? {
+            return Ok(Turn::Follow { revision: entry.create_revision, value: entry.value });
+        }
+        let lease = client.grant(self.ttl).await?;
+        let written = client.write(Guard::Absent(&self.key), &self.key, &self.value, Some(lease)).await;
+        if let Ok(Some(revision)) = written {
+            self.elected = Some((lease, revision));
+            return Ok(Turn::Elected { revision });
+        }
+        // Whether or not it was written: nothing remains of a lease that is not used.
+        client.revoke(lease).await?;
+        written.map(|_| Turn::Nobody)
+    }
+
+    /// Writes `value` to `key` if this process is still elected. Returns false if it is not.
+    ///
+    /// # Errors
+    /// There is no answer in time. It may have been written.
+    pub async fn write(&mut self, client: &mut Client, key: &str, value: &[u8]) -> Result<bool, Error> {
+        let Some((_, revision)) = self.elected else { return Ok(false) };
+        Ok(client.write(Guard::Created(&self.key, revision), key, value, None).await?.is_some())
+    }
+
+    /// Gives the election up, so that another process is elected at once.
+    ///
+    /// # Errors
+    /// There is no answer in time. The election then ends with its lease.
+    pub async fn resign(&mut self, client: &mut Client) -> Result<(), Error> {
+        match self.elected.take() {
+            Some((lease, _)) => client.revoke(lease).await,
+            None => Ok(()),
+        }
+    }
+}

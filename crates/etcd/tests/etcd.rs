@@ -1,0 +1,173 @@
+//! Calls and elections on a real etcd, if it is installed, and servers that are none.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use weirgate_clock::Clock;
+use weirgate_etcd::{Client, Election, Error, Guard, MAX_VALUE, Turn};
+use weirgate_http_client::Address;
+
+/// A deadline that a busy machine keeps.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// etcd with an empty folder, which ends with the test.
+struct Etcd {
+    process: Child,
+    address: String,
+    _data: TempDir,
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("loopback").port()
+}
+
+impl Etcd {
+    /// Starts etcd, or says that the test is skipped.
+    fn start() -> Option<Etcd> {
+        let data = tempfile::tempdir().expect("a folder");
+        let [client, peer] = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
+        let started = Command::new("etcd")
+            .args(["--name", "one", "--data-dir"])
+            .arg(data.path())
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("one={peer}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match started {
+            Ok(process) => Some(Etcd { process, address: client.trim_start_matches("http://").into(), _data: data }),
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "SKIPPED: etcd cannot be started: {error}");
+                None
+            }
+        }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(vec![Address::Tcp(self.address.clone())], DEADLINE)
+    }
+
+    /// Waits until it answers.
+    async fn is_ready(&self) {
+        let clock = Clock::start();
+        let mut client = self.client();
+        while let Err(error) = client.get("ready").await {
+            assert!(clock.now() < Duration::from_secs(60), "{error}");
+            weirgate_clock::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn entries_are_written_read_and_listed() {
+    let Some(etcd) = Etcd::start() else { return };
+    etcd.is_ready().await;
+    let mut client = etcd.client();
+    assert_eq!(client.get("site/a").await.unwrap(), None);
+    let first = client.write(Guard::Absent("site/a"), "site/a", b"one", None).await.unwrap().unwrap();
+    assert_eq!(client.write(Guard::Absent("site/a"), "site/a", b"two", None).await.unwrap(), None);
+    let second = client.write(Guard::Created("site/a", first), "site/a", b"\0\xff", None).await.unwrap().unwrap();
+    let entry = client.get("site/a").await.unwrap().unwrap();
+    assert_eq!((&entry.value[..], entry.create_revision, entry.mod_revision), (&b"\0\xff"[..], first, second));
+    client.write(Guard::Absent("site/b"), "site/b", b"", None).await.unwrap().unwrap();
+    client.write(Guard::Absent("sitf"), "sitf", b"beyond", None).await.unwrap().unwrap();
+    let keys: Vec<Vec<u8>> = client.list("site/", 2).await.unwrap().into_iter().map(|entry| entry.key).collect();
+    assert_eq!(keys, [b"site/a".to_vec(), b"site/b".to_vec()]);
+    assert!(matches!(client.list("site/", 1).await, Err(Error::TooLarge)));
+    let large = vec![0; MAX_VALUE + 1];
+    assert!(matches!(client.write(Guard::Absent("l"), "l", &large, None).await, Err(Error::TooLarge)));
+    assert!(matches!(client.keep_alive(7).await, Ok(false)));
+    assert!(matches!(client.revoke(7).await, Err(Error::Refused(_))));
+}
+
+#[tokio::test]
+async fn one_is_elected_and_a_deposed_one_writes_nothing() {
+    let Some(etcd) = Etcd::start() else { return };
+    etcd.is_ready().await;
+    let (mut at_a, mut at_b) = (etcd.client(), etcd.client());
+    let election = |value: &[u8]| Election::new("site/coordinator", value, Duration::from_secs(1));
+    let (mut a, mut b) = (election(b"a:1"), election(b"b:1"));
+    let Turn::Elected { revision } = a.turn(&mut at_a).await.unwrap() else { panic!("nobody else stands") };
+    assert_eq!(b.turn(&mut at_b).await.unwrap(), Turn::Follow { revision, value: b"a:1".to_vec() });
+    assert_eq!(a.turn(&mut at_a).await.unwrap(), Turn::Elected { revision });
+    assert!(a.write(&mut at_a, "site/records/a", b"granted").await.unwrap());
+    assert!(!b.write(&mut at_b, "site/records/a", b"stolen").await.unwrap());
+
+    // The first one says nothing until its lease has ended.
+    let later = loop {
+        match b.turn(&mut at_b).await.unwrap() {
+            Turn::Elected { revision } => break revision,
+            Turn::Follow { .. } | Turn::Nobody => weirgate_clock::sleep(Duration::from_millis(100)).await,
+        }
+    };
+    assert!(later > revision);
+    assert!(!a.write(&mut at_a, "site/records/a", b"late").await.unwrap());
+    assert_eq!(at_a.get("site/records/a").await.unwrap().unwrap().value, b"granted");
+    assert_eq!(a.turn(&mut at_a).await.unwrap(), Turn::Follow { revision: later, value: b"b:1".to_vec() });
+
+    b.resign(&mut at_b).await.unwrap();
+    assert!(matches!(a.turn(&mut at_a).await.unwrap(), Turn::Elected { revision } if revision > later));
+}
+
+/// Accepts connections and answers each with `answer`, or never if there is none.
+fn server(answer: Option<String>) -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let address = listener.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            if let Some(answer) = &answer {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+            open.push(stream);
+        }
+    });
+    Address::Tcp(address)
+}
+
+fn with_body(status: &str, body: &str) -> Option<String> {
+    Some(format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
+}
+
+#[tokio::test]
+async fn hostile_answers_are_errors() {
+    let large = format!(r#"{{"kvs":[{{"key":"YQ==","value":"{}"}}]}}"#, "AAAA".repeat(MAX_VALUE));
+    let two = r#"{"kvs":[{"key":"YQ=="},{"key":"Yg=="}]}"#;
+    let refused = with_body("401 Unauthorized", "{\"error\":\"etcdserver: user name is empty\\u001b[31m\",\"code\":3}");
+    let long = with_body("200 OK", &" ".repeat((1 << 20) + 1));
+    for (answer, expected) in [
+        (with_body("200 OK", "<html>"), "is another server"),
+        (with_body("200 OK", r#"{"kvs":[{"key":"%"}]}"#), "is another server"),
+        (with_body("200 OK", &large), "more than was written"),
+        (with_body("200 OK", two), "more than was written"),
+        (long, "more than was written"),
+        (refused, "etcd refuses: status 401 etcdserver: user name is empty[31m"),
+        (Some("garbage\r\n\r\n".into()), "does not answer"),
+    ] {
+        let error = Client::new(vec![server(answer)], DEADLINE).get("a").await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_hangs_costs_its_part_of_the_deadline() {
+    let sound = with_body("200 OK", "{}");
+    let mut client = Client::new(vec![server(None), server(sound)], Duration::from_secs(2));
+    assert_eq!(client.get("a").await.unwrap(), None);
+    let mut client = Client::new(vec![server(None)], Duration::from_millis(100));
+    assert!(matches!(client.get("a").await, Err(Error::Unreachable(_))));
+    assert!(matches!(Client::new(Vec::new(), DEADLINE).get("a").await, Err(Error::Unreachable(_))));
+}
