@@ -6,8 +6,8 @@
 //! [`fn@feasibility`] compares the guarantees with the capacity. [`embed`] reads a policy that is part of another file.
 //!
 //! `load` takes the steps, `address_list` has networks from files, `headers` has the rules for headers, `body` the
-//! conditions on bodies, `include` reads files that another file names, `site` is the result,
-//! `workers` checks the number of workers of a pool, `health` has the rule of `fall`
+//! conditions on bodies, `include` reads files that another file names, `site` is the result, `visitors` has the
+//! cookie of returning visitors, `workers` checks the number of workers of a pool, `health` has the rule of `fall`
 //! and `rise`, and `reserves_case` reads the optimiser's cases.
 //!
 //! # Examples
@@ -40,6 +40,7 @@ mod reserves_case;
 mod resolve;
 mod site;
 mod telemetry;
+mod visitors;
 mod workers;
 
 pub use address_list::AddressList;
@@ -55,5 +56,6 @@ pub use load::{Loaded, load, load_bytes, load_file, load_page_table};
 pub use reserves_case::{MAX_CASE_BYTES, NamedReservesCase, ReservesCase, parse_reserves_cases};
 pub use site::*;
 pub use telemetry::header_fields;
+pub use visitors::{Standing, Visitors};
 pub use weirgate_spanned_yaml::errors::{Errors, Position, Problem, located};
 pub use weirgate_spanned_yaml::tree::MAX_BYTES;

@@ -31,6 +31,7 @@ use crate::address_list::AddressList;
 use crate::body::BodyCondition;
 use crate::headers::HeaderRules;
 use crate::health::HealthCheck;
+use crate::visitors::{Standing, Visitors};
 
 /// All settings of one gateway process, and those of a coordinator and its agents. A policy with only `reserves`
 /// has no listeners, pools and classes, and then there is no gateway to run.
@@ -42,6 +43,8 @@ pub struct Site {
     pub acme: Option<Acme>,
     /// Peers from which `Forwarded` and `X-Forwarded-*` are trusted.
     pub trusted_proxies: Vec<IpNet>,
+    /// The cookie of visitors, if the gateway sets one.
+    pub visitors: Option<Visitors>,
     /// Settings of the engine: pools, nodes, classes, templates, discipline.
     pub policy: engine::Policy,
     /// Classification rules in order. The first match wins, and the last rule always matches.
@@ -272,6 +275,8 @@ pub enum Match {
     Header(http::HeaderName, ValuePattern),
     /// A cookie's value.
     Cookie(String, ValuePattern),
+    /// The visitor's cookie says at least this.
+    Visitor(Standing),
     /// A query parameter's value, percent-decoded.
     Query(String, ValuePattern),
     /// The first bytes of the body.

@@ -30,7 +30,8 @@ fn classify(c: &mut Criterion) {
              X-Key: k99999\r\n\r\n"
         );
         let request = Request::parse(head.as_bytes()).expect("it is sound");
-        let view = View { request: &request, path: request.path(), client, port: 80, tls: None, vouched: true };
+        let view =
+            View { request: &request, path: request.path(), client, port: 80, tls: None, vouched: true, visitor: None };
         let by_host = rules(count, |i| Match::Host(HostPattern::Exact(format!("tenant{i}.test"))));
         group.bench_with_input(BenchmarkId::new("host", count), &view, |b, view| {
             b.iter(|| black_box(by_host.classify(black_box(view), Payload::NONE)));

@@ -111,7 +111,7 @@ pub(crate) fn source<'a>(
     };
     match by {
         Key::Network(size) => network(*size),
-        Key::Header(_) | Key::Cookie(_) => match field(by) {
+        Key::Header(_) | Key::Cookie(_) | Key::Visitor => match field(by) {
             Some(value) => of(hasher.hash_one(value), value),
             None => network(NetworkSize::ADDRESS),
         },

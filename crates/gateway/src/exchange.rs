@@ -33,6 +33,7 @@ use crate::request_stream::{Lost, RequestStream};
 use crate::stream_state::StreamState;
 use crate::trace::Trace;
 use crate::tunnel::{Side, Tunnel};
+use crate::visitor::Visitor;
 use crate::worker::Admission;
 use crate::{forward, grpc, websocket};
 
@@ -56,6 +57,10 @@ pub(crate) struct Exchange {
     /// Version of the configuration and name of the class, after the request has let go of that configuration.
     classified: Option<Box<(u64, String)>>,
     class: Option<ClassIndex>,
+    /// The visitor that its cookie names.
+    pub(crate) visitor: Option<Visitor>,
+    /// Whether it was turned away and goes to the fallback of its class.
+    pub(crate) fell_back: bool,
     arrived: Time,
     decided: Option<Time>,
     released: bool,
@@ -166,6 +171,8 @@ impl Exchange {
             place: None,
             classified: None,
             class: None,
+            visitor: None,
+            fell_back: false,
             origin: Origin { client: conn.peer.ip(), listed: false },
             arrived: conn.now(),
             decided: None,
@@ -205,7 +212,7 @@ impl Exchange {
     }
 
     /// Whether the request is a call of gRPC.
-    fn is_call(&self) -> bool {
+    pub(crate) fn is_call(&self) -> bool {
         self.conn.http2.get() && grpc::is_call(&self.request)
     }
 
@@ -213,6 +220,7 @@ impl Exchange {
     fn identify(&mut self) -> Result<(), Refusal> {
         self.request.normalise()?;
         self.origin = Origin::new(self.conn.peer.ip(), &self.active_config.site, &self.request);
+        self.find_visitor();
         let share = self.active_config.site.telemetry.as_ref().map_or(0.0, |telemetry| telemetry.traces);
         self.trace = Some(self.conn.worker.traces.of(&self.request, share, self.origin.listed));
         self.request.check_expectation()
@@ -264,7 +272,8 @@ impl Exchange {
         // rounds is bounded, so that reloads cannot hold a request for ever.
         for _ in 0..8 {
             let tls = self.conn.tls.get().map(|tls| &**tls);
-            let view = View::new(&self.active_config.site, &self.request, self.origin, self.conn.port, tls);
+            let mut view = View::new(&self.active_config.site, &self.request, self.origin, self.conn.port, tls);
+            view.visitor = self.visitor.as_ref();
             let class = match find_class(&self.active_config, &view, payload(self, stream)) {
                 Ok(class) => class,
                 Err(NeedsBody) => {
@@ -279,7 +288,7 @@ impl Exchange {
             let source = worker.source(&self.active_config, self.class, self.origin.client, field);
             self.conn.progress.set(self.timeouts().body_progress);
             // A reload may have changed the class, so another place is given back first.
-            self.place = None;
+            (self.place, self.fell_back) = (None, false);
             self.place = self.tunnel_place()?;
             if !expects || stream.body().is_awaited() {
                 poll_fn(|cx| stream.poll_sendable(cx)).await?;
@@ -295,6 +304,7 @@ impl Exchange {
                 let from = (source, self.locality_key(ClassIndex::Class(fallback.0)));
                 admission = worker.arrive(&self.active_config, ClassRef::Class(fallback), from, routed).1;
                 self.decide(stream, &mut admission, &routed).await?;
+                self.fell_back = true;
                 // If the fallback sheds the request as well, the first refusal is sent.
                 if let Admission::Shed(_, shed) = &mut admission {
                     self.class = class;

@@ -73,7 +73,7 @@ impl<'a> Edits<'a> {
 }
 
 /// Removes the lines of fields with one of these names.
-fn take_out(out: &mut Vec<u8>, start: usize, names: &[String]) {
+pub(crate) fn take_out(out: &mut Vec<u8>, start: usize, names: &[String]) {
     let line_end = |out: &[u8], at: usize| {
         let rest = out.get(at..).unwrap_or_default();
         at + rest.iter().position(|&b| b == b'\n').map_or(rest.len(), |feed| feed + 1)

@@ -14,6 +14,7 @@ use crate::header_edits::Edits;
 use crate::record::Protocol;
 use crate::request::Request;
 use crate::trace::Trace;
+use crate::visitor::{self, Reception};
 
 /// Fields that concern one connection only.
 const HOP: Names = Names::of(&[
@@ -87,6 +88,8 @@ pub(crate) struct Way<'a> {
     pub(crate) trace: Trace,
     /// The changes that the policy asks for.
     pub(crate) forward: Forward,
+    /// Name of the cookie that the node does not get, if the request has it.
+    pub(crate) hidden_cookie: Option<&'a str>,
     /// Address of the node, for a request without a host.
     pub(crate) address: &'a str,
     /// The header rules of the policy.
@@ -134,6 +137,10 @@ pub(crate) fn to_node(out: &mut Vec<u8>, way: &Way<'_>) {
         true if forward.x_forwarded => left_out.union(forwarded::REWRITTEN),
         true => left_out,
     };
+    if let Some(cookie) = way.hidden_cookie {
+        left_out = left_out.union(Names::of(&[Name::Cookie]));
+        visitor::write_other_cookies(out, request, cookie);
+    }
     write::fields(out, head, bytes, |field| left_out.contains(field.name()));
     if request.has(Name::TransferEncoding) {
         out.extend_from_slice(CHUNKED);
@@ -233,6 +240,8 @@ pub(crate) struct Stamp<'a> {
     pub(crate) date: &'a [u8],
     /// Whether `Via` is written.
     pub(crate) via: bool,
+    /// The visitor who may get a cookie.
+    pub(crate) reception: Option<Reception<'a>>,
     /// The header rules of the policy.
     pub(crate) edits: Edits<'a>,
 }
@@ -273,6 +282,9 @@ pub(crate) fn to_client(
     }
     if stamp.via {
         out.extend_from_slice(VIA);
+    }
+    if let Some(reception) = &stamp.reception {
+        reception.write(out, start, (head, bytes));
     }
     stamp.edits.apply(out, start);
     write::end(out);
@@ -328,6 +340,7 @@ mod tests {
                 trusted,
                 trace,
                 forward,
+                hidden_cookie: None,
                 address: "10.0.0.9:80",
                 edits: NO_EDITS,
             },
@@ -412,7 +425,7 @@ mod tests {
                 head,
                 Frame::of(responses.length(), protocol),
                 connection,
-                &Stamp { date: b"now", via: true, edits: NO_EDITS },
+                &Stamp { date: b"now", via: true, reception: None, edits: NO_EDITS },
             ),
         }
         String::from_utf8(out).expect("ASCII")

@@ -32,6 +32,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
     Site {
         listeners: Vec::new(),
         acme: None,
+        visitors: None,
         trusted_proxies: nets.iter().map(|n| n.parse().expect("a network")).collect(),
         policy: engine::Policy {
             discipline: engine::Discipline::none(),

@@ -161,7 +161,11 @@ impl Transfer {
             let (peer, trusted) = (self.conn.address_text(), exchange.origin.listed);
             let (forward, scheme) = (exchange.active_config.site.forward, self.conn.scheme());
             let (address, edits) = (endpoint.authority(), exchange.request_edits());
-            hops::to_node(&mut out, &Way { request, protocol, peer, scheme, trusted, trace, forward, address, edits });
+            let hidden_cookie = exchange.hidden_cookie();
+            hops::to_node(
+                &mut out,
+                &Way { request, protocol, peer, scheme, trusted, trace, forward, hidden_cookie, address, edits },
+            );
         }
         for turn in 0.. {
             let before = stream.body().len();
@@ -248,7 +252,13 @@ impl Transfer {
                     let mut connection = exchange.connection(stream);
                     connection.kept &= frame != Frame::UntilClose;
                     let date = self.conn.worker.date.borrow();
-                    hops::to_client(out, head, frame, connection, &Stamp { date: date.as_bytes(), via, edits });
+                    hops::to_client(
+                        out,
+                        head,
+                        frame,
+                        connection,
+                        &Stamp { date: date.as_bytes(), via, reception: exchange.reception(), edits },
+                    );
                     drop(date);
                     stream.begin_message(out.len());
                     inbox.take(bytes);

@@ -191,6 +191,7 @@ impl Side {
             tls: tls.as_ref(),
             // Only fields are vouched for, and the log has none.
             vouched: true,
+            visitor: None,
         };
         let Candidates { certain, possible } = self.classifier.candidates(&self.site.policy, &view, port.is_some());
         possible.iter().for_each(|rule| self.undecided[*rule] += 1);
@@ -255,7 +256,7 @@ fn parsed(logged: &LoggedRequest<'_>) -> Option<Request> {
 fn source(key: &Key, client: IpAddr) -> u64 {
     match key {
         Key::Network(size) => hash(&size.network_of(client)),
-        Key::Header(_) | Key::Cookie(_) => hash(&client),
+        Key::Header(_) | Key::Cookie(_) | Key::Visitor => hash(&client),
     }
 }
 

@@ -6,10 +6,11 @@
 //! the cryptography of aws-lc (ADR 16).
 //!
 //! # Modules
-//! `file` reads PEM files, `certificate` joins a certificate with its key, `names` chooses one for a client, `server`
-//! makes the settings of a listener, `client` those of connections to nodes, `pinned` verifies nodes by a `rule`,
-//! `stamp` notices changed files, `identity` reads the certificate of a client, `party` names Weirgate's own processes,
-//! and `trust` makes the settings of what they say to one another.
+//! `file` reads PEM files, `certificate` joins a certificate with its key, `names` chooses one for a client,
+//! `server` makes the settings of a listener, `client` those of connections to nodes, `pinned` verifies nodes by a
+//! `rule`, `stamp` notices changed files, `signing` has signatures by a shared secret, `identity` reads the
+//! certificate of a client, `party` names Weirgate's own processes, and `trust` makes the settings of what they say
+//! to one another.
 
 mod certificate;
 mod client;
@@ -20,6 +21,7 @@ mod party;
 mod pinned;
 mod rule;
 mod server;
+mod signing;
 mod stamp;
 pub mod trust;
 
@@ -34,6 +36,7 @@ pub use identity::{Identity, has_ended};
 pub use names::Certificates;
 pub use party::{Party, Role, Wanted, is_party_name, is_site};
 pub use server::{ALPN, ClientAuth, ClientMode, MinVersion, Server, ServerSettings};
+pub use signing::{SIGNATURE_BYTES, SigningKey};
 pub use stamp::{Look, Stamps};
 pub use trust::{LiveTrust, Trust};
 

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use weirgate_config::Standing;
 
 use crate::{
     agent, bands, coordinator, demo, init, lab, manual, pki, plan, policy, probe, recommend, replay, reserves, sim,
@@ -196,10 +197,20 @@ pub(crate) struct Explain {
     /// `https` URL, or none for an `http` URL, or else of the first one.
     #[arg(long, value_name = "N")]
     pub(crate) port: Option<u16>,
+    /// Standing of the visitor, as if a cookie of the gateway said so. By default what the cookie in -H says.
+    #[arg(long, value_name = "STANDING", value_parser = standing)]
+    pub(crate) visitor: Option<Standing>,
     /// The body, or `@FILE` for the contents of a file. Without it the request has no body.
     #[arg(long, value_name = "TEXT")]
     pub(crate) body: Option<String>,
     /// Show every rule that did not match, not only the last 20.
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+/// Reads the standing of a visitor.
+fn standing(word: &str) -> Result<Standing, String> {
+    let known = || Standing::ALL.iter().map(|standing| standing.as_str());
+    let found = Standing::ALL.into_iter().find(|standing| standing.as_str() == word);
+    found.ok_or_else(|| format!("write one of {}", known().collect::<Vec<_>>().join(", ")))
 }

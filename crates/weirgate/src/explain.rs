@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use weirgate_config::{
-    HeaderEdits, HeaderRules, Key, Listener, LocalityKeyOf, RuleTarget, Site, UNIX_CLIENT, client_text,
+    HeaderEdits, HeaderRules, Key, Listener, LocalityKeyOf, RuleTarget, Site, Standing, UNIX_CLIENT, client_text,
 };
 use weirgate_engine::{
     Admit, Class, Content, Dispatch, Lard, LoadSource, Mode, Policy, ServerLoad, ServiceSet, Statistic,
 };
 use weirgate_gateway::classify::{ClassRef, Classifier, Explained, Payload, View, source_position};
-use weirgate_gateway::{ClientTls, Origin, Request};
+use weirgate_gateway::{ClientTls, Origin, Request, Visitor};
 use weirgate_pages::Index;
 use weirgate_spanned_yaml::unit::number_text;
 use weirgate_tls::Identity;
@@ -58,6 +58,8 @@ struct Asked {
     tls: Option<ClientTls>,
     /// Port to which the listener redirects it.
     redirect: Option<u16>,
+    /// Standing of the visitor, whatever its cookie says.
+    standing: Option<Standing>,
 }
 
 impl Asked {
@@ -125,6 +127,17 @@ impl Asked {
             port: args.port.or(address.map(|address| address.port())),
             tls,
             redirect: listener.redirect_to_https,
+            standing: args.visitor,
+        })
+    }
+
+    /// Returns the visitor, or the reason why it is unknown, if the policy has visitors.
+    fn visitor(&self, site: &Site) -> Option<Result<Visitor, &'static str>> {
+        let visitors = site.visitors.as_ref()?;
+        let now = weirgate_clock::calendar();
+        Some(match self.standing {
+            Some(standing) => Ok(Visitor::with(standing, now)),
+            None => Visitor::of(visitors, &self.request, now),
         })
     }
 }
@@ -167,6 +180,8 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
     let request = &asked.request;
     let origin = Origin::new(asked.peer, site, request);
     let mut view = View::new(site, request, origin, asked.port.unwrap_or(0), asked.tls.as_ref());
+    let visitor = asked.visitor(site);
+    view.visitor = visitor.as_ref().and_then(|found| found.as_ref().ok());
     let classifier = Classifier::new(site.rules.clone());
     let payload = Payload::of(request, &asked.body, true, site.limits.body_prefix);
     let Ok(Some(found)) = classifier.classify_readings(&site.policy, &view, payload) else {
@@ -199,6 +214,12 @@ fn explain(site: &Site, asked: &Asked, all: bool) -> Result<String, String> {
             format!("with the certificate of {:?}", identity.subject)
         });
         let _ = writeln!(text, "tls       {name}, {subject}");
+    }
+    if let Some(found) = &visitor {
+        let _ = match found {
+            Ok(visitor) => writeln!(text, "visitor   {}", visitor.standing.as_str()),
+            Err(why) => writeln!(text, "visitor   unknown: {why}"),
+        };
     }
     if let Some(port) = asked.redirect {
         let _ = writeln!(text, "redirect  status 308 to port {port}, before any rule; ask about the https URL");
@@ -269,6 +290,7 @@ fn target_name(site: &Site, rule: usize) -> String {
                 Key::Header(name) => format!("header {name}"),
                 Key::Cookie(name) => format!("cookie {name}"),
                 Key::Network(size) => format!("source {size}"),
+                Key::Visitor => "visitor".to_owned(),
             };
             format!("template {} by {by}", template.map_or("?", |t| t.class.name.as_str()))
         }

@@ -58,7 +58,8 @@ record! {
         queue: Defaulted<Queue> = {},
         /// The source of a request. The queue is fair among sources. `address` is the client's IPv4 address or IPv6
         /// /64, `/24` its IPv4 network of this size or IPv6 /56, and `/24 /48` gives both sizes. A map names a header
-        /// or a cookie. A request without it, or with two, counts for the client's address.
+        /// or a cookie, and `visitor` is the visitor that its cookie names. A request without it, or with two, counts
+        /// for the client's address.
         source: Defaulted<SourceForm> = "address",
         /// Maximum rate of all its requests, as `500/s`, at least the guaranteed throughput. Requests beyond it, and a
         /// burst of one second, are answered with 429 and `Retry-After`, however idle the nodes are. No limit by
@@ -123,10 +124,11 @@ record! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Networks(pub(crate) NetworkSize);
 
-/// The value that tells the source of a request: its client's network, or a field.
+/// The value that tells the source of a request: its client's network, its visitor, or a field.
 #[derive(Clone, Debug)]
 pub(crate) enum SourceForm {
     Networks(Networks),
+    Visitor,
     Field(Box<SourceField>),
 }
 
@@ -323,6 +325,7 @@ impl Decode for SourceForm {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         match &node.value {
             Value::Map(_) => SourceField::decode(node, cx).map(|field| SourceForm::Field(Box::new(field))),
+            Value::Text(text) if &**text == "visitor" => Some(SourceForm::Visitor),
             _ => Networks::decode(node, cx).map(SourceForm::Networks),
         }
     }
@@ -333,7 +336,7 @@ text_schema! {
 }
 
 any_of! {
-    SourceForm = [Networks, SourceField];
+    SourceForm = [Networks, { "const": "visitor" }, SourceField];
 }
 
 impl JsonSchema for ResponseTime {

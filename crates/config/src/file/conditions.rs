@@ -12,6 +12,7 @@ use weirgate_spanned_yaml::{any_of, record, text_schema, words};
 
 use super::address::{Net, is_host_name};
 use super::body::Body;
+use super::visitors::StandingWord;
 use crate::site::HostPattern;
 
 record! {
@@ -43,6 +44,8 @@ record! {
         header: Optional<Values<HeaderName>>,
         /// Cookies: a name (the cookie is present), or a map from names to values.
         cookie: Optional<Values<Token>>,
+        /// What the visitor's cookie says at least: `new`, `returning` or `vouched`.
+        visitor: Optional<StandingWord>,
         /// Query parameters: a name (the parameter is present), or a map from names to values.
         query: Optional<Values<QueryName>>,
         /// The first bytes of the body.

@@ -22,6 +22,7 @@ mod page_table;
 mod priorities;
 mod reserves;
 mod upstream;
+mod visitors;
 mod web_switch;
 
 use serde_json::json;
@@ -52,6 +53,7 @@ pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteF
 pub(crate) use priorities::PriorityForm;
 pub(crate) use reserves::{ReserveClassForm, Reserves};
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, NodeTls, Upstream, nodes};
+pub(crate) use visitors::VisitorsForm;
 pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 
 record! {
@@ -78,6 +80,8 @@ record! {
         /// Addresses and networks of proxies in front of this gateway. `Forwarded` and `X-Forwarded-*` are
         /// trusted only from them. Empty by default, because any client can send these headers.
         trusted_proxies: Optional<OneOrMany<Net>>,
+        /// The signed cookie by which the gateway knows returning visitors. Without it the gateway sets no cookie.
+        visitors: Optional<VisitorsForm>,
         /// Maximum number of waiting requests in all queues together. Further requests are shed. 100,000
         /// waiting request heads take about 100 MB.
         max_waiting: Defaulted<Count> = 100000,
@@ -153,7 +157,19 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("guarantee", &["response_time", "throughput"], "it belongs in `guarantee:`"),
     (
         "guarantee",
-        &["host", "path", "path_prefix", "path_pattern", "method", "port", "header", "cookie", "query", "body"],
+        &[
+            "host",
+            "path",
+            "path_prefix",
+            "path_pattern",
+            "method",
+            "port",
+            "header",
+            "cookie",
+            "query",
+            "body",
+            "visitor",
+        ],
         "conditions belong in `match:`",
     ),
     ("guarantee", &["max_waiting", "max_waiting_per_source", "max_wait"], "it belongs in `queue:`"),

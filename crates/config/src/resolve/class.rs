@@ -64,7 +64,8 @@ pub(super) fn classes(
     cx: &mut Context,
 ) -> Classes {
     let mut all = Classes::default();
-    let mut compiler = Compiler::new((file.listen.given && !file.listen.bad).then_some(listeners), folder);
+    let mut compiler =
+        Compiler::new((file.listen.given && !file.listen.bad).then_some(listeners), folder, file.visitors.given);
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
     let mut taken: Vec<Taken> = Vec::new();
     let mut catch_all: Option<usize> = None;
@@ -487,6 +488,7 @@ fn template_key(class: &Class, cx: &mut Context) -> Option<Key> {
 fn source(class: &Class, cx: &mut Context) -> Key {
     let field = match class.source.get() {
         SourceForm::Networks(networks) => return Key::Network(networks.0),
+        SourceForm::Visitor => return Key::Visitor,
         SourceForm::Field(field) => field,
     };
     match (field.header.get(), field.cookie.get()) {

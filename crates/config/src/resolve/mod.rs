@@ -22,6 +22,7 @@ mod reserves;
 mod rule;
 mod trust;
 mod upstream;
+mod visitors;
 mod web_switch;
 
 pub(crate) use page_table::file_of as resolve_page_table;
@@ -85,6 +86,7 @@ pub(crate) fn resolve(
     if defaults.is_none() {
         trust::check_collectors(file, &pools, cx);
     }
+    let visitors = visitors::visitors(file, own_folder, cx);
     let priorities = priorities::priorities(file.discipline.get(), cx);
     let classes = match has_gateway {
         true => class::classes(file, listeners, &pools, &priorities, &headers, (own_folder, defaults), cx),
@@ -119,6 +121,7 @@ pub(crate) fn resolve(
         listeners: all_listeners.listeners,
         acme: all_listeners.acme,
         trusted_proxies,
+        visitors,
         policy,
         rules: classes.rules,
         classes: classes.class_sites,

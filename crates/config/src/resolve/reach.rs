@@ -36,6 +36,7 @@ fn leaf_implies(narrow: &Match, wide: &Match) -> bool {
         (Match::Method(n), Match::Method(w)) => n == w,
         (Match::Port(n), Match::Port(w)) => n == w,
         (Match::Source(n), Match::Source(w)) => w.contains(n),
+        (Match::Visitor(n), Match::Visitor(w)) => n >= w,
         (Match::Listed(n), Match::Listed(w)) => n == w,
         (Match::Encrypted(n), Match::Encrypted(w)) => n == w,
         (Match::Sni(_) | Match::ClientCertificate(..), Match::Encrypted(w)) => *w,

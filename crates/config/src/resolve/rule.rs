@@ -13,6 +13,7 @@ use weirgate_spanned_yaml::errors::{Complaint, listed};
 use weirgate_tls::ServerSettings;
 
 use super::lists::Lists;
+use super::visitors;
 use crate::body::BodyCondition;
 use crate::file::{self, ClientCertificateForm, Inner, PatternText, ValueForm, ValueRule, Values};
 use crate::site::{CertificatePart, Listener, Match, PathPattern, Pattern, ValuePattern};
@@ -38,6 +39,8 @@ pub(super) struct Compiler {
     patterns: usize,
     bodies: usize,
     lists: Lists,
+    /// Whether the gateway knows visitors.
+    visitors: bool,
     /// The ports that clients can connect to, if they are known.
     ports: Option<Vec<u16>>,
     /// The TLS of the listeners, if it is known.
@@ -46,13 +49,15 @@ pub(super) struct Compiler {
 
 impl Compiler {
     /// `listeners` are those of the policy, if all of them could be read. The paths of lists start from `folder`.
-    pub(super) fn new(listeners: Option<&[Listener]>, folder: Option<&Path>) -> Compiler {
+    /// `visitors` tells whether the policy has any.
+    pub(super) fn new(listeners: Option<&[Listener]>, folder: Option<&Path>, visitors: bool) -> Compiler {
         let port = |one: &Listener| one.name.address.tcp().map(|address| address.port());
         let ports = listeners.map(|all| all.iter().filter_map(port).collect::<Vec<_>>());
         Compiler {
             patterns: 0,
             bodies: 0,
             lists: Lists::new(folder.map(Path::to_owned)),
+            visitors,
             // Port 0 is replaced when the gateway starts.
             ports: ports.filter(|ports| !ports.contains(&0)),
             // A balancer may tell of the client's TLS.
@@ -131,6 +136,12 @@ impl Compiler {
         }
         if let Some(values) = file.cookie.get() {
             self.values(values, cx, &mut all, |name, value| Match::Cookie(name.0.clone(), value));
+        }
+        if let Some(standing) = file.visitor.get() {
+            if !self.visitors {
+                cx.fail(file.visitor.mark, visitors::unknown());
+            }
+            all.push(Match::Visitor(standing.0));
         }
         if let Some(values) = file.query.get() {
             self.values(values, cx, &mut all, |name, value| Match::Query(name.0.clone(), value));

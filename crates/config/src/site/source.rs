@@ -13,6 +13,8 @@ pub enum Key {
     Header(http::HeaderName),
     /// The value of a cookie.
     Cookie(String),
+    /// The visitor that the gateway's own cookie names. Not for templates.
+    Visitor,
     /// The network of the client's address.
     Network(NetworkSize),
 }

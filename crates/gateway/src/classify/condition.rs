@@ -67,6 +67,7 @@ pub(super) fn is_met(condition: &Match, fields: &Fields<'_, '_>) -> bool {
             }
             CertificatePart::Name => identity.names.iter().any(|name| fits(pattern, name.as_bytes())),
         }),
+        Match::Visitor(standing) => view.visitor.is_some_and(|visitor| visitor.standing >= *standing),
         Match::Source(net) => net.contains(&view.client),
         Match::Listed(list) => list.line(view.client).is_some(),
         Match::Header(name, pattern) => view.request.values(name.as_str()).any(|value| fits(pattern, value)),

@@ -124,6 +124,10 @@ fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
                 with_values(&wants, values.into_iter())
             }
         },
+        Match::Visitor(_) => match view.visitor {
+            Some(visitor) => format!("needs {wants}, but the visitor is {}", visitor.standing.as_str()),
+            None => format!("needs {wants}, but the visitor is unknown"),
+        },
         Match::Source(_) | Match::Listed(_) => format!("needs {wants}, but the client is {}", client_text(view.client)),
         Match::Header(name, _) => with_values(&wants, view.request.values(name.as_str())),
         Match::Cookie(name, _) => {
@@ -212,6 +216,7 @@ pub(crate) fn describe(condition: &Match, values: Values) -> String {
             };
             format!("client certificate with {part}{}", describe_value(value, values))
         }
+        Match::Visitor(standing) => format!("visitor {}", standing.as_str()),
         Match::Source(net) => format!("client in {}", network_text(net)),
         Match::Listed(list) => {
             format!("client in {} ({} network{})", list.name, list.networks, if list.networks == 1 { "" } else { "s" })
@@ -252,6 +257,7 @@ pub(crate) fn describe_key(key: &Key) -> String {
         Key::Header(name) => format!("header {name}"),
         Key::Cookie(name) => format!("cookie {name}"),
         Key::Network(size) => format!("source {size}"),
+        Key::Visitor => "visitor".to_owned(),
     }
 }
 

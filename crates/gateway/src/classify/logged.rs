@@ -62,7 +62,7 @@ impl Classifier {
 /// Whether the log tells if a condition without parts holds.
 fn is_logged(leaf: &Match, view: &View<'_>, has_port: bool) -> bool {
     match leaf {
-        Match::Header(..) | Match::Cookie(..) | Match::Body(_) => false,
+        Match::Header(..) | Match::Cookie(..) | Match::Visitor(_) | Match::Body(_) => false,
         Match::Port(_) => has_port,
         // Without TLS there is no such name.
         Match::Sni(_) => view.tls.is_none(),
@@ -125,7 +125,8 @@ classes:
         let site = weirgate_config::load("test", POLICY).unwrap_or_else(|errors| panic!("{errors}")).site;
         let request = Request::parse(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
         let client = IpAddr::from(client);
-        let view = View { request: &request, path: request.path(), client, port: 0, tls: None, vouched: true };
+        let view =
+            View { request: &request, path: request.path(), client, port: 0, tls: None, vouched: true, visitor: None };
         let found = Classifier::new(site.rules.clone()).candidates(&site.policy, &view, false);
         let class = found.certain.map(|certain| match certain.class {
             ClassRef::Class(class) => class.0,

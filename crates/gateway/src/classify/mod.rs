@@ -27,6 +27,7 @@ pub use explain::{Explained, described, described_key};
 pub(crate) use explain::{Values, describe, describe_key};
 pub use logged::{Candidates, unlogged};
 pub use payload::Payload;
+pub(crate) use view::cookies_of;
 pub use view::{MAX_KEY_BYTES, MAX_PAIRS, MAX_VALUE_BYTES, View};
 
 use index::Index;
@@ -216,6 +217,7 @@ fn key_of<'a>(key: &Key, fields: &Fields<'a, '_>) -> Result<&'a [u8], &'static s
     }
     match key {
         Key::Network(_) => Err("is a network"),
+        Key::Visitor => fields.view.visitor.map(|visitor| &visitor.id[..]).ok_or("is not known"),
         // If proxies are listed, only they can state the origin of a request.
         Key::Header(_) if !fields.view.vouched => Err("does not come from a listed proxy"),
         Key::Header(name) => only(fields.view.request.values(name.as_str())),

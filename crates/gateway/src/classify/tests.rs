@@ -61,7 +61,15 @@ impl Sample {
         };
         let request = Request::parse(head.as_bytes()).expect("it is sound");
         let Sample { path, client, port, tls, vouched, .. } = self;
-        to(&View { request: &request, path, client: *client, port: *port, tls: tls.as_ref(), vouched: *vouched })
+        to(&View {
+            request: &request,
+            path,
+            client: *client,
+            port: *port,
+            tls: tls.as_ref(),
+            vouched: *vouched,
+            visitor: None,
+        })
     }
 }
 
@@ -366,6 +374,7 @@ fn a_spelling_does_not_lead_to_a_better_class() {
             port: 80,
             tls: None,
             vouched: true,
+            visitor: None,
         };
         classifier.classify_readings(&policy, &view, Payload::NONE).unwrap().map(|found| found.rule)
     };

@@ -16,6 +16,7 @@ use super::payload::{self, Payload};
 use crate::client::Origin;
 use crate::handshake::ClientTls;
 use crate::request::Request;
+use crate::visitor::Visitor;
 
 /// Maximum length of a value that can be compared, in bytes. A longer value counts as present but matches no
 /// text. Servers commonly accept 8 KiB for a whole header. The limit bounds the time of a regular expression.
@@ -44,6 +45,8 @@ pub struct View<'a> {
     pub tls: Option<&'a ClientTls>,
     /// Whether its fields can state its origin: the peer is a listed proxy, or the policy lists none.
     pub vouched: bool,
+    /// The visitor that its cookie names.
+    pub visitor: Option<&'a Visitor>,
 }
 
 impl<'a> View<'a> {
@@ -51,7 +54,7 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn new(site: &Site, request: &'a Request, from: Origin, port: u16, tls: Option<&'a ClientTls>) -> View<'a> {
         let vouched = from.listed || site.trusted_proxies.is_empty();
-        View { request, path: request.path(), client: from.client, port, tls, vouched }
+        View { request, path: request.path(), client: from.client, port, tls, vouched, visitor: None }
     }
 }
 
@@ -79,10 +82,7 @@ impl<'a, 'v> Fields<'a, 'v> {
 
     /// Returns the name and value of every cookie, in order.
     pub(super) fn cookies(&self) -> &[(&'a [u8], &'a [u8])] {
-        self.cookies.get_or_init(|| {
-            let lines = self.view.request.all(Name::Cookie);
-            lines.flat_map(|line| line.split(|&b| b == b';')).filter_map(cookie).take(MAX_PAIRS).collect()
-        })
+        self.cookies.get_or_init(|| cookies_of(self.view.request).collect())
     }
 
     /// Returns the decoded name and value of every query parameter, in order.
@@ -92,6 +92,12 @@ impl<'a, 'v> Fields<'a, 'v> {
             raw.split(|&b| b == b'&').filter(|part| !part.is_empty()).map(parameter).take(MAX_PAIRS).collect()
         })
     }
+}
+
+/// Returns the name and value of every cookie of a request, in order, at most [`MAX_PAIRS`].
+pub(crate) fn cookies_of(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let lines = request.all(Name::Cookie);
+    lines.flat_map(|line| line.split(|&b| b == b';')).filter_map(cookie).take(MAX_PAIRS)
 }
 
 /// Parses `name=value` of one cookie. Text without `=` is not a cookie.
@@ -148,7 +154,15 @@ mod tests {
     use super::*;
 
     fn view(request: &Request) -> View<'_> {
-        View { request, path: request.path(), client: IpAddr::from([127, 0, 0, 1]), port: 80, tls: None, vouched: true }
+        View {
+            request,
+            path: request.path(),
+            client: IpAddr::from([127, 0, 0, 1]),
+            port: 80,
+            tls: None,
+            vouched: true,
+            visitor: None,
+        }
     }
 
     fn with_query(query: &str) -> Vec<(String, String)> {

@@ -34,3 +34,4 @@ mod tunnel_fuzz;
 mod unix_listeners;
 mod unix_sockets;
 mod upgrades;
+mod visitors;

@@ -52,7 +52,7 @@ impl Template {
                 Key::Header(header) => Some((header.as_str().to_owned(), "{key}".to_owned())),
                 Key::Cookie(cookie) => Some(("cookie".to_owned(), format!("{cookie}={{key}}"))),
                 // The lab has one address, so all requests are of one class.
-                Key::Network(_) => None,
+                Key::Network(_) | Key::Visitor => None,
             }));
         }
         let shape = &traffic.request;

@@ -91,6 +91,7 @@ pub fn settings(site: &Site) -> Vec<Setting> {
         listeners,
         acme,
         trusted_proxies,
+        visitors,
         policy,
         rules: _,
         classes,
@@ -140,6 +141,9 @@ pub fn settings(site: &Site) -> Vec<Setting> {
     }
     out.about("gateway");
     out.say("trusted proxies", list(trusted_proxies.iter()));
+    out.option("cookie of visitors", visitors.as_ref().map(|visitors| &visitors.cookie));
+    out.option("visitors return after", visitors.as_ref().map(|visitors| span_text(visitors.returning_after)));
+    out.option("lifetime of visitors' cookies", visitors.as_ref().map(|visitors| span_text(visitors.lifetime)));
     gateway_limits(&mut out, *limits, *timeouts, *forward);
     out.opaque("headers of requests without a class", headers);
     out.opaque("ACME", acme);

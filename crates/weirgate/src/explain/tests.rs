@@ -145,6 +145,7 @@ fn request(random: &mut Random, pki: &Pki, ports: &[u16]) -> (Explain, Way) {
     headers.extend((0..random.below(5)).map(|_| random.of(FIELDS).to_owned()));
     let certificate = [None, None, Some("alice"), Some("bob")][random.below(4)].filter(|_| encrypted);
     let args = Explain {
+        visitor: None,
         file: "policy.yaml".into(),
         method: random.of(METHODS).to_owned(),
         url: format!("{before}{path}{}", random.of(QUERIES)),
