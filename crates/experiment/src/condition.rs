@@ -64,7 +64,7 @@ pub fn condition(
             FaultKind::Slow(speed) => condition.speed *= speed,
             FaultKind::FailFast(share) if fault.classes.is_empty() => condition.fails = condition.fails.max(share),
             FaultKind::FailFast(share) => condition.fails_of.extend(fault.classes.iter().map(|class| (*class, share))),
-            FaultKind::LostReports | FaultKind::Reload => {}
+            FaultKind::LostReports | FaultKind::Reload | FaultKind::Restart { .. } => {}
         }
     }
     condition
@@ -170,7 +170,7 @@ fn left(faults: impl Iterator<Item = FaultKind>) -> Work {
             FaultKind::Removed | FaultKind::Crash | FaultKind::Stall => works = 0.0,
             FaultKind::Slow(share) => speed *= share,
             FaultKind::FailFast(share) => fails = fails.max(share),
-            FaultKind::LostReports | FaultKind::Reload => {}
+            FaultKind::LostReports | FaultKind::Reload | FaultKind::Restart { .. } => {}
         }
     }
     let others = works * (1.0 - fails);

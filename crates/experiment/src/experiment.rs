@@ -392,6 +392,11 @@ pub enum FaultKind {
     /// The policy is loaded again, or another one, if [`Experiment::reloads`] has one for this instant.
     /// (`machines` is empty.)
     Reload,
+    /// The gateway's process ends with its requests, and another one takes its clients at once. (`machines` is empty.)
+    Restart {
+        /// Whether the other process has followed this one, and begins with what it had learned up to a second before.
+        follows: bool,
+    },
 }
 
 /// A published figure.

@@ -70,6 +70,9 @@ impl Servers {
     /// A machine cannot be started, emulated and real machines are mixed, or a fault needs something that a
     /// real machine cannot do.
     pub fn start(experiment: &Experiment, seed: u64, cpu: Option<usize>, directory: &Path) -> Result<Servers, String> {
+        if experiment.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Restart { .. })) {
+            return Err("`restart` and `takeover` of the gateway are simulated only: use `weirgate sim`".to_owned());
+        }
         if experiment.machines.iter().all(|machine| machine.service == Service::Emulated) {
             return Nodes::start(experiment, seed, cpu).map(Servers::Emulated);
         }

@@ -225,6 +225,12 @@ words! {
         LostReports = "lost_reports",
         /// The policy is loaded again, or another one is loaded: `policy: FILE`.
         Reload = "reload",
+        /// The gateway's process ends with all its requests, and another one takes its clients at once. It has to
+        /// learn costs and windows anew.
+        Restart = "restart",
+        /// The same, but the other process is a standby that has followed this one: it begins with what this one
+        /// had learned up to a second before.
+        Takeover = "takeover",
     }
 }
 

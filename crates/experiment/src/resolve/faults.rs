@@ -45,7 +45,8 @@ pub(super) fn faults(
 fn fault(form: &FaultForm, mark: Mark, names: &Names, end: Option<Duration>, cx: &mut Context) -> Option<Fault> {
     let word = form.fault.get().copied();
     let kind = word.and_then(|word| kind(form, word, mark, cx));
-    let everywhere = matches!(word, Some(FaultWord::LostReports | FaultWord::Reload));
+    let everywhere =
+        matches!(word, Some(FaultWord::LostReports | FaultWord::Reload | FaultWord::Restart | FaultWord::Takeover));
     let machines = match form.machines.get() {
         Some(words) if everywhere => {
             let what = "this fault is the gateway's, not one machine's";
@@ -69,6 +70,9 @@ fn fault(form: &FaultForm, mark: Mark, names: &Names, end: Option<Duration>, cx:
     let until = form.until.get().map(|&Moment(until)| until);
     if until.is_some() && word == Some(FaultWord::Reload) {
         cx.fail(form.until.mark, Complaint::new("a policy is loaded in no time", "remove `until:`"));
+    }
+    if until.is_some() && matches!(word, Some(FaultWord::Restart | FaultWord::Takeover)) {
+        cx.fail(form.until.mark, Complaint::new("another process takes over in no time", "remove `until:`"));
     }
     let &Moment(at) = form.at.get()?;
     if until.is_some_and(|until| until <= at) {
@@ -130,6 +134,8 @@ fn kind(form: &FaultForm, word: FaultWord, mark: Mark, cx: &mut Context) -> Opti
         FaultWord::FailFast => FaultKind::FailFast(form.share.get().0),
         FaultWord::LostReports => FaultKind::LostReports,
         FaultWord::Reload => FaultKind::Reload,
+        FaultWord::Restart => FaultKind::Restart { follows: false },
+        FaultWord::Takeover => FaultKind::Restart { follows: true },
     })
 }
 
@@ -137,7 +143,11 @@ fn kind(form: &FaultForm, word: FaultWord, mark: Mark, cx: &mut Context) -> Opti
 fn overlap(fault: &Fault, mark: Mark, other: &Fault, first: Mark, names: &Names, cx: &mut Context) {
     let same = std::mem::discriminant(&fault.kind) == std::mem::discriminant(&other.kind);
     let before = |a: &Fault, b: &Fault| a.until.is_some_and(|until| until <= b.at);
-    if !same || fault.kind == FaultKind::Reload || before(fault, other) || before(other, fault) {
+    if !same
+        || matches!(fault.kind, FaultKind::Reload | FaultKind::Restart { .. })
+        || before(fault, other)
+        || before(other, fault)
+    {
         return;
     }
     let line = cx.position(first).line;

@@ -57,6 +57,7 @@ pub(crate) async fn collect(operations: &Operations, all: bool) -> Scrape {
         header_failures: gateway.counters().header_failures.all().collect(),
         tls: gateway.tls_metrics(),
         discovery: gateway.discovery(),
+        followed: gateway.learned_state().map_or(Vec::new(), |state| state.follows),
         acme: gateway.acme(),
         policy: (active_config.version, active_config.checksum.clone()),
     }

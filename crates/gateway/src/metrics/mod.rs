@@ -13,6 +13,7 @@ mod bounds;
 mod classes;
 mod discovery;
 mod exemplars;
+mod learned;
 mod page;
 mod shown;
 mod tally;

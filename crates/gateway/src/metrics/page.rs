@@ -43,6 +43,8 @@ pub(crate) struct Scrape {
     pub(crate) tls: Tls,
     /// Sources that name nodes.
     pub(crate) discovery: Vec<weirgate_wire::admin::Discovery>,
+    /// Gateways that are followed.
+    pub(crate) followed: Vec<weirgate_wire::admin::Followed>,
     /// Certificates that an authority issues.
     pub(crate) acme: Vec<weirgate_wire::admin::AcmeCertificate>,
     /// Version and checksum of the policy in force.
@@ -151,6 +153,7 @@ impl Collector for Scrape {
         self.engine(&mut page)?;
         self.nodes(&mut page)?;
         super::discovery::write(&mut page, &self.discovery)?;
+        super::learned::write(&mut page, &self.followed)?;
         super::acme::write(&mut page, &self.acme)?;
         self.page_table(&mut page)?;
         self.collectors(&mut page)?;

@@ -140,6 +140,8 @@ pub(crate) struct Checks {
     pub(crate) violations: Vec<Violation>,
     /// Classes of the policy, then its templates.
     pub(crate) tallies: Vec<Tally>,
+    /// Requests that were offered to earlier processes of the gateway, by the same index.
+    pub(crate) earlier: Vec<u64>,
     classes: usize,
     /// Indices of the templates in `tallies`, by name.
     templates: BTreeMap<String, usize>,
@@ -173,6 +175,7 @@ impl Checks {
         Checks {
             violations: Vec::new(),
             tallies: vec![Tally::default(); policy.classes.len() + policy.templates.len()],
+            earlier: vec![0; policy.classes.len() + policy.templates.len()],
             classes: policy.classes.len(),
             templates: policy.templates.iter().map(|t| t.class.name.clone()).zip(policy.classes.len()..).collect(),
             nodes: (0..policy.nodes.len()).map(node).collect(),
@@ -324,6 +327,16 @@ impl Checks {
             NodeEvent::Resumed(id) => self.nodes[id.0 as usize].is_drained = false,
             NodeEvent::Capacity(..) | NodeEvent::Load { .. } => {}
         }
+    }
+
+    /// Returns the events that tell an engine which nodes are down or drained.
+    pub(crate) fn states(&self) -> Vec<NodeEvent> {
+        let ids = (0u32..).map(NodeId).zip(&self.nodes);
+        ids.flat_map(|(id, node)| {
+            let down = node.is_down.then_some(NodeEvent::Down(id));
+            down.into_iter().chain(node.is_drained.then_some(NodeEvent::Draining(id)))
+        })
+        .collect()
     }
 
     /// Checks the engine right after a request, owed or surplus, was released to `node`, before any other
@@ -485,7 +498,7 @@ impl Checks {
             self.note("conservation", format!("{cut} attempts have no end, {here} wait or are in flight"));
         }
         let sum = |of: fn(&Tally) -> u64| self.tallies.iter().map(of).sum::<u64>();
-        let offered = sum(|tally| tally.offered);
+        let offered = sum(|tally| tally.offered) + self.earlier.iter().sum::<u64>();
         if offered != records.len() as u64 {
             self.note("conservation", format!("{offered} attempts came, {} were recorded", records.len()));
         }

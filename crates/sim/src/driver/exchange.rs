@@ -385,7 +385,7 @@ impl Driver<'_> {
     }
 
     /// Reports the end of a request in flight, other than a failure to be retried.
-    fn give_back(&mut self, slot: u32, outcome: Outcome) {
+    pub(super) fn give_back(&mut self, slot: u32, outcome: Outcome) {
         let request = &self.requests[slot];
         let (ticket, spec, node) = (request.ticket, request.spec as usize, NodeId(request.node));
         let demand = request.cost;
@@ -416,7 +416,7 @@ impl Driver<'_> {
     }
 
     /// Cuts the connection of a request in flight.
-    fn cut(&mut self, slot: u32) {
+    pub(super) fn cut(&mut self, slot: u32) {
         if let Place::Serving(server) = self.requests[slot].place {
             self.machines.cut(self.now, server, u64::from(slot));
             self.touched(server);
@@ -447,7 +447,7 @@ impl Driver<'_> {
     }
 
     /// An attempt of a client is over. The client may retry or think.
-    fn end(&mut self, slot: u32, fate: Fate) {
+    pub(super) fn end(&mut self, slot: u32, fate: Fate) {
         let request = &mut self.requests[slot];
         request.life = request.life.wrapping_add(1);
         request.attempt = request.attempt.wrapping_add(1);

@@ -13,6 +13,7 @@
 mod exchange;
 mod pages;
 mod reserves;
+mod succession;
 mod trouble;
 
 use std::collections::VecDeque;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use pages::Table;
 use reserves::Managed;
-use weirgate_engine::{Admit, ClassId, Engine, InvalidPolicy, LoadSource, NodeId, ServerLoad, Time};
+use weirgate_engine::{Admit, ClassId, Engine, InvalidPolicy, Learned, LoadSource, NodeId, ServerLoad, Time};
 use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
 use weirgate_experiment::traffic::{Event, Stream};
@@ -116,6 +117,10 @@ struct Driver<'a> {
     samples: Vec<Sample>,
     idle: IdleMeter<'a>,
     learned_costs: LearnedCosts,
+    /// What a standby knows of the gateway, and since when.
+    followed: Option<(u64, Learned)>,
+    /// Number of processes that have taken over.
+    successions: usize,
 }
 
 /// A message under way between the gateway and a machine.
@@ -251,6 +256,8 @@ impl<'a> Driver<'a> {
             samples: Vec::new(),
             idle,
             learned_costs: LearnedCosts::new(experiment.duration()),
+            followed: None,
+            successions: 0,
             engine,
             engine_at: u64::MAX,
             sources,
@@ -432,6 +439,7 @@ impl<'a> Driver<'a> {
             would_shed: self.would_shed(),
         });
         self.note_learned_costs();
+        self.follow();
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
     }
 

@@ -44,6 +44,9 @@ impl Driver<'_> {
         for machine in &spec.machines {
             self.change(*machine);
         }
+        if let (FaultKind::Restart { follows }, Change::Begins(_)) = (spec.kind, what) {
+            self.succeed(follows);
+        }
         self.settle();
     }
 

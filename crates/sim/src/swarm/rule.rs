@@ -28,7 +28,7 @@ impl Usable for FaultKind {
             FaultKind::Removed | FaultKind::Crash | FaultKind::Stall => 0.0,
             FaultKind::Slow(share) => share,
             FaultKind::FailFast(share) => 1.0 - share,
-            FaultKind::LostReports | FaultKind::Reload => 1.0,
+            FaultKind::LostReports | FaultKind::Reload | FaultKind::Restart { .. } => 1.0,
         }
     }
 }

@@ -213,6 +213,8 @@ pub(super) fn fault(fault: &FaultSketch) -> String {
         FaultKind::FailFast(share) => format!("fail_fast, share: {share}"),
         FaultKind::LostReports => "lost_reports".to_owned(),
         FaultKind::Reload => "reload".to_owned(),
+        FaultKind::Restart { follows: false } => "restart".to_owned(),
+        FaultKind::Restart { follows: true } => "takeover".to_owned(),
     };
     let mut line = format!("  - {{ at: {}s, fault: {word}", fault.from_s);
     field(&mut line, "until", fault.until_s.map(|until| format!("{until}s")));

@@ -122,7 +122,8 @@ impl Outline {
         });
         let faults = experiment.faults.iter().map(|fault| {
             let (from_s, to_s) = (fault.at.as_secs_f64(), fault.until.map_or(length, |until| until.as_secs_f64()));
-            let lasts = fault.kind != FaultKind::Reload && to_s > from_s;
+            let is_moment = matches!(fault.kind, FaultKind::Reload | FaultKind::Restart { .. });
+            let lasts = !is_moment && to_s > from_s;
             OutlinedFault { from_s, to_s: lasts.then_some(to_s), what: fault_text(experiment, fault) }
         });
         let published = experiment.published.iter().map(|figure| OutlinedFigure {
@@ -167,6 +168,8 @@ fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
             return "another policy loaded".to_owned();
         }
         FaultKind::Reload => return "policy reloaded".to_owned(),
+        FaultKind::Restart { follows: false } => return "gateway restarted".to_owned(),
+        FaultKind::Restart { follows: true } => return "standby takes over".to_owned(),
     };
     let name = |index: &usize| experiment.machines.get(*index).map_or("?", |machine| machine.name.as_str());
     let names: Vec<&str> = fault.machines.iter().map(name).collect();

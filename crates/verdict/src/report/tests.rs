@@ -103,6 +103,7 @@ fn a_figure_stands_anything() {
         FaultKind::FailFast(0.3),
         FaultKind::LostReports,
         FaultKind::Reload,
+        FaultKind::Restart { follows: true },
     ];
     let fault = |(at, kind): (u64, FaultKind)| Fault {
         at: Duration::from_secs(50 + at),

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use serde::Deserialize;
-use weirgate_wire::admin::{Class, Events, Snapshot};
+use weirgate_wire::admin::{Class, Events, Followed, LearnedStatus, Snapshot};
 
 use crate::admin_api::{Access, AdminApi};
 use crate::exit;
@@ -51,6 +51,7 @@ struct Look {
     /// Whether there are more classes.
     more: bool,
     events: Events,
+    follows: Vec<Followed>,
 }
 
 /// A page of `/snapshot`.
@@ -60,6 +61,8 @@ struct Page {
     engine: Snapshot,
     classes: Vec<Class>,
     next: Option<u32>,
+    #[serde(default)]
+    learned: LearnedStatus,
 }
 
 impl Look {
@@ -84,6 +87,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Looks at the gateway.
 fn look(api: &AdminApi) -> Result<Look, String> {
-    let Page { version, engine, classes, next } = api.get("/snapshot?limit=1000")?;
-    Ok(Look { version, engine, classes, more: next.is_some(), events: api.get("/events")? })
+    let Page { version, engine, classes, next, learned } = api.get("/snapshot?limit=1000")?;
+    let (more, follows) = (next.is_some(), learned.follows);
+    Ok(Look { version, engine, classes, more, events: api.get("/events")?, follows })
 }

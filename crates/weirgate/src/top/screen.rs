@@ -45,6 +45,7 @@ pub(super) fn follow(first: Look, mut look: impl FnMut() -> Result<Look, String>
 fn draw(frame: &mut Frame<'_>, look: &Look, lost: Option<&str>) {
     let (refusals, windows, unusable) = (table::refusals(look), table::windows(look), table::unusable(look));
     let observed = table::observed(look);
+    let in_flight_and_known: Vec<String> = windows.into_iter().chain(table::followed(look)).collect();
     let height = |lines: usize| u16::try_from(lines).unwrap_or(u16::MAX);
     let below = match refusals.len() + unusable.len() + observed.len() {
         0 => 0,
@@ -55,7 +56,7 @@ fn draw(frame: &mut Frame<'_>, look: &Look, lost: Option<&str>) {
         Constraint::Length(3),
         Constraint::Max(classes),
         Constraint::Length(below),
-        Constraint::Length(height(windows.len()).min(6) + 2),
+        Constraint::Length(height(in_flight_and_known.len()).min(8) + 2),
         Constraint::Min(3),
     ];
     let [head, classes, refused, in_flight, changes] = Layout::vertical(rows).areas(frame.area());
@@ -65,7 +66,7 @@ fn draw(frame: &mut Frame<'_>, look: &Look, lost: Option<&str>) {
     let lines = refusals.into_iter().chain(unusable).chain(observed);
     let lines = lines.map(|text| Line::styled(text, warn)).collect();
     block(frame, refused, " refused, not usable, observed ", lines);
-    block(frame, in_flight, " in flight ", windows.into_iter().map(Line::from).collect());
+    block(frame, in_flight, " in flight ", in_flight_and_known.into_iter().map(Line::from).collect());
     block(
         frame,
         changes,

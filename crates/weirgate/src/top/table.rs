@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weirgate_spanned_yaml::unit::{number_text, span_text};
-use weirgate_wire::admin::{Class, NodeState};
+use weirgate_wire::admin::{Class, Followed, NodeState};
 
 use super::Look;
 
@@ -154,6 +154,18 @@ pub(super) fn unusable(look: &Look) -> Vec<String> {
     nodes.filter_map(|node| Some(format!("{}/{} {}", node.pool, node.name, word(node.state)?))).collect()
 }
 
+/// Returns the gateways that are followed, with the age of what is known of them.
+pub(super) fn followed(look: &Look) -> Vec<String> {
+    let of = |one: &Followed| {
+        let age = one
+            .age_seconds
+            .map_or("not heard yet".to_owned(), |age| format!("heard {} ago", span((10.0 * age).round() / 10.0)));
+        let error = one.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+        format!("follows {}: {age}{error}", one.gateway)
+    };
+    look.follows.iter().map(of).collect()
+}
+
 /// Returns everything as text.
 pub(super) fn text(look: &Look) -> String {
     let mut rows = vec![TITLES.map(str::to_owned)];
@@ -181,6 +193,7 @@ pub(super) fn text(look: &Look) -> String {
         ("Observed", observed(look)),
         ("In flight", windows(look)),
         ("Not usable", unusable(look)),
+        ("Standby", followed(look)),
         ("Changes", latest.collect()),
     ];
     for (title, lines) in parts.into_iter().filter(|(_, lines)| !lines.is_empty()) {

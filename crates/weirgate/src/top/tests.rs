@@ -34,6 +34,11 @@ fn look(held: bool) -> Look {
         },
         "classes": [class(0, "gold", 310.0, true), class(1, "silver", if held { 310.0 } else { 200.0 }, held)],
         "next": null,
+        "learned": { "follows": [
+            { "gateway": "10.0.0.2:9900", "age_seconds": 0.4, "answer_age_seconds": 0.5, "failures": 0 },
+            { "gateway": "10.0.0.3:9900", "age_seconds": 75.0, "failures": 75, "error": "refused" },
+            { "gateway": "10.0.0.4:9900", "failures": 75, "error": "refused" },
+        ] },
     }))
     .unwrap();
     let events = serde_json::from_value(json!({
@@ -45,8 +50,8 @@ fn look(held: bool) -> Look {
         }],
     }))
     .unwrap();
-    let Page { version, engine, classes, next } = page;
-    Look { version, engine, classes, more: next.is_some(), events }
+    let Page { version, engine, classes, next, learned } = page;
+    Look { version, engine, classes, more: next.is_some(), events, follows: learned.follows }
 }
 
 fn drawn(width: u16, height: u16, look: &Look, lost: Option<&str>) -> String {
@@ -68,6 +73,9 @@ fn it_shows_classes_refusals_windows_nodes_and_changes() {
             "silver: 40 of 100 requests refused (overload): the class sends 310/s",
             "web: 7 in flight, window 10. first window: 10",
             "web/web-2 ejected",
+            "follows 10.0.0.2:9900: heard 400 ms ago",
+            "follows 10.0.0.3:9900: heard 75 s ago: refused",
+            "follows 10.0.0.4:9900: not heard yet: refused",
             "60 s ago",
             "node web-2 is ejected",
         ] {
