@@ -163,6 +163,8 @@ pub struct Traffic {
     /// Clients of the requests of a trace, one for each of its timestamps. If empty, clients are drawn. Experiment
     /// files leave it empty.
     pub senders: Vec<Sender>,
+    /// Number of addresses that the clients come from. `None` means that each has one of its own.
+    pub sources: Option<u32>,
     /// How long a client waits for the last byte of a reply before it leaves. `None` means that it never leaves.
     pub patience: Option<Distribution>,
     /// Number of times that a client tries again after its request was shed or failed, or after it left.
@@ -185,7 +187,7 @@ pub struct Sender {
 }
 
 /// A request as it is sent. Texts may contain `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`, `{stream_us}`,
-/// `{id}`, `{key}`, `{word}`, `{object}`, `{bytes}`.
+/// `{id}`, `{key}`, `{source}`, `{word}`, `{object}`, `{bytes}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestShape {
     /// Method.

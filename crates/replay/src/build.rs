@@ -189,6 +189,7 @@ impl Stream {
             demand: vec![DemandFrom { at, over, cpu: zero, io: zero, disk: zero, link: zero, stream: zero }],
             traced: self.costs,
             senders: self.senders,
+            sources: None,
             patience: None,
             retries: 0,
             retry_after: zero,

@@ -27,6 +27,9 @@ record! {
         users: Optional<Changing<Amount>>,
         /// Time between a reply and the user's next request.
         think: Optional<Times>,
+        /// Number of addresses that these clients come from, each from one of them. By default every client has an
+        /// address of its own. Queues are fair among addresses.
+        sources: Optional<Count>,
         /// A log with a request in each line, as text or gzip, relative to this file's folder. Times are
         /// seconds from the start of the run, or dates, which count from the earliest.
         trace: Optional<Text>,
@@ -98,7 +101,8 @@ record! {
 
 record! {
     /// A request as it is sent. `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}` and `{stream_us}` stand for
-    /// its cost, `{id}` for its id, `{key}` for its template key, `{word}` for a word known to the service,
+    /// its cost, `{id}` for its id, `{key}` for its template key, `{source}` for an address of
+    /// IPv4 that stands for its client, `{word}` for a word known to the service,
     /// `{object}` and `{bytes}` for its document and that document's size.
     pub(crate) struct RequestForm {
         /// Method.

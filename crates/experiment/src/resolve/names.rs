@@ -46,9 +46,11 @@ impl Names {
             let into = if template { &mut names.templates } else { &mut names.classes };
             into.push(name);
         }
-        // The class that is added if no other class matches everything.
-        let added = site.and_then(|site| site.policy.classes.get(names.classes.len()));
-        names.classes.extend(added.map(|class| class.name.clone()));
+        // The policy also has the classes of fallbacks, each before its own, and the class that is added if no other
+        // class matches everything.
+        if let Some(site) = site {
+            names.classes = site.policy.classes.iter().map(|class| class.name.clone()).collect();
+        }
         for NodeName { address, machine, name } in policy.nodes() {
             names.add(&machine, &address, name.as_deref());
         }

@@ -73,6 +73,7 @@ pub(super) fn objects(
         demand: demand?,
         traced: Vec::new(),
         senders: Vec::new(),
+        sources: page.sources,
         request,
         patience: page.patience,
         retries: page.retries,

@@ -66,6 +66,7 @@ pub(super) fn traffic(
             demand,
             traced,
             senders,
+            sources: form.sources.get().map(|count| count.0),
             patience,
             retries,
             retry_after,

@@ -199,6 +199,7 @@ impl<'a> Stream<'a> {
 
     /// Hash of the source of this client's requests.
     fn flow_of(&self, client: u64) -> u64 {
+        let client = self.traffic.sources.map_or(client, |sources| hash(client) % u64::from(sources.max(1)));
         hash(self.salt ^ client)
     }
 

@@ -29,6 +29,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         demand,
         traced: Vec::new(),
         senders: Vec::new(),
+        sources: None,
         session: None,
         documents: None,
         patience: None,
@@ -78,6 +79,18 @@ fn requests_of_an_open_loop_have_their_own_source_and_those_of_a_user_one() {
     assert_eq!((a.patience, a.demand.cpu, a.key), (u64::MAX, 10_000_000, 0));
     assert_eq!(stream.draw(0, 7).flow, stream.draw(0, 7).flow);
     assert_ne!(stream.draw(0, 7).flow, stream.draw(0, 8).flow);
+}
+
+#[test]
+fn clients_come_from_as_many_addresses_as_the_experiment_says() {
+    let mut experiment = experiment(TrafficClass::Class(0), Source::Trace(Vec::new()));
+    experiment.traffic[0].sources = Some(100);
+    let mut stream = Stream::new(&experiment, 0, 1);
+    let flows: std::collections::BTreeSet<u64> = (0..10_000).map(|_| stream.draw(0, NO_USER).flow).collect();
+    assert_eq!(flows.len(), 100);
+    experiment.traffic[0].sources = Some(1);
+    let mut stream = Stream::new(&experiment, 0, 1);
+    assert_eq!(stream.draw(0, 7).flow, stream.draw(0, 8).flow);
 }
 
 #[test]

@@ -50,6 +50,7 @@ struct Request {
     visit: Option<VisitId>,
     demand: Demand,
     key: u32,
+    flow: u64,
     word: u32,
     document: Option<Document>,
     patience: u64,
@@ -266,6 +267,7 @@ impl<'a> Play<'a> {
             visit,
             demand: draw.demand,
             key: draw.key,
+            flow: draw.flow,
             word,
             document: draw.document,
             patience: draw.patience,
@@ -287,9 +289,10 @@ impl<'a> Play<'a> {
         self.ids.push(id);
         let Prepared { connections, heads, ledger, .. } = &mut self.prepared;
         ledger[index].sent();
-        let Request { demand, key, word, document, .. } = request;
+        let Request { demand, key, flow, word, document, .. } = request;
         let (object, bytes) = document.map_or((0, 0), |document| (document.object, document.bytes));
-        let write = |out: &mut Vec<u8>| heads[index].write(&Filling { id, demand, key, word, object, bytes }, out);
+        let write =
+            |out: &mut Vec<u8>| heads[index].write(&Filling { id, demand, key, flow, word, object, bytes }, out);
         let (ticket, waits) = connections.begin(index, attempt, heads[index].is_head, write);
         self.traffic[index].delayed += u64::from(waits);
         if request.patience != u64::MAX {

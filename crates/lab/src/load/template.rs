@@ -1,5 +1,7 @@
 //! The form of a traffic source's requests on the wire.
 
+use std::net::Ipv4Addr;
+
 use super::text::{Text, digits};
 use weirgate_config::{Key, RuleTarget};
 use weirgate_emulator::station::Demand;
@@ -11,10 +13,10 @@ use super::sent::Id;
 /// The header by which every gateway can classify.
 const CLASS: &str = "x-class";
 
-/// A request without a body, with marks to fill in for each request. `{cpu_us}`, `{io_us}`, `{disk_us}`,
-/// `{link_us}` and `{stream_us}` are its demand in whole microseconds, `{id}` is its id, `{key}` its key of
-/// a template, `{object}` and `{bytes}` its file and the file's size, and `{word}` one of `words`.
-/// `X-Request-Id: {id}` is added.
+/// A request without a body, with marks to fill in for each request. `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`
+/// and `{stream_us}` are its demand in whole microseconds, `{id}` is its id, `{key}` its key of a template, `{source}`
+/// an address that stands for its client, `{object}` and `{bytes}` its file and the file's size, and `{word}` one of
+/// `words`. `X-Request-Id: {id}` is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Its method.
@@ -136,8 +138,19 @@ impl Template {
     }
 }
 
-const MARKS: [&str; 10] =
-    ["{cpu_us}", "{io_us}", "{id}", "{key}", "{word}", "{object}", "{bytes}", "{disk_us}", "{link_us}", "{stream_us}"];
+const MARKS: [&str; 11] = [
+    "{cpu_us}",
+    "{io_us}",
+    "{id}",
+    "{key}",
+    "{word}",
+    "{object}",
+    "{bytes}",
+    "{disk_us}",
+    "{link_us}",
+    "{stream_us}",
+    "{source}",
+];
 /// Indices into [`MARKS`].
 const ID: usize = 2;
 const WORD: usize = 4;
@@ -146,6 +159,7 @@ const BYTES: usize = 6;
 const DISK: usize = 7;
 const LINK: usize = 8;
 const STREAM: usize = 9;
+const SOURCE: usize = 10;
 
 /// A template that is ready to send.
 #[derive(Debug)]
@@ -162,6 +176,8 @@ pub(super) struct Filling {
     pub(super) id: Id,
     pub(super) demand: Demand,
     pub(super) key: u32,
+    /// Hash of the source.
+    pub(super) flow: u64,
     /// Index of a word.
     pub(super) word: u32,
     /// A file name, and its size in bytes below.
@@ -181,10 +197,18 @@ impl Head {
             BYTES => digits(filling.bytes, out),
             DISK => digits(micros(filling.demand.disk), out),
             LINK => digits(micros(filling.demand.link), out),
+            SOURCE => out.extend_from_slice(address_of(filling.flow).to_string().as_bytes()),
             STREAM => digits(micros(filling.demand.stream), out),
             _ => digits(u64::from(filling.key), out),
         });
     }
+}
+
+/// Returns the address that stands for a source, in the private network 10.0.0.0/9. The upper half of the private
+/// network is for addresses that an experiment writes itself.
+fn address_of(flow: u64) -> Ipv4Addr {
+    let [high, middle, low, ..] = flow.to_le_bytes();
+    Ipv4Addr::new(10, high & 0x7f, middle, low)
 }
 
 #[cfg(test)]
@@ -211,6 +235,7 @@ mod tests {
             id: Id { traffic: 0, number: 7 },
             demand: Demand { cpu: 8_000_400, io: 1_500_000, disk: 2_000_000, link: 700_000, stream: 30_000_000_000 },
             key: 3,
+            flow: 0x0003_02ff,
             word: 1,
             object: 17,
             bytes: 900,
@@ -259,6 +284,13 @@ mod tests {
     fn requests_of_a_template_carry_their_key() {
         let text = written(&Template::emulated(&experiment("class: tenant, keys: 5"), 0));
         assert!(text.contains("\r\nx-class: tenant\r\nx-tenant: 3\r\n"), "{text}");
+    }
+
+    #[test]
+    fn requests_tell_an_address_that_stands_for_their_client() {
+        let traffic = "class: gold, request: { headers: { Cookie: 'session={source}', X-Forwarded-For: '{source}' } }";
+        let text = written(&Template::emulated(&experiment(traffic), 0));
+        assert!(text.contains("\r\nCookie: session=10.127.2.3\r\nX-Forwarded-For: 10.127.2.3\r\n"), "{text}");
     }
 
     #[test]

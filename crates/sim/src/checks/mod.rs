@@ -142,6 +142,8 @@ pub(crate) struct Checks {
     pub(crate) tallies: Vec<Tally>,
     /// Requests that were offered to earlier processes of the gateway, by the same index.
     pub(crate) earlier: Vec<u64>,
+    /// Number of requests that went to the fallback of their class.
+    pub(crate) fell_back: u64,
     classes: usize,
     /// Indices of the templates in `tallies`, by name.
     templates: BTreeMap<String, usize>,
@@ -176,6 +178,7 @@ impl Checks {
             violations: Vec::new(),
             tallies: vec![Tally::default(); policy.classes.len() + policy.templates.len()],
             earlier: vec![0; policy.classes.len() + policy.templates.len()],
+            fell_back: 0,
             classes: policy.classes.len(),
             templates: policy.templates.iter().map(|t| t.class.name.clone()).zip(policy.classes.len()..).collect(),
             nodes: (0..policy.nodes.len()).map(node).collect(),
@@ -498,7 +501,9 @@ impl Checks {
             self.note("conservation", format!("{cut} attempts have no end, {here} wait or are in flight"));
         }
         let sum = |of: fn(&Tally) -> u64| self.tallies.iter().map(of).sum::<u64>();
-        let offered = sum(|tally| tally.offered) + self.earlier.iter().sum::<u64>();
+        // A request that goes to a fallback has come twice.
+        let came = sum(|tally| tally.offered) + self.earlier.iter().sum::<u64>();
+        let offered = came.saturating_sub(self.fell_back);
         if offered != records.len() as u64 {
             self.note("conservation", format!("{offered} attempts came, {} were recorded", records.len()));
         }

@@ -135,7 +135,10 @@ impl Driver<'_> {
         self.checks.tallies[spec].shed += 1;
         self.records[self.requests[slot].record as usize].shed = Some(shed.reason);
         match shed.fallback {
-            Some(class) => self.knock(slot, class, class.0 as usize),
+            Some(class) => {
+                self.checks.fell_back += 1;
+                self.knock(slot, class, class.0 as usize);
+            }
             None => self.end(slot, Fate::Shed),
         }
     }

@@ -61,6 +61,7 @@ pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
         demand: demand(cpu),
         traced: Vec::new(),
         senders: Vec::new(),
+        sources: None,
         session: None,
         documents: None,
         patience: None,
