@@ -3,11 +3,12 @@
 //! The demo is the experiment `experiments/demo.yaml`, played by the lab: emulated nodes and clients run in this
 //! process, and the gateway runs as `weirgate run` in another. They communicate over loopback sockets. The experiment
 //! and its policy are compiled in, so the demo needs nothing but this program. Simulator and lab share its judge.
-//! `docs/guide/demo.md` explains the figures.
+//! `docs/guide/demo.md` explains the figures, and `docs/guide/people.md` those of `--siege`.
 
 mod plain;
 mod progress;
 mod screen;
+mod siege;
 mod signals;
 
 use std::io::{self, IsTerminal, Write};
@@ -26,10 +27,34 @@ use crate::exit;
 use progress::{Progress, millis};
 use signals::Stop;
 
-const EXPERIMENT: &str = include_str!("../../../../experiments/demo.yaml");
+/// An experiment that can be shown.
+#[derive(Debug)]
+struct Scene {
+    /// Name of the files of experiment and policy.
+    name: &'static str,
+    /// The experiment, as committed.
+    experiment: &'static str,
+    /// Its policy, as committed.
+    policy: &'static str,
+    /// Names of the traffic sources. If there are none, each class has one, in the order of the policy.
+    clients: &'static [&'static str],
+}
 
-/// The policy of the experiment, as committed.
-const POLICY: &str = include_str!("../../../../policies/demo.yaml");
+/// One class surges.
+const SURGE: Scene = Scene {
+    name: "demo",
+    experiment: include_str!("../../../../experiments/demo.yaml"),
+    policy: include_str!("../../../../policies/demo.yaml"),
+    clients: &[],
+};
+
+/// Ten thousand addresses crawl a web application.
+const SIEGE: Scene = Scene {
+    name: "siege",
+    experiment: include_str!("../../../../experiments/siege.yaml"),
+    policy: include_str!("../../../../policies/siege.yaml"),
+    clients: &siege::CLIENTS,
+};
 
 /// Show the gateway keeping its guarantees: an emulated cluster, clients of three classes, a surge.
 ///
@@ -37,6 +62,9 @@ const POLICY: &str = include_str!("../../../../policies/demo.yaml");
 /// ports, and loads it with three classes of requests. One class surges, then its requests become five times as
 /// expensive. A live view shows throughput and response time of each class against its guarantee. A table at the
 /// end shows which guarantees were held.
+///
+/// `--siege` shows a web application whose readers are known by a cookie, with `policies/siege.yaml`. Ten thousand
+/// addresses crawl it, and then one of the readers hammers.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -44,6 +72,7 @@ Examples:
   weirgate demo --discipline none     # the same load without control
   weirgate demo --discipline quorum   # by the published rules
   weirgate demo --seconds 20 --plain | tee demo.txt
+  weirgate demo --siege               # readers first, while 10,000 addresses crawl
 
 Exit codes:
   0  every guarantee was held until the end, also if you ended it early
@@ -53,9 +82,12 @@ pub(crate) struct Args {
     /// Method that keeps the guarantees. `none` is a plain reverse proxy.
     #[arg(long, value_enum, default_value_t = Control::Weirgate)]
     discipline: Control,
-    /// Length of the demo. All phases shrink or grow with it.
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(6..=3600))]
-    seconds: u32,
+    /// Show readers of a web application while 10,000 addresses crawl it.
+    #[arg(long)]
+    siege: bool,
+    /// Length of the demo. All phases shrink or grow with it. By default 40 s, and 110 s with `--siege`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=3600))]
+    seconds: Option<u32>,
     /// Seed of the random draws of the load.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -95,8 +127,9 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 /// Plays the demo, and returns whether something was judged and every guarantee was held.
 fn show(args: &Args) -> Result<bool, String> {
+    let scene = if args.siege { &SIEGE } else { &SURGE };
     let directory = Directory::new()?;
-    let file = directory.written()?;
+    let file = directory.written(scene)?;
     let experiment = experiment(&file, args)?;
     let approach = Approach::parse(args.discipline.name())?;
     let program = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
@@ -111,12 +144,15 @@ fn show(args: &Args) -> Result<bool, String> {
         cpus: Cpus::default(),
     };
     let stop = Stop::on_signals().map_err(|error| format!("signals: {error}"))?;
-    put(&introduction(&experiment, args));
-    let mut progress = Progress::new(&experiment);
+    let mut progress = Progress::new(&experiment, scene.clients);
+    put(&introduction(&progress, scene, args));
     let live = !args.plain && io::stdout().is_terminal() && io::stdin().is_terminal();
     let outcome =
         if live { screen::follow(&trial, &mut progress, &stop)? } else { plain::follow(&trial, &mut progress, &stop)? };
-    Ok(conclude(&experiment, outcome))
+    let said = args.siege.then(|| siege::figures(&outcome));
+    let held = conclude(&experiment, outcome);
+    put(&said.unwrap_or_default());
+    Ok(held)
 }
 
 /// Plays `trial`. `look` gets its progress every half second. The demo ends once `stop` is set.
@@ -137,7 +173,10 @@ fn play(
 fn experiment(file: &Path, args: &Args) -> Result<Experiment, String> {
     let overrides = [under_discipline(args.discipline.name())];
     let experiment = load_experiment_file(file, &overrides).map_err(|errors| errors.to_string())?.experiment;
-    lasting(&experiment, f64::from(args.seconds))
+    match args.seconds {
+        Some(seconds) => lasting(&experiment, f64::from(seconds)),
+        None => Ok(experiment),
+    }
 }
 
 /// Prints the verdict and the evidence, and returns whether something was judged and every guarantee was held.
@@ -187,38 +226,46 @@ fn put(text: &str) {
 }
 
 /// Returns the description of the demo.
-fn introduction(experiment: &Experiment, args: &Args) -> String {
+fn introduction(progress: &Progress, scene: &Scene, args: &Args) -> String {
+    let experiment = &progress.experiment;
     let (policy, machines) = (&experiment.site.policy, &experiment.machines);
     let mut text = format!(
         "Weirgate demo: {} s, discipline {}, seed {}. Ctrl-C ends it early.\n\
-         {} emulated nodes of {} CPUs, policy policies/demo.yaml\n\n",
-        args.seconds,
+         {} emulated nodes of {} CPUs, policy policies/{}.yaml\n\n",
+        experiment.duration().as_secs(),
         args.discipline.name(),
         args.seed,
         machines.len(),
         machines.first().map_or(0, |machine| machine.cpus),
+        scene.name,
     );
     for class in &policy.classes {
-        text += &format!("{:<8} {}\n", class.name, guarantee(&class.guarantee));
+        let fallback = if class.name.ends_with("/fallback") { ", at another upstream" } else { "" };
+        text += &format!("{:<8} {}{fallback}\n", class.name, guarantee(&class.guarantee));
     }
     text += "\nPhases\n";
     for (index, phase) in experiment.phases.iter().enumerate() {
         let length = phase.until.saturating_sub(experiment.phase_from(index)).as_secs_f64();
-        text += &format!("{:<11} {length:>5.1} s  {}\n", phase.name, story(experiment, index));
+        text += &format!("{:<11} {length:>5.1} s  {}\n", phase.name, story(progress, index));
     }
     text.push('\n');
     text
 }
 
-/// Returns the rate and the cost of each class in phase `index`.
-fn story(experiment: &Experiment, index: usize) -> String {
+/// Returns the rate and the cost of each traffic source in phase `index`.
+fn story(progress: &Progress, index: usize) -> String {
+    let experiment = &progress.experiment;
     let from = experiment.phase_from(index);
     let middle = from + experiment.phases[index].until.saturating_sub(from) / 2;
-    let names = experiment.site.policy.classes.iter().map(|class| &class.name);
-    let of = |(name, traffic): (&String, &weirgate_experiment::Traffic)| {
-        format!("{name} {:.0}/s of {}", traffic.rate_at(middle).unwrap_or(0.0), millis(traffic.cpu_at(middle)))
+    let of = |(row, traffic): (usize, &weirgate_experiment::Traffic)| {
+        let (name, cost) = (progress.name(row), millis(traffic.cpu_at(middle)));
+        match traffic.rate_at(middle) {
+            Some(0.0) => None,
+            Some(rate) => Some(format!("{name} {rate:.0}/s of {cost}")),
+            None => Some(format!("{name} of {cost}")),
+        }
     };
-    names.zip(&experiment.traffic).map(of).collect::<Vec<_>>().join(", ")
+    experiment.traffic.iter().enumerate().filter_map(|(row, traffic)| of((row, traffic))).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns a guarantee in words: `at least 300/s and p95 at most 300 ms`.
@@ -240,14 +287,15 @@ impl Directory {
     }
 
     /// Writes the experiment and its policy, and returns the path of the experiment.
-    fn written(&self) -> Result<PathBuf, String> {
-        for (name, text) in [("policies/demo.yaml", POLICY), ("experiments/demo.yaml", EXPERIMENT)] {
-            let path = self.0.join(name);
+    fn written(&self, scene: &Scene) -> Result<PathBuf, String> {
+        let files = [("policies", scene.policy), ("experiments", scene.experiment)];
+        for (folder, text) in files {
+            let path = self.0.join(folder).join(format!("{}.yaml", scene.name));
             let folder = path.parent().unwrap_or(&self.0);
             let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
             written.map_err(|error| format!("{}: {error}", path.display()))?;
         }
-        Ok(self.0.join("experiments/demo.yaml"))
+        Ok(self.0.join("experiments").join(format!("{}.yaml", scene.name)))
     }
 }
 

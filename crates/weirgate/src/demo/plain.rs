@@ -30,9 +30,9 @@ pub(crate) fn follow(trial: &Trial<'_>, progress: &mut Progress, stop: &Stop) ->
 /// Returns the names of the columns of [`line()`].
 fn header(progress: &Progress) -> String {
     let mut text = format!("{:>9} {:<10}", "time", "phase");
-    for (index, class) in progress.experiment.site.policy.classes.iter().enumerate() {
-        let statistic = statistic(progress.guarantee(index));
-        text += &format!(" | {:<6} {:>5} {:>5} {:>8} {:<6}", class.name, "sent", "shed", statistic, "");
+    for row in 0..progress.rows() {
+        let statistic = statistic(&progress.guarantee(row));
+        text += &format!(" | {:<6} {:>5} {:>5} {:>8} {:<6}", progress.name(row), "sent", "shed", statistic, "");
     }
     text += " | window waiting\n";
     text
@@ -43,8 +43,8 @@ fn line(progress: &Progress) -> String {
     let phase = &progress.experiment.phases[progress.phase()].name;
     let (at, all) = (progress.at().as_secs_f64(), progress.experiment.duration().as_secs_f64());
     let mut text = format!("{at:>4.0}/{all:.0} s {phase:<10}");
-    for class in 0..progress.classes() {
-        let doing = progress.doing(class);
+    for row in 0..progress.rows() {
+        let doing = progress.doing(row);
         let response = doing.response.map_or("-".to_owned(), millis);
         text += &format!(
             " | {:>4.0}/s {:>5.0} {:>5.0} {:>8} {:<6}",

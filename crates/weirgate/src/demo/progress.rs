@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use weirgate_engine::{Guarantee, Statistic};
-use weirgate_experiment::Experiment;
+use weirgate_experiment::{Experiment, TrafficClass};
 use weirgate_lab::gateways::State;
 use weirgate_lab::load::Counts;
 use weirgate_lab::trial;
@@ -27,8 +27,10 @@ const ENOUGH: f64 = 0.99;
 /// The state of the demo.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// The experiment. Each class has one traffic source, in the order of the policy.
+    /// The experiment.
     pub(crate) experiment: Experiment,
+    /// Names of its traffic sources. If there are none, they have the names of their classes.
+    names: &'static [&'static str],
     /// The last points.
     pub(crate) points: VecDeque<Point>,
     /// Counts at the last point.
@@ -45,12 +47,13 @@ pub(crate) struct Point {
     pub(crate) at: Duration,
     /// Time between the looks.
     pub(crate) length: Duration,
-    pub(crate) classes: Vec<ClassPoint>,
+    /// By traffic source.
+    pub(crate) rows: Vec<RowPoint>,
 }
 
-/// Counts of one class between two looks.
+/// Counts of one traffic source between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ClassPoint {
+pub(crate) struct RowPoint {
     pub(crate) sent: u64,
     pub(crate) served: u64,
     /// Requests that the gateway refused.
@@ -63,7 +66,7 @@ pub(crate) struct ClassPoint {
     pub(crate) response: Option<Duration>,
 }
 
-/// The present performance of one class.
+/// The present performance of one traffic source.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Doing {
     /// Requests sent per second.
@@ -85,13 +88,13 @@ pub(crate) struct Doing {
 
 impl Progress {
     /// Returns the state before the start.
-    pub(crate) fn new(experiment: &Experiment) -> Progress {
+    pub(crate) fn new(experiment: &Experiment, names: &'static [&'static str]) -> Progress {
         let counts = vec![Counts::default(); experiment.traffic.len()];
         let (experiment, points) = (experiment.clone(), VecDeque::new());
-        Progress { experiment, points, counts, state: State::default(), addresses: String::new() }
+        Progress { experiment, names, points, counts, state: State::default(), addresses: String::new() }
     }
 
-    /// Adds a look. `responses` are the response times in microseconds since the look before, per class.
+    /// Adds a look. `responses` are the response times in microseconds since the look before, per traffic source.
     pub(crate) fn add(&mut self, now: &trial::Progress, responses: &[Histogram<u32>]) {
         self.state = now.state.clone();
         let admin = now.admin.as_deref().unwrap_or("off");
@@ -100,17 +103,17 @@ impl Progress {
         if length < SHORTEST {
             return;
         }
-        let class = |((counts, before), (times, class)): ((&Counts, &Counts), (&Histogram<u32>, usize))| ClassPoint {
+        let row = |((counts, before), (times, row)): ((&Counts, &Counts), (&Histogram<u32>, usize))| RowPoint {
             sent: counts.sent - before.sent,
             served: counts.served - before.served,
             shed: counts.shed - before.shed,
             failed: counts.failed + counts.left - before.failed - before.left,
             under_way: counts.under_way(),
-            response: response(times, self.guarantee(class)),
+            response: response(times, &self.guarantee(row)),
         };
-        let of_classes = now.traffic.iter().zip(&self.counts).zip(responses.iter().zip(0..));
-        let classes = of_classes.map(class).collect();
-        self.push(Point { at: now.elapsed, length, classes });
+        let of_rows = now.traffic.iter().zip(&self.counts).zip(responses.iter().zip(0..));
+        let rows = of_rows.map(row).collect();
+        self.push(Point { at: now.elapsed, length, rows });
         self.counts.clone_from(&now.traffic);
     }
 
@@ -121,13 +124,33 @@ impl Progress {
         }
     }
 
-    /// Returns the guarantee of class number `class`.
-    pub(crate) fn guarantee(&self, class: usize) -> &Guarantee {
-        &self.experiment.site.policy.classes[class].guarantee
+    /// Returns the class of traffic source `row`, as an index into those of the policy.
+    pub(crate) fn class_of(&self, row: usize) -> usize {
+        match self.experiment.traffic[row].class {
+            TrafficClass::Class(class) => class,
+            // No scene has templates.
+            TrafficClass::Template { .. } => 0,
+        }
     }
 
-    pub(crate) fn classes(&self) -> usize {
-        self.experiment.site.policy.classes.len()
+    /// Returns the name of traffic source `row`.
+    pub(crate) fn name(&self, row: usize) -> &str {
+        let class = || self.experiment.site.policy.classes[self.class_of(row)].name.as_str();
+        self.names.get(row).copied().unwrap_or_else(class)
+    }
+
+    /// Returns the guarantee that traffic source `row` shows: that of its class, unless an earlier one shows it.
+    pub(crate) fn guarantee(&self, row: usize) -> Guarantee {
+        let class = self.class_of(row);
+        match (0..row).any(|earlier| self.class_of(earlier) == class) {
+            true => Guarantee::default(),
+            false => self.experiment.site.policy.classes[class].guarantee,
+        }
+    }
+
+    /// Returns the number of traffic sources.
+    pub(crate) fn rows(&self) -> usize {
+        self.experiment.traffic.len()
     }
 
     /// Returns the time from the start to the last look.
@@ -141,20 +164,20 @@ impl Progress {
         phases.iter().position(|phase| self.at() < phase.until).unwrap_or(phases.len().saturating_sub(1))
     }
 
-    /// Returns the present performance of class number `class`.
-    pub(crate) fn doing(&self, class: usize) -> Doing {
-        let (guarantee, policy) = (self.guarantee(class), &self.experiment.site.policy);
+    /// Returns the present performance of traffic source `row`.
+    pub(crate) fn doing(&self, row: usize) -> Doing {
+        let (guarantee, policy) = (self.guarantee(row), &self.experiment.site.policy);
         let Some(last) = self.points.back() else { return Doing::default() };
-        let now = last.classes[class];
+        let now = last.rows[row];
         let per_second = |n: u64| n as f64 / last.length.as_secs_f64();
         let recent = self.points.iter().rev().take_while(|point| point.at + LOOK_BACK > last.at);
         let (mut owed, mut served, mut over) = (0.0, 0.0, None);
         let mut before = 0;
         for point in recent {
-            let of = point.classes[class];
+            let of = point.rows[row];
             if let Some(rate) = guarantee.throughput {
-                let cost = self.experiment.traffic[class].cpu_at(point.at);
-                let declared = policy.classes[class].service_time.unwrap_or(cost);
+                let cost = self.experiment.traffic[row].cpu_at(point.at);
+                let declared = policy.classes[self.class_of(row)].service_time.unwrap_or(cost);
                 let cheap = (declared.as_secs_f64() / cost.as_secs_f64().max(f64::MIN_POSITIVE)).min(1.0);
                 owed += (of.sent as f64).min(rate * point.length.as_secs_f64()) * cheap;
             }
@@ -190,7 +213,7 @@ fn response(times: &Histogram<u32>, guarantee: &Guarantee) -> Option<Duration> {
     Some(Duration::from_micros(micros))
 }
 
-/// Returns the name of the shown statistic of class number `class`.
+/// Returns the name of the shown statistic.
 pub(crate) fn statistic(guarantee: &Guarantee) -> String {
     guarantee.response_time.map_or("p95".to_owned(), |time| time.statistic.to_string())
 }
@@ -208,24 +231,24 @@ pub(crate) mod tests {
     use weirgate_spanned_yaml::overrides::Override;
 
     use super::*;
-    use crate::demo::{EXPERIMENT, POLICY};
+    use crate::demo::SURGE;
 
     /// The state before anything has happened.
     pub(crate) fn at_start() -> Progress {
-        let policy = Override::new("policy", POLICY);
-        let loaded = load_experiment("demo.yaml", EXPERIMENT, Path::new(""), &[policy]);
-        Progress::new(&loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment)
+        let policy = Override::new("policy", SURGE.policy);
+        let loaded = load_experiment("demo.yaml", SURGE.experiment, Path::new(""), &[policy]);
+        Progress::new(&loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment, &[])
     }
 
     /// Second number `second`, with `gold` as the first class.
-    pub(crate) fn second(second: u64, gold: ClassPoint) -> Point {
-        let classes = vec![gold, ClassPoint::default(), ClassPoint::default()];
-        Point { at: Duration::from_secs(second), length: Duration::from_secs(1), classes }
+    pub(crate) fn second(second: u64, gold: RowPoint) -> Point {
+        let rows = vec![gold, RowPoint::default(), RowPoint::default()];
+        Point { at: Duration::from_secs(second), length: Duration::from_secs(1), rows }
     }
 
-    fn gold(sent: u64, served: u64, under_way: u64, response: u64) -> ClassPoint {
+    fn gold(sent: u64, served: u64, under_way: u64, response: u64) -> RowPoint {
         let response = Some(Duration::from_millis(response));
-        ClassPoint { sent, served, shed: sent - served, under_way, response, ..ClassPoint::default() }
+        RowPoint { sent, served, shed: sent - served, under_way, response, ..RowPoint::default() }
     }
 
     #[test]
@@ -247,10 +270,10 @@ pub(crate) mod tests {
     #[test]
     fn a_request_without_an_outcome_is_not_lost_yet() {
         let mut progress = at_start();
-        let slower = ClassPoint { sent: 240, served: 200, under_way: 40, ..ClassPoint::default() };
+        let slower = RowPoint { sent: 240, served: 200, under_way: 40, ..RowPoint::default() };
         progress.push(second(1, slower));
         assert_eq!(progress.doing(0).floor_held, Some(true));
-        let no_more = ClassPoint { sent: 240, served: 200, failed: 40, under_way: 40, ..ClassPoint::default() };
+        let no_more = RowPoint { sent: 240, served: 200, failed: 40, under_way: 40, ..RowPoint::default() };
         (2..=5).for_each(|s| progress.push(second(s, no_more)));
         assert_eq!(progress.doing(0).floor_held, Some(false));
     }
@@ -282,7 +305,7 @@ pub(crate) mod tests {
         };
         (0..=1000).for_each(|second| progress.add(&look(second), &vec![times.clone(); 3]));
         assert_eq!((progress.points.len(), progress.at()), (MAX_POINTS, Duration::from_secs(1000)));
-        let point = progress.points.back().expect("there are points").classes[0];
+        let point = progress.points.back().expect("there are points").rows[0];
         assert_eq!((point.sent, point.served, point.failed, point.under_way), (240, 230, 4, 6000));
         assert_eq!(point.response.map(|time| time.as_millis()), Some(20));
         assert_eq!(progress.phase(), 3, "later looks belong to the last phase");

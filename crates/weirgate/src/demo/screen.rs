@@ -44,16 +44,16 @@ pub(crate) fn follow(trial: &Trial<'_>, progress: &mut Progress, stop: &Stop) ->
 }
 
 fn draw(frame: &mut Frame<'_>, progress: &Progress) {
-    let classes = progress.classes();
-    let mut rows = vec![Constraint::Length(3)];
-    rows.extend(vec![Constraint::Fill(1); classes]);
-    rows.push(Constraint::Length(4));
-    let rows = Layout::vertical(rows).split(frame.area());
-    head(frame, rows[0], progress);
-    for class in 0..classes {
-        draw_class(frame, rows[class + 1], progress, class);
+    let rows = progress.rows();
+    let mut parts = vec![Constraint::Length(3)];
+    parts.extend(vec![Constraint::Fill(1); rows]);
+    parts.push(Constraint::Length(4));
+    let parts = Layout::vertical(parts).split(frame.area());
+    head(frame, parts[0], progress);
+    for row in 0..rows {
+        draw_row(frame, parts[row + 1], progress, row);
     }
-    gateway(frame, rows[classes + 1], progress);
+    gateway(frame, parts[rows + 1], progress);
 }
 
 /// Draws the title, the phase and the time that has passed.
@@ -70,7 +70,7 @@ fn head(frame: &mut Frame<'_>, area: Rect, progress: &Progress) {
     let phase = progress.phase();
     let line = Line::from(vec![
         Span::styled(format!("{}: ", progress.experiment.phases[phase].name), bold.fg(Color::Yellow)),
-        Span::raw(story(&progress.experiment, phase)),
+        Span::raw(story(progress, phase)),
     ]);
     frame.render_widget(Paragraph::new(line), subtitle);
     let left = (all - at).max(0.0);
@@ -98,10 +98,10 @@ fn colour(held: Option<bool>) -> Color {
     }
 }
 
-fn draw_class(frame: &mut Frame<'_>, area: Rect, progress: &Progress, class: usize) {
-    let promised = progress.guarantee(class);
-    let doing = progress.doing(class);
-    let title = format!(" {}: {} ", progress.experiment.site.policy.classes[class].name, guarantee(promised));
+fn draw_row(frame: &mut Frame<'_>, area: Rect, progress: &Progress, row: usize) {
+    let promised = progress.guarantee(row);
+    let doing = progress.doing(row);
+    let title = format!(" {}: {} ", progress.name(row), guarantee(&promised));
     let block = Block::bordered().title(title).border_style(Style::new().fg(Color::DarkGray));
     let inner = block.inner(area);
     frame.render_widget(block, area);
@@ -109,19 +109,19 @@ fn draw_class(frame: &mut Frame<'_>, area: Rect, progress: &Progress, class: usi
     let parts = [Constraint::Length(FIGURES), Constraint::Fill(1), Constraint::Fill(1)];
     let [text, throughput, response] =
         if charts { Layout::horizontal(parts).areas(inner) } else { [inner, Rect::ZERO, Rect::ZERO] };
-    frame.render_widget(Paragraph::new(figures(progress, class, &doing)), text);
+    frame.render_widget(Paragraph::new(figures(progress, row, &doing)), text);
     if charts {
         let floor = promised.throughput;
-        draw_chart(frame, throughput, "served/s", series(progress, class, |p| Some(p.0)), floor, doing.floor_held);
+        draw_chart(frame, throughput, "served/s", series(progress, row, |p| Some(p.0)), floor, doing.floor_held);
         let limit = promised.response_time.map(|time| time.limit.as_secs_f64() * 1e3);
-        draw_chart(frame, response, "ms", series(progress, class, |p| p.1), limit, doing.ceiling_held);
+        draw_chart(frame, response, "ms", series(progress, row, |p| p.1), limit, doing.ceiling_held);
     }
 }
 
-fn figures(progress: &Progress, class: usize, doing: &Doing) -> Vec<Line<'static>> {
-    let statistic = statistic(progress.guarantee(class));
+fn figures(progress: &Progress, row: usize, doing: &Doing) -> Vec<Line<'static>> {
+    let statistic = statistic(&progress.guarantee(row));
     let response = doing.response.map_or("-".to_owned(), millis);
-    let of = |figures: &[u32]| figures.get(class).copied().unwrap_or(0);
+    let of = |figures: &[u32]| figures.get(progress.class_of(row)).copied().unwrap_or(0);
     let (waiting, in_flight) = (of(&progress.state.waiting), of(&progress.state.outstanding_of));
     let plain = Span::raw;
     vec![
@@ -137,9 +137,9 @@ fn figures(progress: &Progress, class: usize, doing: &Doing) -> Vec<Line<'static
 
 /// Returns one value of each point over the time in seconds. `value` chooses from the requests served per second and
 /// the response time in ms.
-fn series(progress: &Progress, class: usize, value: impl Fn((f64, Option<f64>)) -> Option<f64>) -> Vec<(f64, f64)> {
+fn series(progress: &Progress, row: usize, value: impl Fn((f64, Option<f64>)) -> Option<f64>) -> Vec<(f64, f64)> {
     let one = |point: &Point| {
-        let of = point.classes[class];
+        let of = point.rows[row];
         let served = of.served as f64 / point.length.as_secs_f64().max(1e-3);
         let response = of.response.map(|r| r.as_secs_f64() * 1e3);
         value((served, response)).map(|v| (point.at.as_secs_f64(), v))
@@ -195,7 +195,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::demo::progress::ClassPoint;
+    use crate::demo::progress::RowPoint;
     use crate::demo::progress::tests::{at_start, second};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -203,7 +203,7 @@ mod tests {
     fn screen(width: u16, height: u16, response: u64) -> String {
         let mut progress = at_start();
         let response = Some(Duration::from_millis(response));
-        let gold = ClassPoint { sent: 240, served: 240, response, ..ClassPoint::default() };
+        let gold = RowPoint { sent: 240, served: 240, response, ..RowPoint::default() };
         progress.points = (1..=12).map(|s| second(s, gold)).collect();
         progress.state.moved = "first window: 10".to_owned();
         progress.addresses = "gateway http://127.0.0.1:1".to_owned();
