@@ -123,12 +123,16 @@ impl Client {
         self.transaction(guard, vec![put]).await
     }
 
-    /// Whether `guard` holds now.
+    /// Whether `guard` holds now, as a majority of etcd's members knows.
     ///
     /// # Errors
     /// There is no answer.
     pub async fn holds(&mut self, guard: Guard<'_>) -> Result<bool, Error> {
-        Ok(self.transaction(guard, Vec::new()).await?.is_some())
+        // etcd answers a transaction without operations from its own copy, which may be old. With one read in it, it
+        // asks a majority first.
+        let (Guard::Absent(key) | Guard::Created(key, _)) = guard;
+        let read = json!({ "request_range": { "key": encoded(key.as_bytes()) } });
+        Ok(self.transaction(guard, vec![read]).await?.is_some())
     }
 
     async fn transaction(&mut self, guard: Guard<'_>, success: Vec<Value>) -> Result<Option<u64>, Error> {

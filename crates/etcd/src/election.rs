@@ -68,7 +68,7 @@ impl Election {
             return Ok(Turn::Elected { revision });
         }
         // Whether or not it was written: nothing remains of a lease that is not used.
-        client.revoke(lease).await?;
+        end(client, lease).await?;
         written.map(|_| Turn::Nobody)
     }
 
@@ -87,8 +87,16 @@ impl Election {
     /// There is no answer in time. The election then ends with its lease.
     pub async fn resign(&mut self, client: &mut Client) -> Result<(), Error> {
         match self.elected.take() {
-            Some((lease, _)) => client.revoke(lease).await,
+            Some((lease, _)) => end(client, lease).await,
             None => Ok(()),
         }
+    }
+}
+
+/// Ends a lease. etcd refuses if it has ended already.
+async fn end(client: &mut Client, lease: u64) -> Result<(), Error> {
+    match client.revoke(lease).await {
+        Err(Error::Refused(_)) => Ok(()),
+        ended => ended,
     }
 }

@@ -13,17 +13,19 @@ use weirgate_http_client::Address;
 /// A deadline that a busy machine keeps.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// etcd with an empty folder, which ends with the test.
+/// Members of one etcd with empty folders, which end with the test.
 struct Etcd {
-    process: Child,
-    address: String,
+    processes: Vec<Child>,
+    addresses: Vec<String>,
     _data: TempDir,
 }
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 
@@ -33,30 +35,43 @@ fn free_port() -> u16 {
 }
 
 impl Etcd {
-    /// Starts etcd, or says that the test is skipped.
-    fn start() -> Option<Etcd> {
+    /// Starts so many members, or says that the test is skipped.
+    fn start(members: usize) -> Option<Etcd> {
         let data = tempfile::tempdir().expect("a folder");
-        let [client, peer] = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
-        let started = Command::new("etcd")
-            .args(["--name", "one", "--data-dir"])
-            .arg(data.path())
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("one={peer}")])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        match started {
-            Ok(process) => Some(Etcd { process, address: client.trim_start_matches("http://").into(), _data: data }),
-            Err(error) => {
-                let _ = writeln!(std::io::stderr(), "SKIPPED: etcd cannot be started: {error}");
-                None
+        let address = |_| format!("127.0.0.1:{}", free_port());
+        let addresses: Vec<String> = (0..members).map(address).collect();
+        let peers: Vec<String> = (0..members).map(|index| format!("http://{}", address(index))).collect();
+        let all: Vec<String> = peers.iter().enumerate().map(|(index, peer)| format!("m{index}={peer}")).collect();
+        let mut etcd = Etcd { processes: Vec::new(), addresses, _data: data };
+        for (index, (address, peer)) in etcd.addresses.iter().zip(&peers).enumerate() {
+            let (name, client) = (format!("m{index}"), format!("http://{address}"));
+            let started = Command::new("etcd")
+                .args(["--name", &name, "--initial-cluster", &all.join(","), "--data-dir"])
+                .arg(etcd._data.path().join(&name))
+                .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+                .args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            match started {
+                Ok(process) => etcd.processes.push(process),
+                Err(error) => {
+                    let _ = writeln!(std::io::stderr(), "SKIPPED: etcd cannot be started: {error}");
+                    return None;
+                }
             }
         }
+        Some(etcd)
     }
 
     fn client(&self) -> Client {
-        Client::new(vec![Address::Tcp(self.address.clone())], DEADLINE)
+        Client::new(self.addresses.iter().cloned().map(Address::Tcp).collect(), DEADLINE)
+    }
+
+    /// Sends a signal to a member.
+    fn signal(&self, member: usize, signal: &str) {
+        let id = self.processes[member].id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().is_ok_and(|status| status.success()));
     }
 
     /// Waits until it answers.
@@ -72,7 +87,7 @@ impl Etcd {
 
 #[tokio::test]
 async fn entries_are_written_read_and_listed() {
-    let Some(etcd) = Etcd::start() else { return };
+    let Some(etcd) = Etcd::start(1) else { return };
     etcd.is_ready().await;
     let mut client = etcd.client();
     assert_eq!(client.get("site/a").await.unwrap(), None);
@@ -94,18 +109,23 @@ async fn entries_are_written_read_and_listed() {
 
 #[tokio::test]
 async fn one_is_elected_and_a_deposed_one_writes_nothing() {
-    let Some(etcd) = Etcd::start() else { return };
+    let Some(etcd) = Etcd::start(1) else { return };
     etcd.is_ready().await;
     let (mut at_a, mut at_b) = (etcd.client(), etcd.client());
-    let election = |value: &[u8]| Election::new("site/coordinator", value, Duration::from_secs(1));
-    let (mut a, mut b) = (election(b"a:1"), election(b"b:1"));
+    let election = |key, value: &[u8], seconds| Election::new(key, value, Duration::from_secs(seconds));
+    // Leases that no busy machine outlasts.
+    let (mut a, mut b) = (election("site/coordinator", b"a:1", 600), election("site/coordinator", b"b:1", 600));
     let Turn::Elected { revision } = a.turn(&mut at_a).await.unwrap() else { panic!("nobody else stands") };
     assert_eq!(b.turn(&mut at_b).await.unwrap(), Turn::Follow { revision, value: b"a:1".to_vec() });
     assert_eq!(a.turn(&mut at_a).await.unwrap(), Turn::Elected { revision });
     assert!(a.write(&mut at_a, "site/records/a", b"granted").await.unwrap());
     assert!(!b.write(&mut at_b, "site/records/a", b"stolen").await.unwrap());
+    a.resign(&mut at_a).await.unwrap();
+    assert!(matches!(b.turn(&mut at_b).await.unwrap(), Turn::Elected { revision: later } if later > revision));
 
-    // The first one says nothing until its lease has ended.
+    // One that says nothing until its lease has ended.
+    let (mut a, mut b) = (election("other", b"a:1", 1), election("other", b"b:1", 600));
+    let Turn::Elected { revision } = a.turn(&mut at_a).await.unwrap() else { panic!("nobody else stands") };
     let later = loop {
         match b.turn(&mut at_b).await.unwrap() {
             Turn::Elected { revision } => break revision,
@@ -116,9 +136,32 @@ async fn one_is_elected_and_a_deposed_one_writes_nothing() {
     assert!(!a.write(&mut at_a, "site/records/a", b"late").await.unwrap());
     assert_eq!(at_a.get("site/records/a").await.unwrap().unwrap().value, b"granted");
     assert_eq!(a.turn(&mut at_a).await.unwrap(), Turn::Follow { revision: later, value: b"b:1".to_vec() });
+}
 
-    b.resign(&mut at_b).await.unwrap();
-    assert!(matches!(a.turn(&mut at_a).await.unwrap(), Turn::Elected { revision } if revision > later));
+#[tokio::test]
+async fn one_of_three_members_may_stop_and_two_are_an_error_in_time() {
+    let Some(etcd) = Etcd::start(3) else { return };
+    etcd.is_ready().await;
+    let mut client = etcd.client();
+    let mut election = Election::new("site/coordinator", b"a:1", Duration::from_secs(600));
+    let Turn::Elected { revision } = election.turn(&mut client).await.unwrap() else { panic!("nobody else stands") };
+    etcd.signal(0, "-STOP");
+    // Another member may have to become the leader first.
+    let clock = Clock::start();
+    loop {
+        match election.turn(&mut client).await {
+            Ok(turn) => break assert_eq!(turn, Turn::Elected { revision }),
+            Err(error) => assert!(clock.now() < Duration::from_secs(60), "{error}"),
+        }
+    }
+    etcd.signal(1, "-STOP");
+    let mut impatient =
+        Client::new(etcd.addresses.iter().cloned().map(Address::Tcp).collect(), Duration::from_millis(600));
+    assert!(election.turn(&mut impatient).await.is_err());
+    etcd.signal(0, "-CONT");
+    etcd.signal(1, "-CONT");
+    etcd.is_ready().await;
+    assert_eq!(election.turn(&mut client).await.unwrap(), Turn::Elected { revision });
 }
 
 /// Accepts connections and answers each with `answer`, or never if there is none.
