@@ -5,7 +5,8 @@
 use core::fmt;
 use core::time::Duration;
 
-/// Maximum number of members. A coordinator of this many costs a few percent of a core (ADR 23).
+/// Maximum number of members. With 1,000 restless classes a coordinator of this many takes two
+/// thirds of a core (ADR 23).
 pub const MAX_MEMBERS: usize = 1_000;
 
 /// Maximum number of budgets: the floors of 1,000 classes and the windows of [`MAX_GROUPS`] groups.
