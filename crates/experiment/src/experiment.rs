@@ -9,6 +9,7 @@ use weirgate_config::Site;
 use weirgate_emulator::{Disk, Thrashing};
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::errors::Position;
+use weirgate_spanned_yaml::overrides::Override;
 
 use crate::distribution::{Counts, Distribution};
 
@@ -40,10 +41,30 @@ pub struct Experiment {
     /// Other policies that [`FaultKind::Reload`] puts in force, in order of time. They have the upstreams,
     /// the nodes, the classes' names and timeouts, and the discipline of the policy under test.
     pub reloads: Vec<Reload>,
+    /// Rows of cells, each of which is this experiment with some figures changed.
+    pub grid: Vec<GridRow>,
     /// Published figures to print next to the measured ones.
     pub published: Vec<Published>,
     /// Shares of the machines' CPUs for classes. `None` gives every request an equal share.
     pub reserves: Option<CpuReserves>,
+}
+
+/// A row of the grid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GridRow {
+    /// What it changes.
+    pub name: String,
+    /// Its cells, at least one.
+    pub cells: Vec<GridCell>,
+}
+
+/// A cell of the grid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GridCell {
+    /// Its name, unique in its row.
+    pub name: String,
+    /// Changes of the experiment.
+    pub set: Vec<Override>,
 }
 
 /// Shares of the machines' CPUs, per class. Only the simulator implements them.

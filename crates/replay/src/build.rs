@@ -136,6 +136,7 @@ pub fn experiment(side: &Side, recording: &Recording, assigned: &[Assigned]) -> 
         settle: Duration::ZERO,
         faults,
         reloads: Vec::new(),
+        grid: Vec::new(),
         published: Vec::new(),
         reserves: None,
     }

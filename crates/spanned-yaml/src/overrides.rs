@@ -42,6 +42,12 @@ impl fmt::Display for InvalidOverride {
 
 impl std::error::Error for InvalidOverride {}
 
+impl From<InvalidOverride> for Complaint {
+    fn from(InvalidOverride(complaint): InvalidOverride) -> Complaint {
+        complaint
+    }
+}
+
 impl FromStr for Override {
     type Err = InvalidOverride;
 

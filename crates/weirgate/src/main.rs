@@ -15,6 +15,7 @@ mod coordinator;
 mod demo;
 mod exit;
 mod explain;
+mod grid;
 mod init;
 mod keys;
 mod lab;

@@ -19,7 +19,7 @@ use weirgate_spanned_yaml::overrides::{InvalidOverride, Override};
 use weirgate_verdict::report::{Group, Played, Series, html, json, svg, text};
 use weirgate_verdict::{Verdict, judge, judge_against_oracle};
 
-use crate::{best_fixed, exit, swarm};
+use crate::{best_fixed, exit, grid, swarm};
 
 /// The run failed before it began. Code 1 is kept for missed guarantees.
 pub(crate) const CANNOT: u8 = 2;
@@ -36,6 +36,7 @@ Examples:
   weirgate sim experiments/quorum-fig9.yaml --discipline quorum --discipline weirgate --seeds 8
   weirgate sim my.yaml --set traffic.A.rate=1200/s --format html --output my.html
   weirgate sim my.yaml --format json --against oracle
+  weirgate sim experiments/knowledge.yaml --grid --seeds 5 --discipline weirgate --discipline slots --format svg
   weirgate sim --swarm 1000 --discipline weirgate --discipline quorum
 
 Exit codes:
@@ -46,34 +47,38 @@ Exit codes:
 pub(crate) struct Args {
     /// Experiment files (YAML).
     #[arg(required_unless_present_any = ["swarm", "swarm_file"])]
-    files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// Play under this discipline instead of the file's. Repeat it to compare disciplines. `best-fixed`
     /// tries windows of many fixed sizes and shows the best: the one with the fewest missed guarantees over
     /// all seeds, then with the largest number of served requests.
     #[arg(long = "discipline", value_name = "D")]
-    disciplines: Vec<String>,
-    /// Play with the seeds 1 to N.
-    #[arg(long, value_name = "N", conflicts_with = "seed", value_parser = clap::value_parser!(u64).range(1..=MAX_SEEDS))]
+    pub(crate) disciplines: Vec<String>,
+    /// Play with N seeds, one after the other from --seed on.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SEEDS))]
     seeds: Option<u64>,
-    /// Play with this seed.
+    /// Play with this seed, or from it on.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Set a value in the experiment before it is played, such as `traffic.A.rate=800/s`. Repeatable.
     #[arg(long = "set", value_name = "PATH=VALUE", value_parser = set)]
-    sets: Vec<Override>,
+    pub(crate) sets: Vec<Override>,
     /// Divide all instants (phases, faults, changes) by N. Rates and demands stay.
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     compress: f64,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    pub(crate) format: Format,
     /// Write to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
     /// Also write the access log that the gateway would have written, for `weirgate replay`. For one experiment under
     /// one discipline, with its first seed.
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
+    /// Play the cells of the experiment's `grid`, each with some figures of the file changed, and show for each
+    /// discipline in which of them the guarantees were held, and the served share of the possible load.
+    #[arg(long, conflicts_with_all = ["swarm", "swarm_file", "access_log", "against"])]
+    grid: bool,
     /// Also report the load that a scheduler could serve if it knew every capacity and demand.
     #[arg(long, value_enum)]
     against: Option<Against>,
@@ -85,7 +90,7 @@ pub(crate) struct Args {
 const MAX_SEEDS: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// A table.
     Text,
     /// One object for one run, a list for several.
@@ -112,6 +117,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if let Some(code) = swarm::run(&args.swarm, &swarm::Context { seed, disciplines, sets, json }) {
         return code;
     }
+    let seeds: Vec<u64> = match args.seeds {
+        Some(count) => (0..count).map(|at| args.seed.wrapping_add(at)).collect(),
+        None => vec![args.seed],
+    };
+    if args.grid {
+        return grid::run(args, &seeds);
+    }
     let Some(plans) = load(args) else { return ExitCode::from(CANNOT) };
     if args.access_log.is_some() && (plans.len() != 1 || plans.iter().any(|plan| plan.experiments.len() != 1)) {
         exit::say(
@@ -123,19 +135,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         exit::say("an SVG shows one experiment under one discipline; give one file and at most one --discipline");
         return ExitCode::from(CANNOT);
     }
-    let seeds = match args.seeds {
-        Some(count) => 1..=count,
-        None => args.seed..=args.seed,
-    };
     if let (Some(path), Some(experiment)) = (&args.access_log, plans.iter().flat_map(|plan| &plan.experiments).next()) {
-        let run = weirgate_sim::run(experiment, *seeds.start(), |_| ());
+        let run = weirgate_sim::run(experiment, seeds[0], |_| ());
         let written = File::create(path).and_then(|file| write_log(experiment, &run, &mut BufWriter::new(file)));
         if let Err(error) = written {
             exit::say(&format!("{} cannot be written: {error}", path.display()));
             return ExitCode::from(CANNOT);
         }
     }
-    let played = play(plans, &seeds.collect::<Vec<u64>>(), args);
+    let played = play(plans, &seeds, args);
     let report = match args.format {
         Format::Text => played.iter().map(text::text).collect::<Vec<String>>().join("\n"),
         Format::Json => {

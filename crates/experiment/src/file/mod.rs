@@ -7,6 +7,7 @@
 mod change;
 mod count;
 mod demand;
+mod grid;
 mod published;
 mod traffic;
 
@@ -24,6 +25,7 @@ use crate::experiment::Service;
 pub(crate) use change::{Changing, Figure, Step};
 pub(crate) use count::Numbers;
 pub(crate) use demand::{Demand, Times, Traced};
+pub(crate) use grid::GridRowForm;
 pub(crate) use published::{Curve, PublishedForm};
 pub(crate) use traffic::{Arrivals, DocumentsForm, ObjectsForm, RequestForm, TrafficForm};
 
@@ -59,6 +61,8 @@ record! {
         settle: Defaulted<Moment> = "5s",
         /// Faults and deliberate changes, with their times.
         faults: Optional<Vec<At<FaultForm>>>,
+        /// Rows of cells for `weirgate sim --grid`, each of which plays the experiment with some figures changed.
+        grid: Optional<Vec<At<GridRowForm>>>,
         /// Published figures, to print next to the measured ones.
         published: Optional<Vec<At<PublishedForm>>>,
         /// Shares of the machines' CPUs for classes, in the simulator: a map. Without it all requests have

@@ -5,6 +5,7 @@
 
 mod documents;
 mod faults;
+mod grid;
 mod machines;
 mod names;
 mod pages;
@@ -48,6 +49,7 @@ pub(crate) fn resolve_experiment(
     let machines = machines::machines(file, &names, end, cx);
     let traffic = traffic::traffic(file, &names, end, folder, cx);
     let faults = faults::faults(file, &names, &machines, end, cx);
+    let grid = grid::grid(file, cx);
     let published = phases::published(file, &phases, &names, cx);
     let reserves = reserves::reserves(file, &names, &machines, cx);
     let first = policy.as_ref().map(|resolved| &resolved.site);
@@ -72,6 +74,7 @@ pub(crate) fn resolve_experiment(
         settle: file.settle.get().0,
         faults,
         reloads,
+        grid,
         published,
         reserves,
     })

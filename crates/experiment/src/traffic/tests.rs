@@ -50,6 +50,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         settle: Duration::ZERO,
         faults: Vec::new(),
         reloads: Vec::new(),
+        grid: Vec::new(),
         published: Vec::new(),
         reserves: None,
     }

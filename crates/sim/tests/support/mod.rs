@@ -48,6 +48,7 @@ pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
         settle: s(5),
         faults: Vec::new(),
         reloads: Vec::new(),
+        grid: Vec::new(),
         published: Vec::new(),
         reserves: None,
     }

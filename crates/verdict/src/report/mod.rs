@@ -6,6 +6,7 @@
 
 mod curve;
 mod drawings;
+pub mod grid;
 pub mod html;
 pub mod json;
 mod learned;

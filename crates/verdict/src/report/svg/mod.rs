@@ -7,6 +7,7 @@
 
 mod bars;
 mod curve;
+mod grid;
 mod learned;
 mod legend;
 mod lines;
@@ -22,6 +23,7 @@ use super::series::{ClassSeries, Series};
 use super::{Curve, Played};
 pub use bars::{Bar, BarGroup, Bars, bars};
 pub use curve::curve;
+pub use grid::grid_figure;
 pub use learned::learned;
 use legend::{Legend, MARK};
 pub use lines::{Line, over_time};

@@ -1,0 +1,124 @@
+//! `weirgate sim --grid`: plays an experiment with one figure after the other changed, under several disciplines.
+
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use weirgate_experiment::{Experiment, GridRow, load_experiment_file};
+use weirgate_sim::parallel::for_each_job;
+use weirgate_spanned_yaml::overrides::Override;
+use weirgate_verdict::judge;
+use weirgate_verdict::report::Group;
+use weirgate_verdict::report::grid::{Cell, Grid, Reached, Row};
+
+use crate::sim::{Args, CANNOT, Format, write};
+use crate::{best_fixed, exit};
+
+/// A cell under one discipline: the experiments of which the best is shown.
+struct Job {
+    discipline: String,
+    experiments: Vec<Experiment>,
+}
+
+/// Plays the grid of the only file of `args` with these seeds.
+pub(crate) fn run(args: &Args, seeds: &[u64]) -> ExitCode {
+    let [file] = args.files.as_slice() else {
+        exit::say("a grid is that of one experiment; give one file");
+        return ExitCode::from(CANNOT);
+    };
+    let first = match load_experiment_file(file, &args.sets) {
+        Ok(loaded) => loaded.experiment,
+        Err(errors) => {
+            exit::tell(&errors.to_string());
+            return ExitCode::from(CANNOT);
+        }
+    };
+    if first.grid.is_empty() {
+        exit::say(&format!("{} has no `grid:`; leave --grid out, or write the rows of one", file.display()));
+        return ExitCode::from(CANNOT);
+    }
+    let Some(jobs) = jobs(args, &first.grid) else { return ExitCode::from(CANNOT) };
+    let bar = ProgressBar::new(jobs.len() as u64);
+    if let Ok(style) = ProgressStyle::with_template("{pos} of {len} cells {wide_bar} {elapsed} of about {duration}") {
+        bar.set_style(style);
+    }
+    let mut results: Vec<Option<Reached>> = jobs.iter().map(|_| None).collect();
+    for_each_job(
+        jobs.len(),
+        None,
+        |at| play(&jobs[at], seeds),
+        |at, reached| {
+            bar.inc(1);
+            results[at] = Some(reached);
+            ControlFlow::Continue(())
+        },
+    );
+    bar.finish_and_clear();
+    let mut results = results.into_iter().flatten();
+    let each = args.disciplines.len().max(1);
+    let rows = first.grid.into_iter().map(|row| {
+        let cells = row.cells.into_iter();
+        let cells =
+            cells.map(|cell| Cell { name: cell.name, results: results.by_ref().take(each).collect() }).collect();
+        Row { row: row.name, cells }
+    });
+    let grid = Grid { title: first.title, rows: rows.collect() };
+    let report = match args.format {
+        Format::Json => serde_json::to_string_pretty(&grid).map(|text| text + "\n").unwrap_or_default(),
+        Format::Svg | Format::Html => grid.svg(),
+        Format::Text => grid.text(),
+    };
+    if let Err(why) = write(&report, args.output.as_deref()) {
+        exit::say(&why);
+        return ExitCode::from(CANNOT);
+    }
+    let all_held = grid.rows.iter().flat_map(|row| &row.cells).flat_map(|cell| &cell.results).all(Reached::all_held);
+    if all_held { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+}
+
+/// Loads every cell under every discipline. `None` if one has errors, which have been printed then.
+fn jobs(args: &Args, rows: &[GridRow]) -> Option<Vec<Job>> {
+    let disciplines: Vec<Option<&str>> = match args.disciplines.as_slice() {
+        [] => vec![None],
+        some => some.iter().map(|name| Some(name.as_str())).collect(),
+    };
+    let mut jobs = Vec::new();
+    for (row, cell) in rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell))) {
+        for discipline in &disciplines {
+            let expanded: Vec<Vec<Override>> = match discipline {
+                None => vec![Vec::new()],
+                Some(name) => best_fixed::expanded(name).into_iter().map(|change| vec![change]).collect(),
+            };
+            let mut experiments = Vec::new();
+            for changes in expanded {
+                let changes = [changes, args.sets.clone(), cell.set.clone()].concat();
+                match load_experiment_file(args.files.first()?, &changes) {
+                    Ok(loaded) => experiments.push(loaded.experiment),
+                    Err(errors) => {
+                        exit::tell(&format!("in the cell `{}` of the row `{}`:\n{errors}", cell.name, row.name));
+                        return None;
+                    }
+                }
+            }
+            let name = discipline.map_or_else(
+                || experiments.first().map(|one| one.site.policy.discipline.name.to_string()).unwrap_or_default(),
+                str::to_owned,
+            );
+            jobs.push(Job { discipline: name, experiments });
+        }
+    }
+    Some(jobs)
+}
+
+/// Plays a cell under one discipline.
+fn play(job: &Job, seeds: &[u64]) -> Reached {
+    let groups = job.experiments.iter().map(|experiment| Group {
+        discipline: job.discipline.clone(),
+        verdicts: seeds.iter().map(|seed| judge(experiment, &weirgate_sim::run(experiment, *seed, |_| ()))).collect(),
+        series: None,
+    });
+    let mut groups: Vec<Group> = groups.collect();
+    let best = if groups.len() > 1 { best_fixed::best(groups) } else { groups.pop() };
+    let best = best.unwrap_or_default();
+    Reached::of(best.discipline, &best.verdicts)
+}
