@@ -99,6 +99,7 @@ impl Adaptive {
             Some(Some((old, from))) => {
                 self.probes[window] = old.probes[from].clone();
                 self.reaches[window] = old.reaches[from].clone();
+                self.occupancy.carry_window(&old.occupancy, from, window);
                 self.probes[window].reconfigure(now, self.figures);
             }
             None => self.probes[window].reconfigure(now, self.figures),

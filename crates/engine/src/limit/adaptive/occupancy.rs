@@ -18,15 +18,17 @@
 //!
 //! Short requests have b near 0 and are not affected. Long requests are capped, the more tightly the longer
 //! they stay and the tighter the limits are. For very long ones the cap is B − L. B is the smaller of the
-//! window and twice the need of the guarantees. The window follows the nodes' capacity for short requests and
-//! cannot tell how many long ones they have room for: a pool of workers slows no request down until its last
-//! worker is taken.
+//! window and twice the need of the guarantees, which is Σ *g·t* by the service times of the policy, or the last L
+//! before contention was seen if that is more. (A service time may have been declared as CPU time, although requests
+//! mostly wait.) The window follows the nodes' capacity for short requests and cannot tell how many long ones they
+//! have room for: a pool of workers slows no request down until its last worker is taken.
 //!
 //! The same rule bounds a claimant's requests beyond its allowance ([`super::allowance`]) once contention has
 //! been seen. A class without a guarantee has no claim, but it gets a share of the rest: where its requests
 //! do not fit, it earns a twentieth of the window.
 
 use super::allowance::{Pace, Raise, Slowdown, allowance};
+use super::probe::BLOCKABLE;
 use super::round::{Pass, Round, Tightest, VISITS};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
@@ -144,6 +146,9 @@ struct Need {
     beyond: f64,
     /// Slot-seconds that classes without a guarantee have earned.
     rest: f64,
+    /// L when requests last did not wait for one another. It is what the guarantees need, whatever service times the
+    /// policy declares.
+    uncontended: f64,
 }
 
 /// Times in flight of all classes, and the room that they leave.
@@ -223,6 +228,11 @@ impl Occupancy {
         let holding = &mut self.holdings[to];
         *holding = Holding { mean, square, count, blocking, stay, slack, ..*holding };
         holding.arrivals.carry(arrivals);
+    }
+
+    /// Takes over what a window's claimants need when requests do not wait for one another.
+    pub(super) fn carry_window(&mut self, old: &Occupancy, from: usize, to: usize) {
+        self.needs[to].uncontended = old.needs[from].uncontended;
     }
 
     /// Returns the times of a class with completions.
@@ -373,9 +383,10 @@ impl Occupancy {
 
     /// Returns whether the claimants' need is still met if the request stays as long as its class's requests
     /// usually do.
-    fn fits(&self, holding: &Holding, Room { window, blockable, .. }: Room) -> bool {
+    fn fits(&self, holding: &Holding, Room { window, blockable, bound, .. }: Room) -> bool {
         let Holding { blocking, stay, slack, .. } = *holding;
         let need = &self.needs[window];
+        let blockable = blockable.max(bound.min(BLOCKABLE * need.uncontended));
         let work = need.slots * stay + DEVIATIONS * (need.variance.max(0.0) * stay).sqrt();
         need.blocked + blocking * (work / (stay + slack).max(1e-6) + 1.0) <= blockable
     }
@@ -515,6 +526,9 @@ impl Occupancy {
             let max = REST * bounds(window).bound;
             let need = &mut self.needs[window];
             [need.slots, need.variance, need.blocked, need.max, need.beyond] = sum;
+            if !bounds(window).contended {
+                need.uncontended = need.slots;
+            }
             need.rest = (need.rest + max * seconds).min(max * SAVED);
         }
     }

@@ -64,7 +64,7 @@ const SWUNG: f64 = 0.15;
 /// Maximum number of slots that surplus may block, relative to the slots that the guarantees need. This assumes a
 /// cluster of about twice the needed size. Short requests cannot tell whether nodes have room for more long requests
 /// than that.
-const BLOCKABLE: f64 = 2.0;
+pub(super) const BLOCKABLE: f64 = 2.0;
 
 /// Service times of one class in the two halves of a cycle in one group.
 #[derive(Clone, Copy, Debug, Default)]
