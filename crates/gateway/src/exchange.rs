@@ -13,13 +13,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use weirgate_config::{ClassSite, HeaderRules, LocalityKeyOf, NodeTimeouts};
-use weirgate_engine::{ClassId, Outcome, Shed, Time, Would};
+use weirgate_engine::{Outcome, Shed, Time, Would};
 use weirgate_http1::{Head, Version};
 
-use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
-use crate::classify::{ClassRef, NeedsBody, Payload, View, value_of};
+use crate::active_config::{ConfigHandle, Endpoint};
+use crate::classify::{ClassRef, NeedsBody, value_of};
 use crate::client::Origin;
 use crate::connection::End;
+use crate::find_class::{find_class, last_class, payload, view};
 use crate::hops::Connection;
 use crate::memory::Pressure;
 use crate::pages::Routed;
@@ -58,11 +59,12 @@ pub(crate) struct Exchange {
     classified: Option<Box<(u64, String)>>,
     class: Option<ClassIndex>,
     /// The visitor that its cookie names.
-    pub(crate) visitor: Option<Visitor>,
+    pub(crate) visitor: Option<Box<Visitor>>,
     /// Whether it was turned away and goes to the fallback of its class.
     pub(crate) fell_back: bool,
     arrived: Time,
-    decided: Option<Time>,
+    /// Time of the engine's decision. [`Time::NEVER`] if there is none, which takes less memory than an `Option`.
+    decided: Time,
     released: bool,
     node_ended: Option<(Time, Option<Would>)>,
     /// Whether the record has been written.
@@ -175,7 +177,7 @@ impl Exchange {
             fell_back: false,
             origin: Origin { client: conn.peer.ip(), listed: false },
             arrived: conn.now(),
-            decided: None,
+            decided: Time::NEVER,
             released: false,
             node_ended: None,
             recorded: false,
@@ -271,21 +273,31 @@ impl Exchange {
         // A reload between the rules and the engine's decision requires a new classification. The number of
         // rounds is bounded, so that reloads cannot hold a request for ever.
         for _ in 0..8 {
-            let tls = self.conn.tls.get().map(|tls| &**tls);
-            let mut view = View::new(&self.active_config.site, &self.request, self.origin, self.conn.port, tls);
-            view.visitor = self.visitor.as_ref();
-            let class = match find_class(&self.active_config, &view, payload(self, stream)) {
-                Ok(class) => class,
-                Err(NeedsBody) => {
-                    let bytes = self.active_config.site.limits.body_prefix;
-                    poll_fn(|cx| stream.poll_prefix(cx, bytes)).await?;
-                    find_class(&self.active_config, &view, payload(self, stream))
-                        .unwrap_or_else(|_| last_class(&self.active_config))
-                }
+            // A view is made again after a wait, because the future of every request would have its size.
+            let mut found = find_class(
+                &self.active_config,
+                &view(&self.active_config.site, &self.request, &self.conn, (self.origin, self.visitor.as_deref())),
+                payload(self, stream),
+            );
+            if found.is_err() {
+                let bytes = self.active_config.site.limits.body_prefix;
+                poll_fn(|cx| stream.poll_prefix(cx, bytes)).await?;
+                found = find_class(
+                    &self.active_config,
+                    &view(&self.active_config.site, &self.request, &self.conn, (self.origin, self.visitor.as_deref())),
+                    payload(self, stream),
+                );
+            }
+            let class = found.unwrap_or_else(|NeedsBody| last_class(&self.active_config));
+            let index = class.index();
+            let field = |by: &_| {
+                value_of(
+                    by,
+                    &view(&self.active_config.site, &self.request, &self.conn, (self.origin, self.visitor.as_deref())),
+                )
             };
-            self.class = Some(class.index());
-            let field = |by: &_| value_of(by, &view);
-            let source = worker.source(&self.active_config, self.class, self.origin.client, field);
+            let source = worker.source(&self.active_config, Some(index), self.origin.client, field);
+            self.class = Some(index);
             self.conn.progress.set(self.timeouts().body_progress);
             // A reload may have changed the class, so another place is given back first.
             (self.place, self.fell_back) = (None, false);
@@ -317,7 +329,7 @@ impl Exchange {
                 Admission::Stale => self.active_config = worker.active_config(),
                 Admission::Shed(at, shed) => return Err(Stop::Shed(at, shed)),
                 Admission::Released(at, permit, endpoint) => {
-                    self.decided = Some(at);
+                    self.decided = at;
                     self.released = true;
                     self.permit = Some(permit);
                     self.endpoint = Some(endpoint);
@@ -395,7 +407,7 @@ impl Exchange {
             }
             Stop::Shed(at, shed) => {
                 self.ending = Ending::Shed(shed.reason);
-                self.decided = Some(at);
+                self.decided = at;
                 Reply::shed(shed, self.class.and_then(|class| config.shed_reply(class)))
             }
             Stop::Failed(error) => {
@@ -530,7 +542,7 @@ impl Exchange {
         let worker = &self.conn.worker;
         let now = worker.timers.this_turn(worker.shared.control.clock());
         let (node_ended, would) = self.node_ended.unwrap_or((now, None));
-        let decided = self.decided.unwrap_or(self.arrived);
+        let decided = if self.decided == Time::NEVER { self.arrived } else { self.decided };
         let (version, class_name) = match &self.classified {
             Some(classified) => (classified.0, classified.1.as_str()),
             None => (self.active_config.version, self.class_name().unwrap_or("-")),
@@ -568,28 +580,4 @@ impl Drop for Exchange {
         }
         self.observe();
     }
-}
-
-/// Finds the class of a request by the rules of a policy.
-///
-/// # Errors
-/// It depends on the body, which has not been received.
-fn find_class<'a>(config: &ActiveConfig, view: &View<'a>, payload: Payload<'_>) -> Result<ClassRef<'a>, NeedsBody> {
-    let found = config.classifier.classify_readings(&config.site.policy, view, payload)?;
-    Ok(found.map_or_else(|| last_class(config), |found| found.class))
-}
-
-/// The last rule always matches. Without it, the engine's default class is used, which is the last one.
-fn last_class(config: &ActiveConfig) -> ClassRef<'static> {
-    ClassRef::Class(ClassId(u32::try_from(config.site.policy.classes.len()).unwrap_or(u32::MAX).saturating_sub(1)))
-}
-
-/// Returns what rules see of the body of a request.
-fn payload<'b>(exchange: &Exchange, stream: &'b mut impl RequestStream) -> Payload<'b> {
-    let config = &exchange.active_config;
-    if !config.classifier.reads_bodies() {
-        return Payload::NONE;
-    }
-    let body = stream.body();
-    Payload::of(&exchange.request, body.unsent(), body.is_complete(), config.site.limits.body_prefix)
 }

@@ -47,6 +47,7 @@ mod events;
 #[cfg(test)]
 mod examples;
 mod exchange;
+mod find_class;
 mod forward;
 mod forwarded;
 mod gateway;

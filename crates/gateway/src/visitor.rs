@@ -221,8 +221,8 @@ impl Exchange {
     /// Finds the visitor of the request, if the policy has visitors.
     pub(crate) fn find_visitor(&mut self) {
         let visitors = self.active_config.site.visitors.as_ref();
-        self.visitor =
-            visitors.and_then(|visitors| Visitor::of(visitors, &self.request, weirgate_clock::calendar()).ok());
+        let of = |visitors| Visitor::of(visitors, &self.request, weirgate_clock::calendar()).ok();
+        self.visitor = visitors.and_then(of).map(Box::new);
     }
 
     /// Returns the name of the cookie that nodes do not see, if the request has it.
@@ -235,7 +235,7 @@ impl Exchange {
     pub(crate) fn reception(&self) -> Option<Reception<'_>> {
         let visitors = self.active_config.site.visitors.as_ref().filter(|_| !self.is_call())?;
         let secure = self.value(Variable::Scheme).is_some_and(|scheme| scheme.as_ref() == b"https");
-        let (before, earns, now) = (self.visitor.as_ref(), !self.fell_back, weirgate_clock::calendar());
+        let (before, earns, now) = (self.visitor.as_deref(), !self.fell_back, weirgate_clock::calendar());
         Some(Reception { visitors, before, earns, secure, now })
     }
 }
