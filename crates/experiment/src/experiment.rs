@@ -9,9 +9,9 @@ use weirgate_config::Site;
 use weirgate_emulator::{Disk, Thrashing};
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::errors::Position;
-use weirgate_spanned_yaml::overrides::Override;
 
 use crate::distribution::{Counts, Distribution};
+use crate::grid::GridRow;
 
 /// Everything that one experiment needs.
 #[derive(Clone, Debug)]
@@ -47,24 +47,6 @@ pub struct Experiment {
     pub published: Vec<Published>,
     /// Shares of the machines' CPUs for classes. `None` gives every request an equal share.
     pub reserves: Option<CpuReserves>,
-}
-
-/// A row of the grid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GridRow {
-    /// What it changes.
-    pub name: String,
-    /// Its cells, at least one.
-    pub cells: Vec<GridCell>,
-}
-
-/// A cell of the grid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GridCell {
-    /// Its name, unique in its row.
-    pub name: String,
-    /// Changes of the experiment.
-    pub set: Vec<Override>,
 }
 
 /// Shares of the machines' CPUs, per class. Only the simulator implements them.

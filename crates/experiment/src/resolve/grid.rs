@@ -3,8 +3,8 @@
 use weirgate_spanned_yaml::decode::{At, Context};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 
-use crate::experiment::{GridCell, GridRow};
 use crate::file::ExperimentFile;
+use crate::grid::{GridCell, GridRow};
 
 /// Maximum number of cells of a grid. Each is played for each discipline and seed.
 const MAX_CELLS: usize = 1_000;
