@@ -16,7 +16,10 @@ fn every_example_loads_without_a_warning() {
     assert!(files.len() >= 6, "only {} examples", files.len());
     for path in files {
         let loaded = load_file(&path).unwrap_or_else(|errors| panic!("{errors}"));
-        assert_eq!(loaded.warning_lines("it"), Vec::<String>::new(), "{}", path.display());
+        let mut warnings = loaded.warning_lines("it");
+        // The keys beside the examples are examples, too, and are said to be.
+        warnings.retain(|warning| !warning.contains("is that of Weirgate's examples"));
+        assert_eq!(warnings, Vec::<String>::new(), "{}", path.display());
     }
 }
 

@@ -56,6 +56,15 @@ fn keys_are_one_or_two_and_random() {
          policy.yaml:3:24: visitors.keys_file: the key in line 3 is not random: it has fewer than 8 different letters; \
          make one with `openssl rand -hex 32`\n"
     );
+    let example = fs::read_to_string("../../policies/visitors.keys").unwrap();
+    fs::write(folder.path().join("visitors.keys"), example).unwrap();
+    assert_eq!(
+        load_file(&file).unwrap().warning_lines("policy.yaml"),
+        [
+            "policy.yaml:3:24: visitors.keys_file: warning: the key in line 2 is that of Weirgate's examples, with which everybody can \
+          sign; make one with `openssl rand -hex 32`"
+        ]
+    );
     fs::remove_file(folder.path().join("visitors.keys")).unwrap();
     let missing = load_file(&file).unwrap_err().to_string();
     assert!(missing.contains("cannot be read: No such file"), "{missing}");

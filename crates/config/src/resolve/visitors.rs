@@ -28,6 +28,9 @@ const MAX_KEYS: usize = 2;
 /// Shortest lifetime of a cookie. A shorter one is over before a page is read.
 const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
+/// The key of `policies/visitors.keys`, which everybody can read.
+const EXAMPLE: &str = "4be1c8a09d52f7631e0fa4d87b93c265d8e1740f3a6b9c52e7d04f18a3c6b95e";
+
 /// Hint on how to make a key.
 const MAKE: &str = "make one with `openssl rand -hex 32`";
 
@@ -101,6 +104,10 @@ fn keys(form: &VisitorsForm, folder: &Path, mark: Mark, cx: &mut Context) -> Vec
         };
         if let Some(wrong) = wrong {
             cx.fail(mark, Complaint::new(format!("the key in {of} {line} {wrong}"), MAKE));
+        }
+        if key == EXAMPLE {
+            let what = format!("the key in {of} {line} is that of Weirgate's examples, with which everybody can sign");
+            cx.warn(mark, Complaint::new(what, MAKE));
         }
         keys.push(SigningKey::new(key.as_bytes()));
     }
