@@ -50,9 +50,9 @@ fn cpu(stage: &Stage, pattern: &str) -> f64 {
 /// count.
 const STEADY: u64 = 8;
 
-/// Maximum time to learn the costs, in seconds. A test that runs alone needs seven, and parallel tests slow
-/// it down.
-const FOUND: f64 = 40.0;
+/// Time to wait until the costs are learned, in seconds. A test that runs alone needs seven to fifteen. Beside two
+/// hundred others on a busy machine 40 were not always enough.
+const FOUND: f64 = 120.0;
 
 /// Sends requests, alternating between more of one path and more of the other, until the costs of `expected`
 /// are learned within 15 % and stay there.

@@ -35,7 +35,7 @@ fn a_hand_over_passes_on_what_was_learned() {
     let mut process = Process::serving(&write(&directory, &policy(&node, "127.0.0.1:0", "127.0.0.1:0")));
     let (listen, api) = (process.address("listening on", 1), process.address("admin API on", 1));
     let load = Load::start(listen);
-    load.wait_for(50);
+    load.wait_for(100);
     load.stop();
     assert_eq!(completions(&json(api, "/learned")), 64.0);
     let old = process.hand_over();
@@ -53,7 +53,7 @@ fn a_restart_begins_with_the_file_and_never_fails_because_of_it() {
     let file = directory.path().join("learned.json");
     let process = Process::serving(&sound);
     let load = Load::start(process.address("listening on", 1));
-    load.wait_for(50);
+    load.wait_for(100);
     load.stop();
     process.stop();
     let restarted = |expected: &str, completed: f64| {
@@ -115,7 +115,7 @@ fn a_standby_knows_what_the_active_gateway_has_learned_when_that_is_killed() {
     let active = Process::serving(&active);
     let load = Load::start(active.address("listening on", 1));
     standby.line("following the gateway at unix:", 1);
-    load.wait_for(50);
+    load.wait_for(100);
     load.stop();
     until(api, "/learned", |learned| completions(learned) == 64.0);
     let ready = until(api, "/ready", |ready| ready["follows"]["age_seconds"].as_f64().is_some());
