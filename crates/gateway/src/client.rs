@@ -207,6 +207,20 @@ mod tests {
     }
 
     #[test]
+    fn one_visitor_is_one_source_from_any_number_of_addresses() {
+        let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
+        let of = |number: u32, id: Option<&'static [u8]>| {
+            source(&hasher, &Key::Visitor, IpAddr::from(number.to_be_bytes()), true, |_| id)
+        };
+        let known = of(0, Some(&[7; 16]));
+        assert!((1..10_000).all(|number| of(number, Some(&[7; 16])) == known));
+        assert_ne!(of(0, Some(&[8; 16])), known);
+        // Without a valid cookie each address counts.
+        let flows: std::collections::HashSet<u64> = (0..10_000).map(|number| of(number, None).flow).collect();
+        assert_eq!(flows.len(), 10_000);
+    }
+
+    #[test]
     fn positions_are_spread_evenly_and_never_change() {
         let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
         let of = |number: u32, ordered| {
