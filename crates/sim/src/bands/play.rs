@@ -125,12 +125,10 @@ impl Play {
     }
 }
 
-/// Returns the possible places of the log: next to the repository, seen from the working directory or from
-/// this crate's folder.
-fn nasa_log_places() -> Vec<PathBuf> {
-    const LOG: &str = "shared/data/nasa_19950801.tsv.gz";
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    vec![Path::new("..").join(LOG), crate_folder.join("../../..").join(LOG)]
+/// Returns the possible places of the log: next to the repository, seen from its folder or from one of its crates. No
+/// path of the machine that built the program, so that the same source gives the same program everywhere.
+fn nasa_log_places() -> [PathBuf; 2] {
+    ["..", "../../.."].map(|folder| Path::new(folder).join("shared/data/nasa_19950801.tsv.gz"))
 }
 
 /// Replaces the files of the first stream by those of the log. The same share of them fits into a node's
