@@ -478,7 +478,7 @@ fn room(probes: &[Probe], reaches: &[Reach], window: usize) -> Room {
     Room {
         window,
         bound: probes[window].bound(),
-        blockable: probes[window].blockable(),
+        max_blocked: probes[window].max_blocked(),
         contended: !reaches[window].is_open(),
     }
 }

@@ -172,9 +172,9 @@ pub(super) struct Occupancy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     pub(super) window: usize,
-    /// The window's size in a high half, and the number of its slots that may be blocked.
+    /// The window's size in a high half, and the number of its slots that may be blocked by the declared need.
     pub(super) bound: f64,
-    pub(super) blockable: f64,
+    pub(super) max_blocked: f64,
     /// Whether contention has been seen.
     pub(super) contended: bool,
 }
@@ -383,10 +383,10 @@ impl Occupancy {
 
     /// Returns whether the claimants' need is still met if the request stays as long as its class's requests
     /// usually do.
-    fn fits(&self, holding: &Holding, Room { window, blockable, bound, .. }: Room) -> bool {
+    fn fits(&self, holding: &Holding, Room { window, bound, max_blocked, .. }: Room) -> bool {
         let Holding { blocking, stay, slack, .. } = *holding;
         let need = &self.needs[window];
-        let blockable = blockable.max(bound.min(BLOCKABLE * need.uncontended));
+        let blockable = bound.min(max_blocked.max(BLOCKABLE * need.uncontended));
         let work = need.slots * stay + DEVIATIONS * (need.variance.max(0.0) * stay).sqrt();
         need.blocked + blocking * (work / (stay + slack).max(1e-6) + 1.0) <= blockable
     }

@@ -196,10 +196,9 @@ impl Probe {
         self.max_blocked = (BLOCKABLE * slots).max(few);
     }
 
-    /// Returns the slots that surplus may block: the window in a high half, as far as it is known to hold for long
-    /// requests.
-    pub(in crate::limit) fn blockable(&self) -> f64 {
-        self.bound().min(self.max_blocked)
+    /// Returns the slots that surplus may block of a larger window, by the need that the policy states.
+    pub(in crate::limit) fn max_blocked(&self) -> f64 {
+        self.max_blocked
     }
 
     /// Returns whether the base is above its lower bound.
