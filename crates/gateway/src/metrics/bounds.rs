@@ -92,7 +92,7 @@ impl Bounds {
             }
         }
         let mut slots = [None; MAX_LIMITS];
-        let mut gone: Vec<Move> = Vec::new();
+        let mut gone: Vec<(usize, u64)> = Vec::new();
         for (bound, place) in self.places().filter(|(_, place)| *place > REST) {
             match wanted.iter().position(|limit| *limit == bound) {
                 Some(at) => {
@@ -101,18 +101,15 @@ impl Bounds {
                         *slot = Some(bound);
                     }
                 }
-                None => gone.push((place, 0)),
+                None => gone.push((place, bound)),
             }
         }
         let mut wanted = wanted.into_iter();
         slots.iter_mut().filter(|slot| slot.is_none()).for_each(|slot| *slot = wanted.next());
         let bounds = Bounds::of(&slots);
-        for (from, to) in &mut gone {
-            let limit = self.places().find(|(_, place)| place == from).map_or(u64::MAX, |(bound, _)| bound);
-            // The place of a limit that has gone may be that of a new one, which starts at zero.
-            *to = bounds.place(limit);
-        }
-        (bounds, gone)
+        // The place of a limit that has gone may be that of a new one, which starts at zero.
+        let moves = gone.into_iter().map(|(place, limit)| (place, bounds.place(limit))).collect();
+        (bounds, moves)
     }
 }
 

@@ -100,6 +100,12 @@ impl Reached {
         self.held == self.runs
     }
 
+    /// `held`, or in how many of its runs every guarantee was held.
+    #[must_use]
+    pub fn word(&self) -> String {
+        if self.all_held() { "held".to_owned() } else { format!("{}/{}", self.held, self.runs) }
+    }
+
     /// Name of the discipline without what was chosen for the cell.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -144,9 +150,7 @@ impl Grid {
             for (at, name) in self.disciplines().enumerate() {
                 let _ = write!(out, "{name:widest$}");
                 for reached in row.cells.iter().filter_map(|cell| cell.results.get(at)) {
-                    let held =
-                        if reached.all_held() { "held".into() } else { format!("{}/{}", reached.held, reached.runs) };
-                    let _ = write!(out, "  {:>12}", format!("{held} {:>4.0}%", 100.0 * reached.served));
+                    let _ = write!(out, "  {:>12}", format!("{} {:>4.0}%", reached.word(), 100.0 * reached.served));
                 }
                 out.push('\n');
             }

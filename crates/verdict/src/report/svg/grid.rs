@@ -75,10 +75,11 @@ fn draw_row(svg: &mut String, (from, mut y): (f64, f64), row: &Row, (names, left
 }
 
 fn square(svg: &mut String, (x, y): (f64, f64), reached: &Reached, place: &str) {
-    let (class, word) = match reached.held {
-        _ if reached.all_held() => ("held", "held".to_owned()),
-        0 => ("none", format!("0/{}", reached.runs)),
-        held => ("some", format!("{held}/{}", reached.runs)),
+    let word = reached.word();
+    let class = match reached.held {
+        _ if reached.all_held() => "held",
+        0 => "none",
+        _ => "some",
     };
     let (width, height) = SQUARE;
     let missed: Vec<String> =
