@@ -14,7 +14,6 @@ use http_body_util::{BodyExt as _, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::ClientConfig;
 use weirgate_http_client::{Address, Limits, Request, exchange};
-use weirgate_tls::Fault;
 
 /// Limits of a request. Authorities answer within seconds. The longest answer is a chain of certificates, of some KiB.
 const LIMITS: Limits = Limits::new(Duration::from_secs(30), 1 << 20);
@@ -50,8 +49,8 @@ impl Https {
     /// # Errors
     /// There are none.
     pub(crate) fn new(ca: Option<&Path>, retry_after: RetryAfter) -> Result<Https, String> {
-        let said = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        Ok(Https { tls: weirgate_tls::https(ca).map_err(said)?, retry_after })
+        let tls = weirgate_tls::https(ca).map_err(|faults| weirgate_tls::told(&faults))?;
+        Ok(Https { tls, retry_after })
     }
 }
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
+use weirgate_spanned_yaml::read::read_bounded;
 
 /// Maximum size of a file with header fields. Keys of receivers have less than a kilobyte.
-const MAX_FIELDS: u64 = 16 << 10;
+const MAX_FIELDS: usize = 16 << 10;
 
 /// Fields that the gateway itself writes.
 const OWN: [&str; 7] =
@@ -40,11 +41,11 @@ pub struct Telemetry {
 /// be a secret.
 pub fn header_fields(path: &Path) -> Result<Vec<(String, String)>, String> {
     let of = |why: String| format!("{}: {why}", path.display());
-    let size = std::fs::metadata(path).map_err(|error| of(error.to_string()))?.len();
-    if size > MAX_FIELDS {
-        return Err(of(format!("it has {size} bytes, more than {MAX_FIELDS}")));
+    let bytes = read_bounded(path).map_err(|error| of(error.to_string()))?;
+    if bytes.len() > MAX_FIELDS {
+        return Err(of(format!("it has {} bytes, more than {MAX_FIELDS}", bytes.len())));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| of(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| of("it is no text in UTF-8".to_owned()))?;
     let mut fields = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();

@@ -87,3 +87,9 @@ pub(crate) fn not_pem(path: &Path, part: Part, error: &pem::Error) -> Fault {
     let what = format!("`{}` is no sound PEM file: {error}", path.display());
     Fault::new(part, what, "it needs lines such as `-----BEGIN CERTIFICATE-----`")
 }
+
+/// Returns all faults in one line.
+#[must_use]
+pub fn told(faults: &[Fault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

@@ -31,7 +31,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 pub use certificate::{Certificate, CertificateFiles, Named};
 pub use client::{Client, ClientSettings, https, is_server_name, server_name};
-pub use file::{Fault, Part};
+pub use file::{Fault, Part, told};
 pub use identity::{Identity, has_ended};
 pub use names::Certificates;
 pub use party::{Party, Role, Wanted, is_party_name, is_site};

@@ -24,7 +24,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error, ServerConfig, version};
 
 use crate::certificate::{Certificate, CertificateFiles};
-use crate::file::{Fault, Part};
+use crate::file::{Fault, Part, told};
 use crate::party::{Party, Role, Wanted};
 use crate::rule::by_rule;
 use crate::server::{ALPN, ClientAuth, ClientMode, verifier};
@@ -237,7 +237,7 @@ impl LiveTrust {
                 *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
                 Some(Ok(format!("`{shown}` has changed and is in force")))
             }
-            Err(faults) => refused(&faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+            Err(faults) => refused(&told(&faults)),
         }
     }
 }

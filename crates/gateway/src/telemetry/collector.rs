@@ -4,6 +4,7 @@
 //! again, and partial success.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use serde::Deserialize;
 use tokio_rustls::rustls::ClientConfig;
 use weirgate_config::{Telemetry as Config, header_fields};
 use weirgate_http_client::{Address, Error, Limits, Request, exchange};
-use weirgate_tls::Fault;
 
 /// Limits of an export. Ten seconds are the default of OTLP's exporters. The answer is a small object.
 const LIMITS: Limits = Limits::new(Duration::from_secs(10), 64 << 10);
@@ -24,9 +24,9 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The way to the collector, with what is kept from one request to the next.
 #[derive(Debug, Default)]
 pub(super) struct Collector {
-    /// The settings of TLS, and those of the policy that they come from. Reading the authorities of the system takes
-    /// milliseconds.
-    tls: Option<(Config, Arc<ClientConfig>)>,
+    /// The settings of TLS, with the file of authorities that they come from. Reading the authorities of the system
+    /// takes milliseconds.
+    tls: Option<(Option<PathBuf>, Arc<ClientConfig>)>,
 }
 
 /// The way to the collector of a policy.
@@ -38,7 +38,7 @@ pub(super) struct To<'a> {
 
 impl Collector {
     pub(super) fn to<'a>(&'a mut self, config: &'a Config) -> To<'a> {
-        if self.tls.as_ref().is_some_and(|(of, _)| of.ca != config.ca) {
+        if self.tls.as_ref().is_some_and(|(ca, _)| *ca != config.ca) {
             self.tls = None;
         }
         To { collector: self, config }
@@ -72,15 +72,13 @@ impl To<'_> {
         if !self.config.https {
             return Ok(Address::Tcp(address));
         }
-        let (_, tls) = match self.collector.tls.take() {
-            Some(tls) => self.collector.tls.insert(tls),
-            None => {
-                let said = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                let tls = weirgate_tls::https(self.config.ca.as_deref()).map_err(said)?;
-                self.collector.tls.insert((self.config.clone(), tls))
-            }
-        };
-        Ok(Address::Https(address, Arc::clone(tls)))
+        if let Some((_, tls)) = &self.collector.tls {
+            return Ok(Address::Https(address, Arc::clone(tls)));
+        }
+        let ca = self.config.ca.clone();
+        let tls = weirgate_tls::https(ca.as_deref()).map_err(|faults| weirgate_tls::told(&faults))?;
+        self.collector.tls = Some((ca, Arc::clone(&tls)));
+        Ok(Address::Https(address, tls))
     }
 
     /// Sends `body`, which is JSON.
