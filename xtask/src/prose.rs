@@ -10,8 +10,8 @@ use std::ops::AddAssign;
 use crate::comments;
 use crate::repository::{RUNS, files, relative, text};
 
-/// Words for persons.
-const PERSONS: [&str; 8] = ["who", "whoever", "whose", "whom", "nobody", "everybody", "anybody", "somebody"];
+/// Words for persons. `whose` is not among them, because it is also right for things.
+const PERSONS: [&str; 7] = ["who", "whoever", "whom", "nobody", "everybody", "anybody", "somebody"];
 
 /// Counts of some text.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
