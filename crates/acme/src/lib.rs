@@ -52,7 +52,7 @@ struct State {
     running: bool,
 }
 
-/// What is known of a certificate.
+/// The known state of a certificate.
 #[derive(Debug)]
 struct Known {
     wanted: AcmeCertificate,
@@ -238,7 +238,7 @@ impl Acme {
         say(wanted, Level::Warning, &format!("{why}: next attempt in {wait}"));
     }
 
-    /// Changes what is known of a certificate, if it is still wanted.
+    /// Changes the state of a certificate, if it is still wanted.
     fn change(&self, wanted: &AcmeCertificate, change: impl FnOnce(&mut Known, SystemTime)) {
         let now = weirgate_clock::calendar();
         let mut state = self.lock();

@@ -25,7 +25,7 @@ const RENEW_BY: f64 = 0.95;
 /// Bounds of the time until the authority is asked for its window again (RFC 9773 Sec. 4.3.2).
 const ASK_WITHIN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(86_400));
 
-/// Time until it is asked again if it gave no answer. It is also what the RFC suggests for answers.
+/// Time until it is asked again if it gave no answer. The RFC suggests the same time after answers.
 pub(crate) const ASK_EVERY: Duration = Duration::from_secs(6 * 3600);
 
 /// The time of a certificate's validity.

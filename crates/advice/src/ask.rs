@@ -1,7 +1,7 @@
 //! A first policy from a few answers.
 //!
-//! Five questions at most, each with a default, about what a person knows: addresses, what matters, how much, how fast.
-//! Service times, capacities and methods are left to Weirgate.
+//! At most five questions, each with a default, about facts that a person knows: addresses, important requests, their
+//! rate, and their response time. Service times, capacities and methods are left to Weirgate.
 
 use std::net::SocketAddr;
 
@@ -87,7 +87,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Returns the policy, with defaults for what was not answered.
+    /// Returns the policy, with the default of each question that was not answered.
     ///
     /// # Errors
     /// A default is not sound, which is a defect.

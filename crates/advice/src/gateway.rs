@@ -1,4 +1,4 @@
-//! Proposals from what a running gateway observes.
+//! Proposals from the observations of a running gateway.
 //!
 //! The gateway has counts since its start and figures of its last ten seconds, so it is looked at every ten seconds,
 //! and each pair of looks is a window. Its conditions are told in words and without the values of headers, cookies and
@@ -179,7 +179,7 @@ impl Watch {
 /// The words of a condition that everything meets.
 const ANYTHING: &str = "anything matches";
 
-/// Returns what is known of a class.
+/// Returns the facts about a class.
 fn observed(name: &str, watched: &Watched, all: u64) -> ClassSeen {
     let service = watched.service.map(|time| ServiceSeen {
         quiet: time,
@@ -220,7 +220,7 @@ fn upstream(running: &RunningUpstream) -> UpstreamSeen {
     upstream
 }
 
-/// Fills in what the servers of an upstream have shown to give.
+/// Fills in the capacity that the servers of an upstream have shown.
 fn capacity(upstream: &mut UpstreamSeen, members: &[(&ClassSeen, &Vec<f64>)], windows: usize) {
     let sum = |of: &dyn Fn(&ClassSeen) -> f64| {
         let at =

@@ -1,12 +1,12 @@
-//! Policies for newcomers: what a person who does not know Weirgate needs to write a first one.
+//! Policies for newcomers: proposals for a person who does not know Weirgate.
 //!
 //! - [`log`] reads access logs of nginx, Apache, HAProxy and Weirgate, and [`Tally`] counts their requests in memory of
 //!   constant size. [`from_logs`] proposes a policy from them.
-//! - [`Watch`] proposes one from what a running gateway observes.
-//! - [`Answers`] makes one of a few answers, and [`import()`] of a configuration of nginx or HAProxy.
+//! - [`Watch`] proposes one from the observations of a running gateway.
+//! - [`Answers`] makes one from a few answers, and [`import()`] from a configuration of nginx or HAProxy.
 //!
-//! Every proposal has the reason for each figure as a comment beside it. It is pure: files and sockets are opened by
-//! the caller. No input panics, and what is proposed is a policy that `weirgate check` accepts.
+//! Every proposal has a comment at each figure with its reason. The crate is pure: the caller opens files and sockets.
+//! No input panics, and every proposal is a policy that `weirgate check` accepts.
 //!
 //! `tally` counts, `propose` derives figures, `policy` writes the file, `names` and `crawlers` decide on conditions,
 //! and `numbers` rounds.

@@ -18,7 +18,7 @@ pub(crate) fn limit_above(seconds: f64) -> f64 {
 pub(crate) fn two_digits(number: f64, up: bool) -> f64 {
     let power = 10f64.powf(number.max(1e-9).log10().floor() - 1.0).max(0.01);
     // 0.3 / 0.1 is a little less than 3, and must not become 2 steps. Sums of many times are less exact than that, but
-    // what is rounded down has to fit.
+    // a number that is rounded down has to fit.
     let steps = number / power;
     let whole = if (steps - steps.round()).abs() < if up { 1e-3 } else { 1e-7 } {
         steps.round()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weirgate_tls::SigningKey;
 
-/// What the cookie of a visitor says. A later one includes the earlier ones.
+/// Standing of a visitor, from its cookie. A later one includes the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
     /// The visitor was answered once.

@@ -25,7 +25,7 @@ const HTTP_TIME: Duration = Duration::from_secs(10);
 /// Metadata of a file: device, inode, size, and the time of its last change in seconds and nanoseconds.
 type Stamp = (u64, u64, u64, i64, i64);
 
-/// A source with what is known of it.
+/// A source and its state.
 pub struct Lookup {
     discover: Discover,
     stamp: Option<Stamp>,

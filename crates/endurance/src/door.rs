@@ -45,7 +45,8 @@ const SPARE: u64 = 2000;
 /// Time that a mix may take in addition to its length, at most.
 const SETTING_UP: Duration = Duration::from_secs(5);
 
-/// Time after the last mix in which the gateway gives back what it holds. It exceeds the time limit of a head.
+/// Time after the last mix in which the gateway releases its memory and descriptors. It exceeds the time limit of a
+/// head.
 const AFTERWARDS: Duration = Duration::from_secs(15);
 
 /// Runs all mixes and returns the number of requests that the class lost.

@@ -2,7 +2,7 @@
 //!
 //! The gateway runs as a process under its default discipline, before emulated nodes. The lab starts both and sends
 //! the requests of ordinary clients ([`weirgate_lab`]). This program adds the clients that misbehave ([`hostile`]), and
-//! looks at what the gateway uses ([`usage`]).
+//! looks at the resources that the gateway uses ([`usage`]).
 //!
 //! [`door`] plays mixes of hostile clients beside a class within its guarantee. [`soak`] reloads the policy and kills
 //! nodes for as long as you like. [`stage`] starts an experiment, [`meter`] counts its requests, [`interim`] is a node

@@ -37,7 +37,7 @@ pub(crate) struct Stage {
     cpus: Cpus,
 }
 
-/// What to start.
+/// The files of a run.
 pub(crate) struct Files<'a> {
     /// The program `weirgate`.
     pub(crate) program: PathBuf,
@@ -127,7 +127,7 @@ impl Stage {
         Ok(counts.collect::<Vec<_>>().join(", "))
     }
 
-    /// Returns what the gateway uses now.
+    /// Returns the resources that the gateway uses now.
     ///
     /// # Errors
     /// It has ended. The message quotes its last output.

@@ -1,4 +1,4 @@
-//! What a process uses: memory, descriptors, CPU time. From `/proc` (proc(5)).
+//! Use of memory, descriptors and CPU time by a process, from `/proc` (proc(5)).
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What would have happened: a second engine that enforces everything, beside the real one.
+//! The shadow: a second engine that enforces everything, next to the real one.
 //!
 //! Source: our own. While a class is observed, its requests pass ([`crate::passing`]), and the nodes carry all of them.
 //! The *shadow* takes the same arrivals of all classes under the same policy, enforced for all. So it has queues,

@@ -5,7 +5,7 @@ use weirgate_spanned_yaml::overrides::Override;
 /// A row of the grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridRow {
-    /// What it changes.
+    /// The figure that it changes.
     pub name: String,
     /// Its cells, at least one.
     pub cells: Vec<GridCell>,

@@ -80,7 +80,7 @@ pub(crate) fn peer_key(peer: IpAddr) -> u64 {
 /// The source of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// A hash with the key of this process, so that nobody can choose sources with equal hashes.
+    /// A hash with the key of this process, so that clients cannot choose sources with equal hashes.
     pub(crate) flow: u64,
     /// Position in the order of all sources, which is the same in every process. 0 unless it was asked for.
     pub(crate) position: u16,

@@ -13,7 +13,7 @@ use crate::answer::with_type;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Versions of OpenMetrics that a reader may ask for. Both read what version 1.0.0 writes.
+/// Versions of OpenMetrics that a reader may ask for. Readers of both understand text of version 1.0.0.
 const VERSIONS: [&str; 2] = ["1.0.0", "0.0.1"];
 
 /// Answers with `page`, which is OpenMetrics text, to a request with `headers`.

@@ -1,10 +1,10 @@
 //! A small HTTP/1.1 server for requests to Weirgate itself: the admin APIs of gateway and coordinator, agents' reports,
 //! and the reports of agents to the coordinator.
 //!
-//! hyper implements the protocol (RFC 9112), and a router of axum answers. This crate adds what all of these listeners
-//! need: an address that is never open by accident, mutual TLS ([`weirgate_tls::trust`]), the check of each request
-//! ([`Access`]), and bounds. A plain listener is on loopback or on a Unix socket. On any other address one starts only
-//! with TLS, and admits the parties that its [`Access`] names.
+//! hyper implements the protocol (RFC 9112), and a router of axum answers. This crate adds the needs of all these
+//! listeners: an address that is never open by accident, mutual TLS ([`weirgate_tls::trust`]), the check of each
+//! request ([`Access`]), and bounds. A plain listener is on loopback or on a Unix socket. On any other address one
+//! starts only with TLS, and admits the parties that its [`Access`] names.
 //!
 //! # Modules
 //! `listen` opens sockets, `serve` accepts connections, `handshake` does TLS, `strict` checks the bytes of requests,

@@ -1,4 +1,4 @@
-//! Pages for people: what the page of a gateway and that of a coordinator share, and their routes.
+//! Pages for people: the parts that the pages of gateway and coordinator share, and their routes.
 //!
 //! A page is one HTML file and one script of its own. The style and the script with the common parts are here, so that
 //! both pages look and work the same. Everything is in the program, and nothing is loaded from elsewhere.

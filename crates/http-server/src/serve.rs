@@ -146,7 +146,7 @@ pub async fn follow(trust: Option<Arc<LiveTrust>>, say: impl Fn(&str)) {
     }
 }
 
-/// What all connections of a listener share.
+/// State that all connections of a listener share.
 struct Served {
     guard: Guard,
     router: TowerToHyperService<Router>,

@@ -1,4 +1,4 @@
-//! Unix sockets as files: who may connect, when an old file makes way, and when the own one goes.
+//! Unix sockets as files: their permissions, the replacement of an old file, and the removal at the end.
 //!
 //! Source: `unix(7)`. A socket's file outlives its process. It is replaced only if connections to it are refused, so
 //! that no running program loses its clients. A socket is bound before its mode and owner are set, and listens

@@ -74,8 +74,8 @@ impl Index {
         }
     }
 
-    /// Writes the record. A certificate that has expired is of no use any more, revoked or not, unless it is the last
-    /// one of its party: that one tells what to renew.
+    /// Writes the record. Expired certificates are left out, except the last one of a party if it was not revoked: a
+    /// renewal repeats it.
     pub(crate) fn write(&mut self, path: &Path, now: SystemTime) -> Result<(), String> {
         let last: Vec<bool> = (0..self.certificates.len()).map(|at| self.is_last(at)).collect();
         let mut last = last.into_iter();

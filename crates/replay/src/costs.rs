@@ -1,10 +1,10 @@
 //! Times of requests on a quiet node, from the times that were measured while other requests were there.
 //!
 //! A node with c slots (CPUs, say) works on n requests at once: each gets the share min(1, c/n) of a slot (egalitarian
-//! processor sharing; Kleinrock, *Queueing Systems II*, Sec. 4.4). The log tells who was at a node when, so n is known
-//! at every instant. The work of a request is the integral of its share from its release to its last byte, and that is
-//! its time on a quiet node. Where a node serves its requests in another order, work is moved between the requests that
-//! were there together. The sum stays right as long as a busy node uses all its slots.
+//! processor sharing; Kleinrock, *Queueing Systems II*, Sec. 4.4). The log tells which requests were at a node at every
+//! instant, so n is known. The work of a request is the integral of its share from its release to its last byte, and
+//! that is its time on a quiet node. Where a node serves its requests in another order, work is moved between the
+//! requests that were there together. The sum stays right as long as a busy node uses all its slots.
 //!
 //! If c is unknown, it is chosen so that requests cost the same at quiet and at busy times ([`estimate`]).
 //!

@@ -24,7 +24,7 @@ pub struct LoggedRequest<'a> {
     /// Reason, unless it was served.
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
-    /// What would have happened to it, if its class was observed: `release`, `shed`, `degrade` or `wait`.
+    /// The decision that would have been carried out, if its class was observed: `release`, `shed`, `degrade`, `wait`.
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub would: Option<Cow<'a, str>>,
     /// Why it would not have been served.

@@ -89,7 +89,7 @@ pub struct Discovery {
     pub error: Option<String>,
 }
 
-/// What is kept of the learned state, and from where it comes.
+/// Where learned state is kept, and from where it comes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LearnedStatus {
     /// The file that keeps it over a restart.

@@ -1,4 +1,4 @@
-//! What a gateway has learned, for another process that takes its place: at `/learned` of the admin API, in a file, and
+//! The learned state of a gateway, for another process that takes over: at `/learned` of the admin API, in a file, and
 //! at a hand-over.
 //!
 //! Source: our own (`docs/adr/0024-learned-state-outlives-the-process.md`). Names decide what belongs together, never
@@ -22,7 +22,7 @@ pub const MAX_LEARNED_CLASSES: usize = 4096;
 /// Longest key of a class that is written, in bytes. A class with a longer one begins anew.
 pub const MAX_LEARNED_KEY: usize = 256;
 
-/// What a gateway has learned.
+/// The learned state of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LearnedState {
     /// Version of the format: 1.

@@ -2,7 +2,7 @@
 //!
 //! - [`admin`]: the JSON of a gateway's admin API. [`access_log`]: a line of its access log.
 //! - [`Report`]: an agent's report of its node, which a collector asks for.
-//! - [`LearnedState`]: what a gateway has learned, for one that takes its place.
+//! - [`LearnedState`]: the learned state of a gateway, for one that takes over.
 //! - [`Hello`], [`NodeReport`] and [`NodeShares`]: the messages of Cluster Reserves. [`reserves_admin`] is the JSON of
 //!   the coordinator's page.
 //!

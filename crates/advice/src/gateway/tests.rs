@@ -58,7 +58,7 @@ fn figures_are_those_that_the_gateway_observed() {
     let rate = |name: &str| {
         loaded.site.policy.classes.iter().find(|class| class.name == name).and_then(|class| class.guarantee.throughput)
     };
-    // 40/s and a fifth, cut to what was shown: (40 + 0.1 + 8 + 0.7)/s of 20 ms.
+    // 40/s and a fifth, cut to the observed capacity: (40 + 0.1 + 8 + 0.7)/s of 20 ms.
     assert!(rate("gold").is_some_and(|rate| (38.0..=48.0).contains(&rate)), "{yaml}");
     assert_eq!(rate("rest"), None);
     let template = &loaded.site.policy.templates[0].class;

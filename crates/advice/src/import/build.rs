@@ -1,4 +1,4 @@
-//! Makes a policy of what a configuration has.
+//! Makes a policy from a configuration.
 //!
 //! A request belongs to the first class that it matches, so narrow routes come before wide ones. A route that earlier
 //! ones take completely is left out, because `weirgate check` refuses it.

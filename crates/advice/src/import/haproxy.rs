@@ -66,7 +66,7 @@ enum Test {
     Other,
 }
 
-/// Returns what the configuration has.
+/// Reads the configuration.
 pub(super) fn site(source: &Source) -> Site {
     let mut site = Site::default();
     let sections = sections(source, &mut site);

@@ -1,8 +1,8 @@
 //! Policies from the configurations of other proxies.
 //!
-//! `nginx` and `haproxy` read a configuration into a [`Site`], and `build` makes the policy of it. What cannot be
-//! carried over is kept with its file and line, and listed in the policy as comments. Nothing is guessed: a route
-//! whose condition is not understood is left out as a whole.
+//! `nginx` and `haproxy` read a configuration into a [`Site`], and `build` makes a policy from it. Settings that
+//! cannot be carried over are kept with file and line, and listed in the policy as comments. Nothing is guessed: a
+//! route with a condition that is not understood is left out as a whole.
 
 mod build;
 mod haproxy;
@@ -171,7 +171,10 @@ impl Site {
     }
 }
 
-/// Returns the address of a server as a policy has it, or what is wrong with it.
+/// Returns the address of a server in the form of a policy.
+///
+/// # Errors
+/// A description of its fault.
 pub(crate) fn node(text: &str) -> Result<String, String> {
     weirgate_config::node_address(text)
 }

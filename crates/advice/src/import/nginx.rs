@@ -66,7 +66,7 @@ const OWN_HEADERS: [&str; 8] = [
     "x-real-ip",
 ];
 
-/// Returns what the configuration has.
+/// Reads the configuration.
 pub(super) fn site(
     source: &Source,
     include: &mut dyn FnMut(&str) -> Result<Vec<Source>, String>,

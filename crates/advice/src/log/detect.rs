@@ -1,7 +1,7 @@
 //! Finds out the format of a log from its first lines.
 //!
-//! Each known format reads the lines, and the one that reads most of them is taken, the more exact one first. Of the
-//! numbers that sites append to the combined format, only those with three decimals tell what they are: nginx writes
+//! Each known format tries the lines, and the one that reads most of them is taken. If two read as many, the more exact
+//! one is. Sites append numbers to the combined format. One with three decimals is in seconds, because nginx writes
 //! seconds like this. A whole number may be Apache's `%D` (microseconds) or `%T` (seconds), so it is not guessed.
 
 use super::template::Template;
@@ -36,7 +36,7 @@ pub(super) fn detect(lines: &[&str]) -> Result<Format, String> {
     }
 }
 
-/// Finds out what follows the known part of the lines.
+/// Finds out the meaning of the fields after the known part of the lines.
 fn more(format: Format, lines: &[&str]) -> Format {
     let Kind::Template(template) = &format.kind else { return format };
     let tails: Vec<&str> = lines.iter().filter_map(|line| Some(template.read(line)?.1.trim())).collect();

@@ -84,7 +84,7 @@ impl Field {
         }
     }
 
-    /// Returns whether the value may be a list that contains what follows it, such as `0.1, 0.2 : 0.3`.
+    /// Returns whether the value may be a list that contains its own separator, such as `0.1, 0.2 : 0.3`.
     pub(super) fn is_list(self) -> bool {
         matches!(self, Field::Service | Field::Node)
     }
@@ -119,7 +119,7 @@ impl<'l> Reading<'l> {
             Field::Rfc3339 => self.at_ms = Some(instant::rfc3339(value)?),
             Field::Since1970(per_second) => self.at_ms = Some(instant::since_1970(value, f64::from(per_second))?),
             Field::RequestLine => request_line(value, request),
-            // nginx writes `/` for what it could not read.
+            // nginx writes `/` for a request that it could not read.
             Field::Target => request_target(value, request),
             Field::Status => match value {
                 // nginx writes 000 and Apache `-` if there was no response.

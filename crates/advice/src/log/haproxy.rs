@@ -4,7 +4,7 @@
 //! %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r`. The time at the server is `Ta - TR - Tw`: all of the time but that
 //! for the request's head and that in queues. `option httpslog` appends fields, which are ignored.
 //!
-//! A log has the host only if the configuration captures that header, and does not name what it captures. A captured
+//! A log has the host only if the configuration captures that header, and it does not name its captures. A captured
 //! request header that looks like the name of a host is taken for one.
 
 use std::borrow::Cow;

@@ -11,7 +11,7 @@ use time::{Date, Month, PrimitiveDateTime, Time, UtcOffset};
 /// Names of months in the Common Log Format.
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Parses `10/Oct/2000:13:55:36 -0700`, `06/Feb/2009:12:14:14.655` and what lies between. Returns milliseconds since
+/// Parses `10/Oct/2000:13:55:36 -0700`, `06/Feb/2009:12:14:14.655` and mixtures of both. Returns milliseconds since
 /// 1970.
 pub(super) fn common(text: &str) -> Option<i64> {
     let (date, rest) = text.split_once(':')?;

@@ -20,7 +20,7 @@ pub use read::{Ended, MAX_LINE, Malformed, Progress, read};
 
 use template::Template;
 
-/// A request of a log. What the line does not tell is absent.
+/// A request of a log. Facts that the line does not have are absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request<'l> {
     /// End of the request in milliseconds since 1970. Of a log that tells only the beginning and no duration, the
@@ -135,7 +135,7 @@ impl Format {
         self.note.as_deref()
     }
 
-    /// Returns what lines of this format tell.
+    /// Returns the facts that lines of this format have.
     #[must_use]
     pub fn tells(&self) -> Tells {
         let millisecond = Some(Duration::from_millis(1));
@@ -183,7 +183,7 @@ fn request_target<'l>(target: &'l str, request: &mut Request<'l>) {
     }
 }
 
-/// Longest scheme of a target in absolute form: `https`. What has `://` further behind is a path.
+/// Longest scheme of a target in absolute form: `https`. A text with `://` further on is a path.
 const MAX_SCHEME: usize = 5;
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ impl Template {
         }
     }
 
-    /// Checks that the format has what is needed, and finds out what it tells.
+    /// Checks that the format has the necessary fields, and finds out which others it has.
     fn check(&mut self) -> Result<(), String> {
         let has = |wanted: &dyn Fn(Field) -> bool| self.parts.iter().any(|(field, _)| wanted(*field));
         let timed = |f| matches!(f, Field::CommonTime | Field::Rfc3339 | Field::Since1970(_));
@@ -99,7 +99,7 @@ impl Template {
         self.tells
     }
 
-    /// Reads a line. The second result is what follows an open template.
+    /// Reads a line. The second result is the text after an open template.
     pub(super) fn read<'l>(&self, line: &'l str) -> Option<(Request<'l>, &'l str)> {
         let mut rest = line.strip_prefix(self.start.as_str())?;
         let mut reading = Reading::default();

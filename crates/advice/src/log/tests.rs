@@ -165,7 +165,7 @@ fn compressed_logs_are_read_as_far_as_they_go() {
     let ended = read(&*whole, None, |_| {}, |progress| shown = progress.bytes).expect("a log");
     assert_eq!((ended.lines, ended.broken.is_some()), (10_000, false));
     assert!(shown > 0 && shown <= whole.len() as u64);
-    // Files of two members are what `cat a.gz b.gz` makes.
+    // `cat a.gz b.gz` makes such a file of two members.
     assert_eq!(read(&*[whole.clone(), whole.clone()].concat(), None, |_| {}, |_| {}).expect("a log").lines, 20_000);
     let cut = read(&whole[..whole.len() / 2], None, |_| {}, |_| {}).expect("a part of a log");
     assert!(cut.broken.is_some() && cut.lines > 0 && cut.lines < 10_000, "{cut:?}");

@@ -51,7 +51,7 @@ struct Group {
     about: Vec<String>,
 }
 
-/// Returns what the logs tell of the site, without its servers.
+/// Returns the facts about the site in the logs, without its servers.
 pub(super) fn observed(tally: &mut Tally, notes: &mut Vec<String>) -> Seen {
     let groups = groups(tally);
     let tells = tally.tells.unwrap_or_default();
@@ -60,7 +60,7 @@ pub(super) fn observed(tally: &mut Tally, notes: &mut Vec<String>) -> Seen {
     let classes =
         groups.iter().zip(&services).map(|(group, service)| class(tally, group, service.clone(), tells)).collect();
     let seconds = WINDOW.as_secs_f64();
-    // The work of a window is what its requests would take on quiet servers.
+    // The work of a window is the time that its requests would take on quiet servers.
     let mut work: Vec<f64> = Vec::new();
     let mut answered: Vec<f64> = Vec::new();
     for window in tally.windows.all() {
@@ -231,7 +231,7 @@ fn peak(tally: &Tally, of: impl Fn(&Window) -> Cell) -> (f64, usize) {
     (quantile(&mut rates, 0.99).unwrap_or(0.0), rates.len())
 }
 
-/// Returns what is known of a class.
+/// Returns the facts about a class.
 fn class(tally: &Tally, group: &Group, service: Option<ServiceSeen>, tells: Tells) -> ClassSeen {
     let site = &tally.rows[SITE];
     let (peak, windows) = peak(tally, |window| group.cell(|slot| window.cell(slot)));
@@ -334,7 +334,7 @@ fn sources(tally: &mut Tally, notes: &mut Vec<String>) -> Option<(f64, String)> 
     (rates.len() as u64 >= MIN_REQUESTS).then(|| (two_digits((2.0 * most).max(1.0), true), why))
 }
 
-/// Notes what the logs cannot tell.
+/// Notes facts that the logs do not have.
 fn remarks(tally: &Tally, notes: &mut Vec<String>) {
     let site = &tally.rows[SITE];
     if site.timed == 0 {

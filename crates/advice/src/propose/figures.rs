@@ -1,9 +1,9 @@
-//! Derives the promises from what was observed.
+//! Derives the promises from observations.
 //!
 //! Rules, with the reasons in docs/guide/recommend.md: the throughput is the 99th percentile of the rates of 10-second
 //! windows and a fifth more; the limit is twice the 95th percentile of the response time, and at least four service
-//! times (docs/choosing-figures.md); all promises of an upstream together need no more than what its servers have
-//! shown to give, or are cut alike.
+//! times (docs/choosing-figures.md); all promises of an upstream together need no more than the capacity that its
+//! servers have shown, or are cut alike.
 
 use super::observed::{ClassSeen, Seen, UpstreamSeen};
 use super::{Proposal, table};
@@ -16,7 +16,7 @@ const GROWTH: f64 = 1.2;
 /// Smallest promise per second. Rates below it are mostly chance, and it costs nothing while it is not used.
 const MIN_RATE: f64 = 1.0;
 
-/// Smallest limit of a response time in seconds. Shorter ones are within what any machine hesitates now and then.
+/// Smallest limit of a response time in seconds. Any machine pauses for shorter times now and then.
 const MIN_LIMIT: f64 = 0.05;
 
 /// Promised rates of an upstream, and how far they were cut.
@@ -28,7 +28,7 @@ struct Promise {
     services: Vec<Option<f64>>,
 }
 
-/// Returns the proposal for what was observed.
+/// Returns the proposal for a site.
 pub(crate) fn propose(seen: Seen, notes: Vec<String>) -> Proposal {
     let services: Vec<Option<f64>> =
         seen.classes.iter().map(|class| class.service.as_ref().map(|s| written(s.quiet))).collect();
@@ -57,7 +57,7 @@ pub(crate) fn propose(seen: Seen, notes: Vec<String>) -> Proposal {
 }
 
 impl Promise {
-    /// Returns the sum of what the promises of an upstream need, in the unit of its capacity.
+    /// Returns the capacity that the promises of an upstream need together, in the unit of its capacity.
     fn needed(&self, seen: &Seen, upstream: usize) -> f64 {
         let in_slots = seen.upstreams[upstream].capacity.is_some();
         let need = |at: usize| match self.services[at] {
@@ -80,7 +80,7 @@ impl Promise {
             return None;
         }
         let classes: Vec<usize> = (0..self.rates.len()).filter(|at| seen.classes[*at].upstream == upstream).collect();
-        // Where room is scarce, nothing is promised beyond what was seen.
+        // Where room is scarce, nothing is promised beyond the observed rates.
         classes.iter().for_each(|at| self.rates[*at] = wanted(&seen.classes[*at], 0.0));
         let factor = room / self.needed(seen, upstream).max(1e-9);
         if factor < 1.0 {

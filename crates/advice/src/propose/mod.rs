@@ -1,4 +1,4 @@
-//! Proposes a policy from what was observed.
+//! Proposes a policy from observations.
 //!
 //! `choose` finds classes in the counts of a log, `observed` has what is known of a class wherever it comes from,
 //! `figures` derives the promises, and `table` prints them for people.
@@ -41,7 +41,7 @@ impl Proposal {
         &self.table
     }
 
-    /// Returns what cannot be known, and what to look at first.
+    /// Returns remarks: facts that cannot be known, and parts of the proposal to check first.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes

@@ -1,6 +1,6 @@
 //! The facts about a site from which figures are derived.
 
-/// A class and what was observed of it.
+/// A class with the observations about it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassSeen {
     pub(crate) name: String,
@@ -42,7 +42,7 @@ pub(crate) struct ServiceSeen {
     pub(crate) from: Vec<String>,
 }
 
-/// An upstream and what was observed of it.
+/// An upstream with the observations about it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UpstreamSeen {
     pub(crate) name: String,
@@ -66,6 +66,6 @@ pub(crate) struct Seen {
     pub(crate) observe: bool,
     pub(crate) upstreams: Vec<UpstreamSeen>,
     pub(crate) classes: Vec<ClassSeen>,
-    /// A rate for one client that is far above what the busiest one asked for.
+    /// A rate for one client that is far above the rate of the busiest one.
     pub(crate) limit_per_source: Option<(f64, String)>,
 }

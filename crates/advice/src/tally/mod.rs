@@ -120,7 +120,7 @@ impl Tally {
         self.rows[SITE].count
     }
 
-    /// Notes what the format of a log tells. Figures need all logs to tell them.
+    /// Notes which facts the format of a log has. A figure needs all logs to have its facts.
     pub fn tells(&mut self, tells: Tells) {
         self.tells = Some(match self.tells {
             None => tells,

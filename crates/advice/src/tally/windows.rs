@@ -2,7 +2,7 @@
 //!
 //! Windows are kept sparsely, in any order, so the files of a log need no order and may overlap. There are at most
 //! [`MAX_WINDOWS`]. If the logs cover more, a random half of the windows is left out from then on, and again. The
-//! choice is a hash of the window's number, so that what happens every hour is neither always in it nor never.
+//! choice is a hash of the window's number, so that an event of every hour is neither always in it nor never.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Cell {
         Cell { count: 1, served: u32::from(served), seconds: time.map_or(0.0, |time| time.as_secs_f32()) }
     }
 
-    /// Returns what is left without the requests of `other`, which are among these.
+    /// Returns the cell without the requests of `other`, which are among these.
     pub(crate) fn without(self, other: Cell) -> Cell {
         Cell {
             count: self.count.saturating_sub(other.count),

@@ -110,7 +110,7 @@ mod tests {
             first.memory_total > 0 && first.memory_used > 0 && first.memory_used <= first.memory_total,
             "{first:?}"
         );
-        assert!(first.run_queue >= 1.0 && first.cpu == 0.0, "{first:?}: who reads it runs");
+        assert!(first.run_queue >= 1.0 && first.cpu == 0.0, "{first:?}: the reader itself runs");
         let second = monitor.measure(Duration::from_millis(250));
         assert!((0.0..=100.0).contains(&second.cpu), "{second:?}");
         assert!(usable_cpus().expect("it tells") >= 1);

@@ -204,7 +204,7 @@ pub fn socket_path(address: &str) -> Option<&Path> {
 /// Returns the address of a discovered node as the gateway writes it: `host:port` in lower case, or `unix:/path`.
 ///
 /// # Errors
-/// What is wrong with `text`, and a hint.
+/// The fault of `text`, and a hint.
 pub fn node_address(text: &str) -> Result<String, String> {
     let wrong = |complaint: Complaint| format!("{}; {}", complaint.what, complaint.hint);
     match NodeAddress::from_text(text) {

@@ -231,7 +231,7 @@ record! {
 }
 
 record! {
-    /// Limits of tunnels, such as WebSockets. An open tunnel holds no slot, and `timeouts` do not hold for it.
+    /// Limits of tunnels, such as WebSockets. An open tunnel holds no slot, and `timeouts` do not apply to it.
     pub(crate) struct Tunnels {
         /// Maximum number of tunnels of the class at once, for a template of all its classes together. A request for
         /// a further one is answered with 503. `off` by default, because `limits.tunnels` bounds all classes together.

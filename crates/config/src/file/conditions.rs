@@ -44,7 +44,7 @@ record! {
         header: Optional<Values<HeaderName>>,
         /// Cookies: a name (the cookie is present), or a map from names to values.
         cookie: Optional<Values<Token>>,
-        /// What the visitor's cookie says at least: `new`, `returning` or `vouched`.
+        /// Lowest standing that the visitor's cookie may have: `new`, `returning` or `vouched`.
         visitor: Optional<StandingWord>,
         /// Query parameters: a name (the parameter is present), or a map from names to values.
         query: Optional<Values<QueryName>>,

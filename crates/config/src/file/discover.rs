@@ -40,7 +40,7 @@ record! {
     pub(crate) struct Resolvers {
         /// Their addresses: `IP:PORT`. Those of `/etc/resolv.conf` by default.
         servers: Optional<OneOrMany<ServerAddress>>,
-        /// Time for an answer of a server. 2 s are ten times what a server needs that asks others.
+        /// Time for an answer of a server. A server that has to ask others needs about a tenth of 2 s.
         timeout: Defaulted<Span> = "2s",
         /// Number of queries for an answer. A single lost packet is common.
         attempts: Defaulted<Count> = 2,

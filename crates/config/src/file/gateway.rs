@@ -169,7 +169,7 @@ words! {
     pub(crate) struct LevelWord(weirgate_log::Level) {
         /// Requests fail because of it, or something that was asked for was not done.
         "error" => weirgate_log::Level::Error,
-        /// Also what needs attention, such as a node that is down.
+        /// Also conditions that need attention, such as a node that is down.
         "warning" => weirgate_log::Level::Warning,
         /// All messages.
         "info" => weirgate_log::Level::Info,
@@ -237,7 +237,7 @@ words! {
         "ending" => AccessField::Ending,
         /// Why it was not served.
         "reason" => AccessField::Reason,
-        /// What would have happened, if the class was observed.
+        /// Decision that would have been carried out, if the class was observed.
         "would" => AccessField::Would,
         /// Why it would not have been served.
         "would_reason" => AccessField::WouldReason,

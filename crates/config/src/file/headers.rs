@@ -8,7 +8,7 @@ use crate::headers::{Piece, Variable};
 
 record! {
     /// Changes to the headers of a message, in this order: `remove`, `set`, `add`. They come last, so they win over
-    /// what the gateway adds itself. Names are compared in any case, and `_` counts as `-`.
+    /// the gateway's own headers. Names are compared in any case, and `_` counts as `-`.
     pub(crate) struct Headers {
         /// Headers that are removed: a name, or a list of names.
         remove: Optional<OneOrMany<FieldName>>,

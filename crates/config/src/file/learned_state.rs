@@ -8,14 +8,14 @@ use weirgate_spanned_yaml::{record, text_schema};
 use super::address::NodeAddress;
 
 record! {
-    /// What is learned of costs, windows and nodes, beyond the life of the process.
+    /// Costs, windows and states of nodes that outlive the process that learned them.
     pub(crate) struct LearnedStateForm {
         /// File that keeps it over a restart, such as `/var/lib/weirgate/learned.json`. It is written every ten
         /// seconds and at the end, for this user only, and used if it is at most ten minutes old. Paths count from
         /// the folder of the policy.
         file: Optional<Text>,
         /// Admin listeners of other gateways: `HOST:PORT` or `unix:/path`. They are asked once a second, so that
-        /// this gateway begins with what they have learned when clients come to it. On other machines the policy's
+        /// this gateway begins with their learned state when clients come to it. On other machines the policy's
         /// `trust` is required. Gateways can follow one another.
         follow: Optional<OneOrMany<AdminAddress>>,
     }

@@ -74,8 +74,8 @@ record! {
         /// default, because it keeps more guarantees than the published methods.
         discipline: Defaulted<Discipline> = "weirgate",
         /// Whether decisions are carried out: `enforce`, `observe`, or for a share of the sources
-        /// `{ enforce: 10% }`. Observed requests pass at once, and what would have happened to them is counted and
-        /// logged. A class can have a mode of its own.
+        /// `{ enforce: 10% }`. Observed requests pass at once, and the decisions that would have been carried out
+        /// are counted and logged. A class can have a mode of its own.
         mode: Defaulted<ModeForm> = "enforce",
         /// Addresses and networks of proxies in front of this gateway. `Forwarded` and `X-Forwarded-*` are
         /// trusted only from them. Empty by default, because any client can send these headers.
@@ -104,8 +104,8 @@ record! {
         /// makes it. With it the admin listener, collectors, the coordinator and its agents speak mutual TLS. Required
         /// for each of them that other machines can reach. Paths count from the folder of the policy.
         trust: Optional<Text>,
-        /// What is learned of costs, windows and nodes, beyond the life of the process: in a file, or from another
-        /// gateway. A hand-over passes it on without this.
+        /// Where costs, windows and states of nodes outlive the process that learned them: in a file, or in another
+        /// gateway. A hand-over passes them on without this.
         learned_state: Optional<LearnedStateForm>,
         /// The access log: `off`, `stdout`, or a map. Off by default: at thousands of requests a second it is
         /// the gateway's most expensive task, and metrics answer most questions.

@@ -11,7 +11,7 @@ words! {
     pub(crate) struct ModeWord(engine::Mode) {
         /// Requests wait and are refused as the discipline decides.
         "enforce" => engine::Mode::Enforce,
-        /// All requests pass at once. What would have happened to them is counted and logged.
+        /// All requests pass at once. The decisions that would have been carried out are counted and logged.
         "observe" => engine::Mode::Observe,
     }
 }

@@ -20,14 +20,14 @@ record! {
         /// Time from a visitor's first cookie after which it can become a returning one. 10 s are longer than the
         /// requests of one page take, and short for a person who reads it.
         returning_after: Defaulted<Span> = "10s",
-        /// Time for which a cookie is valid. It is renewed when a tenth of this has passed. 30 days by default: who
-        /// comes once a month stays known, and a stolen or collected cookie ends.
+        /// Time for which a cookie is valid. It is renewed when a tenth of this has passed. 30 days by default: a
+        /// visitor who comes once a month stays known, and a stolen cookie ends.
         lifetime: Defaulted<Span> = "720h",
     }
 }
 
 words! {
-    /// What the cookie of a visitor says.
+    /// Standing of a visitor, from its cookie.
     pub(crate) struct StandingWord(Standing) {
         /// It is valid.
         "new" => Standing::New,

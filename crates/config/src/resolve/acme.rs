@@ -1,4 +1,4 @@
-//! The authority that issues certificates, and the certificates that listeners want of it.
+//! The authority that issues certificates, and the certificates that listeners want from it.
 
 use std::path::{Path, PathBuf};
 

@@ -72,7 +72,7 @@ fn edits(field: &Optional<Headers>, base: &Arc<HeaderEdits>, side: Side, cx: &mu
     Arc::new(edits)
 }
 
-/// Removes what was received, and what an earlier rule writes.
+/// Removes the field as it was received, and as an earlier rule writes it.
 fn remove(edits: &mut HeaderEdits, FieldName(name): &FieldName) {
     let name = canonical(name);
     edits.written.retain(|field| canonical(&field.name) != name);

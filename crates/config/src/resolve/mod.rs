@@ -47,7 +47,7 @@ pub struct Resolved {
     pub class_marks: Vec<Option<Mark>>,
 }
 
-/// Reports what is wrong with a discipline that stands outside a policy.
+/// Reports the faults of a discipline that stands outside a policy.
 pub(crate) fn check_discipline(file: &Discipline, mark: Mark, cx: &mut Context) {
     let priorities = priorities::priorities(file, cx);
     discipline::discipline(file, mark, priorities, &class::Classes::default(), cx);

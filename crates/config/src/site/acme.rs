@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use weirgate_tls::CertificateFiles;
 
-/// The authority that issues certificates (ACME), and what is wanted of it.
+/// The authority that issues certificates (ACME), and the certificates that it shall issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acme {
     /// URL of its directory.

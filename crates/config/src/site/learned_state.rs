@@ -1,4 +1,4 @@
-//! Where a gateway keeps what it has learned, and from where it learns.
+//! Where a gateway keeps its learned state, and from where it takes some.
 
 use std::path::PathBuf;
 

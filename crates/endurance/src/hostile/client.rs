@@ -1,4 +1,4 @@
-//! What each kind of hostile client does.
+//! The behaviour of each kind of hostile client.
 
 use std::io;
 use std::time::Duration;

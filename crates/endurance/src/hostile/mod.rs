@@ -1,8 +1,8 @@
 //! Clients that misbehave, in mixes drawn at random from a seed.
 //!
 //! A [`Kind`] is one way to misbehave. A [`Mix`] is a set of kinds, each with a number of clients. [`Attack`] plays a
-//! mix on a thread of its own until it is dropped. `client` is what each kind sends, `wire` the connection to the
-//! gateway. Every client comes again shortly after its connection has ended, so that a mix keeps its pressure.
+//! mix on a thread of its own until it is dropped. `client` has the behaviour of each kind, `wire` the connection to
+//! the gateway. Every client comes again shortly after its connection has ended, so that a mix keeps its pressure.
 
 mod client;
 mod wire;
@@ -153,7 +153,7 @@ pub(crate) fn between(random: &mut Random, least: u64, most: u64) -> u64 {
     least + ((most - least + 1) as f64 * random.unit()) as u64
 }
 
-/// What the clients of an attack have seen.
+/// Observations of the clients of an attack.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Connections that were made.
@@ -231,7 +231,7 @@ impl Attack {
         Ok(Attack { seen, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Returns what its clients have seen so far.
+    /// Returns the observations of its clients so far.
     pub(crate) fn seen(&self) -> &Seen {
         &self.seen
     }

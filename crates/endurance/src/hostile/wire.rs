@@ -101,7 +101,7 @@ impl Wire {
     }
 }
 
-/// Reads what is there. The end of the stream is an error.
+/// Reads the bytes that are there, or waits for some. The end of the stream is an error.
 async fn more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<()> {
     match stream.read_buf(bytes).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -159,7 +159,7 @@ impl Nodes {
         changed
     }
 
-    /// What was learned about a node.
+    /// The learned state of a node.
     pub(crate) fn learned(&self, now: Time, node: &NodeInfo) -> LearnedNode {
         LearnedNode {
             slowness: self.slowness(node),

@@ -42,7 +42,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Returns what a request of `work` earns. Nobody knows how much was done of one that ended early, so the speed
+    /// Returns the earnings of a request of `work`. The work done for one that ended early is unknown, so the speed
     /// bounds the sum of those.
     fn earns(&mut self, now: Time, work: f64, whole: bool) -> f64 {
         let (now, period) = (now.as_nanos(), now.as_nanos() / PERIOD);

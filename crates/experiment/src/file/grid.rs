@@ -7,9 +7,9 @@ use weirgate_spanned_yaml::unit::Text;
 use weirgate_spanned_yaml::{record, text_schema};
 
 record! {
-    /// A row of the grid: one figure of the experiment, from one end of what may be true to the other.
+    /// A row of the grid: one figure of the experiment, from one end of its range to the other.
     pub(crate) struct GridRowForm {
-        /// What the row changes, in one line.
+        /// The figure that the row changes, in one line.
         row: Required<Text>,
         /// The cells, in order.
         cells: Required<Vec<At<GridCellForm>>>,

@@ -232,8 +232,8 @@ words! {
         /// The gateway's process ends with all its requests, and another one takes its clients at once. It has to
         /// learn costs and windows anew.
         Restart = "restart",
-        /// The same, but the other process is a standby that has followed this one: it begins with what this one
-        /// had learned up to a second before.
+        /// The same, but the other process is a standby that has followed this one: it begins with the
+        /// costs and windows that this one had learned up to a second before.
         Takeover = "takeover",
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
 async fn ready(State(operations): Shared) -> Response {
     // A connection that was open at a hand-over still leads here, while clients reach the new process.
     let gateway = operations.gateway();
-    // A gateway that can only refuse is no use to a balancer in front of it.
+    // A gateway that can only refuse is of no use to a balancer in front of it.
     let (unusable, none_is_usable) = gateway.unusable_upstreams();
     let unusable_upstreams = (unusable > 0).then_some(unusable);
     let ready = gateway.accepts() && !none_is_usable;

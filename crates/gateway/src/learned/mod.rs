@@ -1,4 +1,4 @@
-//! What the gateway has learned, for the process that takes its place, and from the one whose place it takes.
+//! Learned state: passed on to the process that takes over, and taken from the process before.
 //!
 //! `docs/adr/0024-learned-state-outlives-the-process.md` gives the reasons. There are three ways: a hand-over passes
 //! the state to the new process. A [`file`] keeps it over a restart. And a gateway may [`follow`] others at `/learned`

@@ -1,7 +1,7 @@
 //! A grid: one experiment under several disciplines, with one figure after the other changed.
 //!
 //! Each discipline has one configuration for all cells. The question is not which one is best where its figures are
-//! right, but which ones survive what nobody foresaw. So a cell shows two figures: in how many of its runs every
+//! right, but which ones survive the unforeseen. So a cell shows two figures: in how many of its runs every
 //! guarantee was held, and the share of the possible load that was served.
 
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub struct Grid {
 /// A row of a grid.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What it changes.
+    /// The figure that it changes.
     pub row: String,
     /// Its cells, at least one.
     pub cells: Vec<Cell>,
@@ -34,14 +34,14 @@ pub struct Row {
 pub struct Cell {
     /// Name of the cell.
     pub name: String,
-    /// What each discipline reached, in the same order in every cell.
+    /// The result of each discipline, in the same order in every cell.
     pub results: Vec<Reached>,
 }
 
-/// What a discipline reached in a cell.
+/// The result of a discipline in a cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reached {
-    /// Name of the discipline. It may end with what was chosen for this cell, in parentheses.
+    /// Name of the discipline. It may end with the choice for this cell, in parentheses.
     pub discipline: String,
     /// Number of runs in which every guarantee was held.
     pub held: usize,
@@ -106,7 +106,7 @@ impl Reached {
         if self.all_held() { "held".to_owned() } else { format!("{}/{}", self.held, self.runs) }
     }
 
-    /// Name of the discipline without what was chosen for the cell.
+    /// Name of the discipline without the choice for the cell.
     #[must_use]
     pub fn name(&self) -> &str {
         self.discipline.split(" (").next().unwrap_or_default()
