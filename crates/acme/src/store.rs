@@ -1,15 +1,14 @@
 //! Files of an account: its credentials, the certificates, and a lock.
 //!
 //! Only the user of the gateway can read them. A certificate and its key are one file, so that no reader sees a
-//! certificate with another key. Files appear whole: they are written under another name, and renamed. The lock
-//! (`flock`) ends with the process that holds it.
+//! certificate with another key. [`weirgate_files`] replaces them as a whole, and locks the folder.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use instant_acme::AccountCredentials;
+use weirgate_files::{PRIVATE, make_private_folder, replace_durably};
 
 /// File with the credentials of the account.
 const ACCOUNT: &str = "account.json";
@@ -25,15 +24,8 @@ const MAX_ACCOUNT: u64 = 16 << 10;
 /// # Errors
 /// The folder cannot be used.
 pub(crate) fn lock(folder: &Path) -> Result<Option<File>, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("`{}` cannot be used: {error}", folder.display());
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| failed(&error))?;
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.join(LOCK));
-    let file = file.map_err(|error| failed(&error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(failed(&error)),
-    }
+    let locked = make_private_folder(folder).and_then(|()| weirgate_files::lock(&folder.join(LOCK)));
+    locked.map_err(|error| format!("`{}` cannot be used: {error}", folder.display()))
 }
 
 /// Returns the credentials of the account, if there is one.
@@ -77,15 +69,7 @@ pub(crate) fn forget_account(folder: &Path) {
 /// # Errors
 /// It cannot be written.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    let new = path.with_extension("new");
-    let written = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
-        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-    };
-    written().map_err(|error: std::io::Error| format!("`{}` cannot be written: {error}", path.display()))
+    replace_durably(path, PRIVATE, bytes).map_err(|error| format!("`{}` cannot be written: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -95,19 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_private_and_the_lock_is_exclusive() {
+    fn files_are_private() {
         let place = tempfile::tempdir().expect("a folder");
         let folder = place.path().join("a/b");
-        let held = lock(&folder).expect("it can be made").expect("nobody holds it");
-        assert!(lock(&folder).expect("it is there").is_none());
-        drop(held);
-        assert!(lock(&folder).expect("it is there").is_some());
+        let _held = lock(&folder).expect("it can be made").expect("no other process holds it");
         write(&folder.join("x.pem"), b"1").expect("it can be written");
-        write(&folder.join("x.pem"), b"22").expect("it can be written");
-        assert_eq!(std::fs::read(folder.join("x.pem")).expect("it is there"), b"22");
         let mode = |path: &Path| path.metadata().expect("it is there").permissions().mode() & 0o777;
-        assert_eq!((mode(&folder), mode(&folder.join("x.pem")), mode(&folder.join(LOCK))), (0o700, 0o600, 0o600));
-        assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 2);
+        assert_eq!((mode(&folder), mode(&folder.join("x.pem"))), (0o700, 0o600));
     }
 
     #[test]

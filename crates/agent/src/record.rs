@@ -2,18 +2,18 @@
 //!
 //! No value is replaced before the original has been written to `agent-NODE.json` in the state directory. So
 //! an agent that was killed leaves its shares in force, and the next one still knows the values from before
-//! the first agent. `agent-NODE.lock` prevents a second agent for the same node. The kernel releases the lock
-//! when the agent ends in any way.
+//! the first agent. `agent-NODE.lock` prevents a second agent for the same node.
+//! ([`weirgate_files::lock`]).
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use weirgate_cgroup::{self as cgroup, Cgroups};
+use weirgate_files::{PRIVATE, make_private_folder, replace};
 
 /// Default directory for state. Like the cgroups, it does not survive a reboot.
 pub const STATE_DIRECTORY: &str = "/run/weirgate";
@@ -48,25 +48,16 @@ impl Record {
     pub(crate) fn open(directory: &Path, node: &str) -> Result<Record, String> {
         let shown = directory.display();
         let help = "name a directory that the agent may write with --state";
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(|error| format!("state directory {shown}: {error}; {help}"))?;
+        make_private_folder(directory).map_err(|error| format!("state directory {shown}: {error}; {help}"))?;
         let lock = directory.join(format!("agent-{node}.lock"));
-        let open = File::options().write(true).create(true).truncate(false).mode(0o600).open(&lock);
-        let lock_file = open.map_err(|error| format!("{}: {error}; {help}", lock.display()))?;
-        match lock_file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(format!(
-                    "another agent of node {node} runs on this machine: it holds {}; stop it, or give this one a --state \
-                     of its own if it is for other cgroups",
-                    lock.display()
-                ));
-            }
-            Err(TryLockError::Error(error)) => return Err(format!("{}: {error}; {help}", lock.display())),
-        }
+        let lock_file = weirgate_files::lock(&lock).map_err(|error| format!("{}: {error}; {help}", lock.display()))?;
+        let Some(lock_file) = lock_file else {
+            return Err(format!(
+                "another agent of node {node} runs on this machine: it holds {}; stop it, or give this one a --state \
+                 of its own if it is for other cgroups",
+                lock.display()
+            ));
+        };
         let file = directory.join(format!("agent-{node}.json"));
         let content = match fs::read(&file) {
             Ok(bytes) => read(&bytes)
@@ -116,12 +107,7 @@ impl Record {
         // Containers come and go. A removed file needs no restoring, and the record would grow for ever.
         self.content.before.retain(|file, _| file.exists());
         let text = serde_json::to_vec(&self.content).map_err(|error| error.to_string())?;
-        // The file is replaced as a whole, so that it is never half written.
-        let new = self.file.with_extension("new");
-        let mut options = File::options();
-        let open = options.write(true).create(true).truncate(true).mode(0o600).open(&new);
-        let written = open.and_then(|mut file| file.write_all(&text)).and_then(|()| fs::rename(&new, &self.file));
-        written.map_err(|error| {
+        replace(&self.file, PRIVATE, &text).map_err(|error| {
             format!("{}: {error}: no share is set while the old values cannot be saved", self.file.display())
         })?;
         self.changed = false;

@@ -4,6 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use weirgate_files::{PRIVATE, PUBLIC};
 use weirgate_tls::trust::{CA, CERTIFICATE, CRL, KEY};
 use weirgate_tls::{Party, Role, is_party_name, is_server_name, is_site};
 
@@ -70,9 +71,9 @@ impl Authority {
         let (signer, signed) = Signer::create(site, now, DAY * days)?;
         let mut authority = Authority { folder: folder.to_owned(), signer, index: Index::new(), now, _lock: lock };
         // The key is last: without it there is no authority yet.
-        file::write(&folder.join(CA), file::PUBLIC, &signed.certificate)?;
+        file::write(&folder.join(CA), PUBLIC, &signed.certificate)?;
         authority.revocations()?;
-        file::write(&folder.join(CA_KEY), file::SECRET, &signed.key)?;
+        file::write(&folder.join(CA_KEY), PRIVATE, &signed.key)?;
         Ok(authority)
     }
 
@@ -213,10 +214,10 @@ impl Authority {
         self.index.write(&self.folder.join(INDEX), self.now)?;
         let folder = self.folder_of(role, name);
         file::folder(&folder)?;
-        file::write(&folder.join(KEY), file::SECRET, &signed.key)?;
-        file::write(&folder.join(CERTIFICATE), file::PUBLIC, &signed.certificate)?;
+        file::write(&folder.join(KEY), PRIVATE, &signed.key)?;
+        file::write(&folder.join(CERTIFICATE), PUBLIC, &signed.certificate)?;
         for name in [CA, CRL] {
-            file::write(&folder.join(name), file::PUBLIC, &file::read(&self.folder.join(name))?)?;
+            file::write(&folder.join(name), PUBLIC, &file::read(&self.folder.join(name))?)?;
         }
         Ok(folder)
     }
@@ -227,11 +228,11 @@ impl Authority {
         self.index.write(&self.folder.join(INDEX), self.now)?;
         let revoked: Vec<&Entry> = self.index.certificates.iter().filter(|entry| entry.revoked.is_some()).collect();
         let list = self.signer.revocations(self.index.crl_number, &revoked, self.now)?;
-        file::write(&self.folder.join(CRL), file::PUBLIC, &list)?;
+        file::write(&self.folder.join(CRL), PUBLIC, &list)?;
         let issued = self.folder.join(ISSUED);
         let folders = fs::read_dir(&issued).map_err(|error| format!("{}: {error}", issued.display()))?;
         for folder in folders.flatten().map(|entry| entry.path()).filter(|path| path.join(CERTIFICATE).exists()) {
-            file::write(&folder.join(CRL), file::PUBLIC, &list)?;
+            file::write(&folder.join(CRL), PUBLIC, &list)?;
         }
         Ok(())
     }

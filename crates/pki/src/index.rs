@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use weirgate_files::PRIVATE;
 
 use crate::file;
 
@@ -82,7 +83,7 @@ impl Index {
         self.certificates
             .retain(|entry| last.next().unwrap_or(true) && entry.revoked.is_none() || now < entry.expiry());
         let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
-        file::write(path, file::SECRET, &(text + "\n"))
+        file::write(path, PRIVATE, &(text + "\n"))
     }
 
     fn is_last(&self, at: usize) -> bool {

@@ -33,5 +33,5 @@ mod verdict;
 pub use client::{AGENT, Answer, Target};
 pub use probe::{Options, Probe, Progress};
 pub use profile::Effort;
-pub use state::{Profile, State, replace, state_beside};
+pub use state::{Profile, State, state_beside};
 pub use url::Url;

@@ -1,10 +1,10 @@
 //! Results of a probe so far, saved next to its output so that an interrupted probe can be continued.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use weirgate_files::{ORDINARY, replace_durably};
 
 use crate::capacity::Peak;
 use crate::frontier::Frontier;
@@ -83,31 +83,14 @@ impl State {
     /// The file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_string(self).map_err(|error| error.to_string())?;
-        replace(path, &text).map_err(|error| format!("{}: {error}", path.display()))
+        replace_durably(path, ORDINARY, text.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))
     }
 }
 
 /// Returns the path of the state file for the probe with this output.
 #[must_use]
 pub fn state_beside(output: &Path) -> PathBuf {
-    let mut name = output.as_os_str().to_owned();
-    name.push(".state");
-    PathBuf::from(name)
-}
-
-/// Replaces a file as a whole. A reader sees either the old or the new text.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let written = File::create(&new).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    });
-    written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| drop(fs::remove_file(&new)))
+    output.with_added_extension("state")
 }
 
 #[cfg(test)]

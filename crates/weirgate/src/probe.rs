@@ -10,11 +10,12 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 use weirgate_config::{HostPattern, Match, Site, agent_name};
+use weirgate_files::{ORDINARY, replace_durably};
 use weirgate_http_client::Address;
 use weirgate_probe::frontier::Bounds;
 use weirgate_probe::monitor::Monitor;
 use weirgate_probe::table::Table;
-use weirgate_probe::{Effort, Options, Probe, Progress, State, Target, Url, replace, state_beside};
+use weirgate_probe::{Effort, Options, Probe, Progress, State, Target, Url, state_beside};
 use weirgate_tls::trust::is_local;
 use weirgate_tls::{LiveTrust, Role, Wanted};
 
@@ -198,7 +199,8 @@ fn write(args: &Args, table: &Table, state: &Path) -> Result<(), String> {
         old.push(".old");
         fs::copy(&args.output, &old).map_err(|error| format!("{}: {error}", Path::new(&old).display()))?;
     }
-    replace(&args.output, &table.to_yaml()).map_err(|error| format!("{output}: {error}"))?;
+    let written = replace_durably(&args.output, ORDINARY, table.to_yaml().as_bytes());
+    written.map_err(|error| format!("{output}: {error}"))?;
     // The state is used up. If it stayed, it would stop the next probe.
     if let Err(error) = fs::remove_file(state) {
         tell(&format!("weirgate: probe: {}: {error}\n", state.display()));

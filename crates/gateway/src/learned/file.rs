@@ -1,18 +1,18 @@
 //! The file that keeps the learned state over a restart.
 //!
-//! It is written to a new file of the same folder, which then takes its name, so that a reader sees a whole file or the
-//! one before. It is not forced to the disk: after a loss of power a damaged file is ignored like any other.
+//! It is replaced as a whole ([`weirgate_files`]), but not forced to the disk: after a loss of power a damaged file is
+//! ignored like any other.
 //!
 //! A file older than [`MAX_AGE`] is not used. A restart, an upgrade of packages or a reboot of the machine takes less.
 //! After a longer stop nothing tells whether the nodes are still the same.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
+use weirgate_files::PRIVATE;
 use weirgate_log::Level;
 use weirgate_wire::LearnedState;
 
@@ -102,24 +102,7 @@ pub(super) fn keep(shared: &Shared) {
 
 /// Writes a file at once. Only this user may read it, because keys of classes may be clients' names.
 fn store(path: &Path, state: &LearnedState) -> io::Result<()> {
-    let mut name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
-    name.push(".new");
-    let new: PathBuf = path.with_file_name(name);
-    // One that a crash has left may have another mode.
-    if let Err(error) = std::fs::remove_file(&new)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        file.write_all(state.to_json().as_bytes())?;
-        std::fs::rename(&new, path)
-    };
-    write().inspect_err(|_| {
-        // The reason is that of the write.
-        let _ = std::fs::remove_file(&new);
-    })
+    weirgate_files::replace(path, PRIVATE, state.to_json().as_bytes())
 }
 
 #[cfg(test)]
@@ -139,12 +122,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("learned.json");
         assert_eq!(load(&path, NOW), Err(None), "there is none yet");
-        std::fs::write(folder.path().join("learned.json.new"), "left by a crash").expect("a file");
         store(&path, &written(1_799_999_990.0)).expect("written");
         assert_eq!(load(&path, NOW), Ok((written(1_799_999_990.0), Duration::from_secs(10))));
         assert_eq!(path.metadata().expect("a file").permissions().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "no other file is left");
-        assert!(store(&folder.path().join("none/learned.json"), &written(0.0)).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
+use weirgate_files::ORDINARY;
 
 use super::run_file::{ConfigFile, RunFile, VERSION};
 
@@ -33,8 +34,8 @@ pub fn write(dir: &Path, run: &RunFile) -> Result<RunFile, String> {
         ("run.json", json),
     ];
     for (name, text) in files {
-        let (path, part) = (dir.join(name), dir.join(format!("{name}.part")));
-        let put = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
+        let path = dir.join(name);
+        let put = weirgate_files::replace(&path, ORDINARY, text.as_bytes());
         put.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
     Ok(run)

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use weirgate_files::ORDINARY;
 use weirgate_http_client::blocking::exchange;
 use weirgate_http_client::{Address, Limits, Request};
 
@@ -234,9 +235,7 @@ fn name(words: &str) -> String {
 
 /// Replaces a file in one step by a move, because Envoy reads it when a file is moved into the directory.
 fn replace(file: &Path, text: &str) -> Result<(), String> {
-    let fresh = file.with_extension("new");
-    let replaced = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, file));
-    replaced.map_err(|error| format!("{}: {error}", file.display()))
+    weirgate_files::replace(file, ORDINARY, text.as_bytes()).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// Sends a request to the admin interface and returns the body of its answer.
