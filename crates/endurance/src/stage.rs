@@ -31,7 +31,7 @@ const LIMITS: Limits = Limits::new(Duration::from_secs(5), 4 << 20);
 pub(crate) struct Stage {
     pub(crate) experiment: Experiment,
     pub(crate) nodes: Nodes,
-    pub(crate) gateway: Box<dyn Gateway>,
+    pub(crate) gateway: Gateway,
     /// Directory of its policy and log.
     _directory: TempDir,
     cpus: Cpus,

@@ -207,7 +207,7 @@ pub fn play(
     let load = load.map_err(|error| format!("load generator: {error}"))?;
     let learned_costs = LearnedCosts::new(experiment.duration());
     let mut stage =
-        Stage { experiment, servers: &servers, gateway: gateway.as_mut(), start, active: Vec::new(), learned_costs };
+        Stage { experiment, servers: &servers, gateway: &mut gateway, start, active: Vec::new(), learned_costs };
     let mut turns = turns(experiment).into_iter().peekable();
     let mut samples = Vec::new();
     let mut idle = IdleMeter::new(experiment);
@@ -287,7 +287,7 @@ fn whole_steps(at: Duration) -> Duration {
 struct Stage<'a> {
     experiment: &'a Experiment,
     servers: &'a Servers,
-    gateway: &'a mut dyn Gateway,
+    gateway: &'a mut Gateway,
     /// Instant 0 on [`clock::now`], in nanoseconds.
     start: u64,
     active: Vec<usize>,

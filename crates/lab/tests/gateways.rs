@@ -83,7 +83,7 @@ fn setting<'a>(experiment: &'a Experiment, addresses: &'a [SocketAddr], director
     Setting { experiment, addresses, directory, source: None, cpu: None }
 }
 
-fn start(approach: &Approach, experiment: &Experiment, addresses: &[SocketAddr], directory: &Path) -> Box<dyn Gateway> {
+fn start(approach: &Approach, experiment: &Experiment, addresses: &[SocketAddr], directory: &Path) -> Gateway {
     approach.start(&setting(experiment, addresses, directory)).unwrap_or_else(|why| panic!("{why}"))
 }
 
@@ -193,12 +193,12 @@ fn a_node_that_is_out_gets_nothing_until_it_is_back() {
         let (nodes, addresses) = Recorder::three();
         let directory = directory();
         let mut gateway = start(&approach, &experiment, &addresses, directory.path());
-        let send = |gateway: &dyn Gateway| -> Vec<u16> {
+        let send = |gateway: &Gateway| -> Vec<u16> {
             let class = |turn| if turn % 2 == 0 { "A.1" } else { "B-2" };
             (0..40).map(|turn| get(gateway.address(), class(turn), &turn.to_string())).collect()
         };
         gateway.set_out(0, true).unwrap_or_else(|why| panic!("{approach}: {why}"));
-        let statuses = send(gateway.as_ref());
+        let statuses = send(&gateway);
         assert_eq!(nodes[0].take(), Vec::<String>::new(), "{approach}");
         let reached = nodes[1].take().len();
         if approach.kind().name == "partition" {
@@ -208,10 +208,10 @@ fn a_node_that_is_out_gets_nothing_until_it_is_back() {
             assert_eq!((reached, statuses), (40, vec![200; 40]), "{approach}");
         }
         gateway.set_out(0, false).unwrap_or_else(|why| panic!("{approach}: {why}"));
-        assert_eq!(send(gateway.as_ref()), [200; 40], "{approach}");
+        assert_eq!(send(&gateway), [200; 40], "{approach}");
         assert!(!nodes[0].take().is_empty(), "{approach}: the node does not come back");
         match (approach.kind().name, gateway.reload()) {
-            ("nginx", done) => assert_eq!((done, send(gateway.as_ref())), (Ok(()), vec![200; 40])),
+            ("nginx", done) => assert_eq!((done, send(&gateway)), (Ok(()), vec![200; 40])),
             (_, refused) => assert!(refused.is_err_and(|why| why.contains("new process")), "{approach}"),
         }
         assert!(gateway.set_out(9, true).is_err_and(|why| why.contains("no node 9")));
@@ -335,7 +335,7 @@ fn what_a_peer_says_of_its_configuration_is_passed_on() {
     let directory = directory();
     let setting = setting(&experiment, &addresses, directory.path());
     for approach in available().into_iter().filter(|approach| approach.kind().name == "haproxy-tuned") {
-        let error = approach.start(&setting).err().expect("no time is that long");
+        let error = approach.start(&setting).expect_err("no time is that long");
         assert!(error.contains("refuses its configuration") && error.contains("timer overflow"), "{error}");
     }
 }

@@ -51,7 +51,7 @@ pub struct Kind {
 }
 
 /// Starts an approach with a setting and waits until it serves.
-type Start = fn(&Setting<'_>, &Approach) -> Result<Box<dyn Gateway>, String>;
+type Start = fn(&Setting<'_>, &Approach) -> Result<Gateway, String>;
 
 /// A kind with its knobs set.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ impl Approach {
     /// # Errors
     /// Its program is not installed, this policy cannot be expressed in its configuration, it rejects its
     /// configuration, or it does not come up. The error quotes the program's own message.
-    pub fn start(&self, setting: &Setting<'_>) -> Result<Box<dyn Gateway>, String> {
+    pub fn start(&self, setting: &Setting<'_>) -> Result<Gateway, String> {
         let other = setting.experiment.reloads.first().filter(|_| !self.kind.is_ours());
         let started =
             other.map_or_else(|| (self.kind.start)(setting, self), |reload| Err(loads_no_other(setting, reload)));

@@ -27,6 +27,8 @@ use weirgate_wire::admin;
 pub use approach::{Approach, Kind};
 pub use knob::{Knob, Share, Slots, Span};
 
+use launch::Peer;
+
 /// The setting in which a gateway starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
@@ -78,12 +80,44 @@ pub struct State {
 }
 
 /// A running gateway. Dropping it kills its processes.
-pub trait Gateway {
+#[derive(Debug)]
+pub struct Gateway {
+    peer: Peer,
+    version: String,
+    control: Box<dyn Control>,
+}
+
+/// How a kind of gateway takes orders and tells its state, as the methods of [`Gateway`] say.
+trait Control: std::fmt::Debug {
+    fn set_out(&mut self, peer: &mut Peer, node: usize, out: bool) -> Result<(), String>;
+
+    fn reload(&mut self, peer: &mut Peer) -> Result<(), String>;
+
+    fn load(&mut self, number: usize) -> Result<(), String> {
+        Err(format!("it cannot load another policy (number {number})"))
+    }
+
+    fn admin(&self) -> Option<String> {
+        None
+    }
+
+    fn state(&mut self) -> Option<State> {
+        None
+    }
+}
+
+impl Gateway {
     /// Returns the address for clients.
-    fn address(&self) -> SocketAddr;
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.peer.address
+    }
 
     /// Returns its name and version, such as `HAProxy 2.6.12`.
-    fn version(&self) -> &str;
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
 
     /// Takes node `node` of the policy out of service, or puts it back, in the way that the gateway's
     /// manual describes for planned maintenance. Requests in flight finish. Returns when the gateway has
@@ -91,39 +125,52 @@ pub trait Gateway {
     ///
     /// # Errors
     /// The gateway refuses. The error quotes its message.
-    fn set_out(&mut self, node: usize, out: bool) -> Result<(), String>;
+    pub fn set_out(&mut self, node: usize, out: bool) -> Result<(), String> {
+        self.control.set_out(&mut self.peer, node, out)
+    }
 
     /// Loads its unchanged configuration again, as its manual describes. Returns when that is done.
     ///
     /// # Errors
     /// The gateway refuses, and the error quotes its message, or it cannot reload in one process.
-    fn reload(&mut self) -> Result<(), String>;
+    pub fn reload(&mut self) -> Result<(), String> {
+        self.control.reload(&mut self.peer)
+    }
 
     /// Loads policy number `number` of [`weirgate_experiment::Experiment::reloads`]. Returns when it is in force.
     ///
     /// # Errors
     /// The gateway refuses, and the error quotes its message, or it cannot load a policy. In the latter
     /// case [`Approach::start`] fails before anything is played.
-    fn load(&mut self, number: usize) -> Result<(), String> {
-        Err(format!("it cannot load another policy (number {number})"))
+    pub fn load(&mut self, number: usize) -> Result<(), String> {
+        self.control.load(number)
     }
 
     /// Returns where its admin API listens, in the words of a user, if it has one.
-    fn admin(&self) -> Option<String> {
-        None
+    #[must_use]
+    pub fn admin(&self) -> Option<String> {
+        self.control.admin()
     }
 
     /// Returns its present state, or `None` if it does not report one.
-    fn state(&mut self) -> Option<State> {
-        None
+    pub fn state(&mut self) -> Option<State> {
+        self.control.state()
     }
 
     /// Returns the id of its process, or of the first one if it has several.
-    fn process(&self) -> u32;
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.peer.id()
+    }
 
     /// Returns the CPU time that all its processes have used.
-    fn cpu_time(&self) -> Duration;
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        self.peer.cpu_time()
+    }
 
     /// Returns why it has exited by itself, if it has.
-    fn ended(&mut self) -> Option<String>;
+    pub fn ended(&mut self) -> Option<String> {
+        self.peer.ended()
+    }
 }

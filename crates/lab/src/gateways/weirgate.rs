@@ -13,7 +13,7 @@ use weirgate_http_client::{Address, Limits, Request};
 use weirgate_wire::admin;
 
 use super::launch::{Peer, SocketPath, absolute, version, write};
-use super::{Approach, Gateway, Kind, Setting, State};
+use super::{Approach, Control, Gateway, Kind, Setting, State};
 
 pub(super) const WEIRGATE: Kind = under(
     "weirgate",
@@ -46,9 +46,7 @@ const fn under(name: &'static str, about: &'static str) -> Kind {
 /// A running `weirgate run`.
 #[derive(Debug)]
 struct Weirgate {
-    peer: Peer,
     admin: SocketPath,
-    version: String,
     /// Upstream and name of each node of the policy.
     nodes: Vec<(String, String)>,
     directory: PathBuf,
@@ -72,7 +70,7 @@ const SNAPSHOT: &str = "/snapshot?limit=1000";
 /// classes has some kilobytes.
 const LIMITS: Limits = Limits::new(Duration::from_secs(5), 4 << 20);
 
-fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, String> {
+fn start(setting: &Setting<'_>, discipline: &str) -> Result<Gateway, String> {
     let source = setting.source.ok_or("it needs the experiment's file, because the policy is in it")?;
     let admin = SocketPath::new();
     let overrides = [vec![under_discipline(discipline)], source.overrides.clone()].concat();
@@ -97,11 +95,11 @@ fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, St
     };
     let peer = Peer::start("weirgate", setting, configure)?;
     let version = version(&source.program, "--version")?.trim().replacen("weirgate", "Weirgate", 1);
-    let mut gateway = Weirgate { peer, admin, version, nodes: Vec::new(), directory: absolute(setting.directory)? };
+    let mut weirgate = Weirgate { admin, nodes: Vec::new(), directory: absolute(setting.directory)? };
     // Its nodes in the order of the policy, under their names in the deployed policy.
-    let page = gateway.page()?;
-    gateway.nodes = page.engine.nodes.into_iter().map(|node| (node.pool, node.name)).collect();
-    Ok(Box::new(gateway))
+    let page = weirgate.page()?;
+    weirgate.nodes = page.engine.nodes.into_iter().map(|node| (node.pool, node.name)).collect();
+    Ok(Gateway { peer, version, control: Box::new(weirgate) })
 }
 
 /// The answer to `/snapshot`.
@@ -135,29 +133,21 @@ impl Weirgate {
     }
 }
 
-impl Gateway for Weirgate {
-    fn address(&self) -> SocketAddr {
-        self.peer.address
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-
-    fn set_out(&mut self, node: usize, out: bool) -> Result<(), String> {
+impl Control for Weirgate {
+    fn set_out(&mut self, _peer: &mut Peer, node: usize, out: bool) -> Result<(), String> {
         let (pool, name) = self.nodes.get(node).ok_or_else(|| format!("the policy has no node {node}"))?;
         let order = if out { "drain" } else { "undrain" };
         self.order(&format!("/nodes/{pool}/{name}/{order}"))
     }
 
-    fn reload(&mut self) -> Result<(), String> {
+    fn reload(&mut self, _peer: &mut Peer) -> Result<(), String> {
         self.order("/reload")
     }
 
     fn load(&mut self, number: usize) -> Result<(), String> {
         let (from, to) = (self.directory.join(numbered(number + 2)), self.directory.join(POLICY));
         std::fs::copy(&from, to).map_err(|error| format!("{}: {error}", from.display()))?;
-        self.reload()
+        self.order("/reload")
     }
 
     fn admin(&self) -> Option<String> {
@@ -180,17 +170,5 @@ impl Gateway for Weirgate {
             would_shed: if observes { would_shed.collect() } else { Vec::new() },
             learned,
         })
-    }
-
-    fn process(&self) -> u32 {
-        self.peer.id()
-    }
-
-    fn cpu_time(&self) -> Duration {
-        self.peer.cpu_time()
-    }
-
-    fn ended(&mut self) -> Option<String> {
-        self.peer.ended()
     }
 }

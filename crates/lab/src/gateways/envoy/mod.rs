@@ -7,7 +7,6 @@
 mod classes;
 mod config;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use self::config::{Cluster, Endpoints, Filter};
 use super::knob::{Knob, REST, Share, Slots, Span, is};
 use super::launch::{Peer, SocketPath, check, subdirectory, version, write};
 use super::terms::{Pool, pools};
-use super::{Approach, Gateway, Kind, Setting};
+use super::{Approach, Control, Gateway, Kind, Setting};
 use crate::programs::Program;
 
 /// Selects one filter per class, or one for all classes of a pool.
@@ -173,8 +172,6 @@ fn percent(text: &str) -> Result<(), String> {
 
 #[derive(Debug)]
 struct Envoy {
-    peer: Peer,
-    version: String,
     socket: SocketPath,
     /// One entry per pool.
     endpoints: Vec<Endpoints>,
@@ -202,7 +199,7 @@ fn pooled<'p>(pools: &'p [Pool<'p>], _approach: &Approach) -> Result<Vec<Cluster
     Ok(pools.iter().map(cluster).collect())
 }
 
-fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter, plan: Plan) -> Result<Box<dyn Gateway>, String> {
+fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter, plan: Plan) -> Result<Gateway, String> {
     let program = Program::Envoy.find()?;
     let pools = pools(setting)?;
     let clusters = plan(&pools, approach)?;
@@ -225,7 +222,7 @@ fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter, plan: Plan)
     })?;
     let version = name(&version(&program, "--version")?);
     let clusters = clusters.into_iter().map(|cluster| (cluster.name, cluster.pool.name.to_owned())).collect();
-    Ok(Box::new(Envoy { peer, version, socket, endpoints, clusters, out }))
+    Ok(Gateway { peer, version, control: Box::new(Envoy { socket, endpoints, clusters, out }) })
 }
 
 /// Shortens `PATH  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL` to `Envoy 1.40.0`.
@@ -245,20 +242,12 @@ fn ask(socket: &Path, path: &str) -> Result<String, String> {
     Ok(answer.text())
 }
 
-impl Gateway for Envoy {
-    fn address(&self) -> SocketAddr {
-        self.peer.address
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-
-    fn reload(&mut self) -> Result<(), String> {
+impl Control for Envoy {
+    fn reload(&mut self, _peer: &mut Peer) -> Result<(), String> {
         Err("Envoy loads its bootstrap file once; a new one needs a new process, which the lab does not play".into())
     }
 
-    fn set_out(&mut self, node: usize, out: bool) -> Result<(), String> {
+    fn set_out(&mut self, peer: &mut Peer, node: usize, out: bool) -> Result<(), String> {
         *self.out.get_mut(node).ok_or_else(|| format!("the policy has no node {node}"))? = out;
         for pool in &self.endpoints {
             replace(&pool.file, &pool.text(&self.out))?;
@@ -268,7 +257,7 @@ impl Gateway for Envoy {
         };
         let hosts: Vec<String> = self.clusters.iter().flat_map(of_cluster).collect();
         let socket = &self.socket.0;
-        self.peer.wait_for_order("Envoy has read its endpoints", |_| {
+        peer.wait_for_order("Envoy has read its endpoints", |_| {
             let clusters = ask(socket, "/clusters")?;
             let draining = |host: &str| {
                 let health = format!("{host}::health_flags::");
@@ -278,18 +267,6 @@ impl Gateway for Envoy {
             };
             Ok(hosts.iter().all(|host| draining(host) == out))
         })
-    }
-
-    fn process(&self) -> u32 {
-        self.peer.id()
-    }
-
-    fn cpu_time(&self) -> Duration {
-        self.peer.cpu_time()
-    }
-
-    fn ended(&mut self) -> Option<String> {
-        self.peer.ended()
     }
 }
 

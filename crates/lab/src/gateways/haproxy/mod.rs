@@ -9,7 +9,6 @@ mod config;
 mod partition;
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +18,7 @@ use self::config::{Backend, Style};
 use super::knob::{Knob, REST, Share, Slots, Span, is};
 use super::launch::{Peer, SocketPath, check, version, write};
 use super::terms::{Class, Pool, Server, pools};
-use super::{Approach, Gateway, Kind, Setting, State};
+use super::{Approach, Control, Gateway, Kind, Setting, State};
 use crate::programs::Program;
 
 /// Knobs of the two configurations that only spread load.
@@ -189,8 +188,6 @@ fn tuned<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Backend<'
 /// A running HAProxy.
 #[derive(Debug)]
 struct HaProxy {
-    peer: Peer,
-    version: String,
     socket: SocketPath,
     /// For each node of the policy, every `backend/server` name that stands for it.
     names: Vec<Vec<String>>,
@@ -201,7 +198,7 @@ struct HaProxy {
 /// Maximum time for an answer of the runtime API, which HAProxy serves between requests.
 const ANSWER: Duration = Duration::from_secs(5);
 
-fn start(setting: &Setting<'_>, approach: &Approach, plan: Plan, style: Style) -> Result<Box<dyn Gateway>, String> {
+fn start(setting: &Setting<'_>, approach: &Approach, plan: Plan, style: Style) -> Result<Gateway, String> {
     let program = Program::HaProxy.find()?;
     let pools = pools(setting)?;
     let backends = plan(&pools, approach)?;
@@ -226,7 +223,7 @@ fn start(setting: &Setting<'_>, approach: &Approach, plan: Plan, style: Style) -
     let alone = backends.iter().all(|backend| backend.classes.len() == 1);
     let own = alone.then(|| policy.classes.iter().filter_map(|class| Some(own(&class.name)?.name.clone())).collect());
     let version = name(&version(&program, "-v")?);
-    Ok(Box::new(HaProxy { peer, version, socket, names, own }))
+    Ok(Gateway { peer, version, control: Box::new(HaProxy { socket, names, own }) })
 }
 
 /// Shortens `HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/` to
@@ -246,16 +243,8 @@ fn ask(socket: &Path, order: &str) -> Result<String, String> {
     Ok(answer)
 }
 
-impl Gateway for HaProxy {
-    fn address(&self) -> SocketAddr {
-        self.peer.address
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-
-    fn set_out(&mut self, node: usize, out: bool) -> Result<(), String> {
+impl Control for HaProxy {
+    fn set_out(&mut self, _peer: &mut Peer, node: usize, out: bool) -> Result<(), String> {
         let names = self.names.get(node).ok_or_else(|| format!("the policy has no node {node}"))?;
         for name in names {
             let order = format!("set server {name} state {}", if out { "drain" } else { "ready" });
@@ -268,7 +257,7 @@ impl Gateway for HaProxy {
         Ok(())
     }
 
-    fn reload(&mut self) -> Result<(), String> {
+    fn reload(&mut self, _peer: &mut Peer) -> Result<(), String> {
         // `-sf` starts a second process in parallel to the first, which is a different trial.
         Err("HAProxy loads its configuration in a new process, which the lab does not play".into())
     }
@@ -277,18 +266,6 @@ impl Gateway for HaProxy {
         // All proxies (-1), with backends (2) and servers (4).
         let answer = ask(&self.socket.0, "show stat -1 6 -1").ok()?;
         state(&answer, self.own.as_deref())
-    }
-
-    fn process(&self) -> u32 {
-        self.peer.id()
-    }
-
-    fn cpu_time(&self) -> Duration {
-        self.peer.cpu_time()
-    }
-
-    fn ended(&mut self) -> Option<String> {
-        self.peer.ended()
     }
 }
 

@@ -5,10 +5,8 @@
 
 mod config;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -16,7 +14,7 @@ use self::config::{Figures, Rate};
 use super::knob::{Knob, Share, Slots, is};
 use super::launch::{Peer, check, version, write};
 use super::terms::pools;
-use super::{Approach, Gateway, Kind, Setting};
+use super::{Approach, Control, Gateway, Kind, Setting};
 use crate::programs::Program;
 
 pub(super) const NGINX: Kind = Kind {
@@ -73,8 +71,6 @@ pub(super) const NGINX: Kind = Kind {
 
 #[derive(Debug)]
 struct Nginx {
-    peer: Peer,
-    version: String,
     program: PathBuf,
     /// The configuration with all nodes in service, and its file.
     text: String,
@@ -83,7 +79,7 @@ struct Nginx {
     out: Vec<bool>,
 }
 
-fn start(setting: &Setting<'_>, approach: &Approach) -> Result<Box<dyn Gateway>, String> {
+fn start(setting: &Setting<'_>, approach: &Approach) -> Result<Gateway, String> {
     let program = Program::Nginx.find()?;
     let pools = pools(setting)?;
     let figures = Figures::new(&pools, approach)?;
@@ -99,7 +95,7 @@ fn start(setting: &Setting<'_>, approach: &Approach) -> Result<Box<dyn Gateway>,
     let words = version(&program, "-v")?;
     let version = format!("nginx {}", words.trim().rsplit('/').next().unwrap_or_default());
     let out = vec![false; setting.addresses.len()];
-    Ok(Box::new(Nginx { peer, version, program, text, file, out }))
+    Ok(Gateway { peer, version, control: Box::new(Nginx { program, text, file, out }) })
 }
 
 /// Returns the nginx command for this configuration. It writes its files to the same directory and its
@@ -112,12 +108,12 @@ fn invoke(program: &Path, file: &Path) -> Command {
 
 impl Nginx {
     /// Starts a new worker with the configuration in the file. Returns when no old worker accepts connections.
-    fn load(&mut self) -> Result<(), String> {
+    fn apply(&self, peer: &mut Peer) -> Result<(), String> {
         check(invoke(&self.program, &self.file).arg("-t"))?;
-        let before = workers(self.peer.id())?;
-        let master = Pid::from_raw(self.peer.id() as i32).ok_or("nginx has no process id")?;
+        let before = workers(peer.id())?;
+        let master = Pid::from_raw(peer.id() as i32).ok_or("nginx has no process id")?;
         kill_process(master, Signal::HUP).map_err(|error| format!("nginx takes no signal: {error}"))?;
-        self.peer.wait_for_order("nginx serves with its new configuration", |peer| {
+        peer.wait_for_order("nginx serves with its new configuration", |peer| {
             let now = workers(peer.id())?;
             // Old workers may still finish their requests. Their titles then say that they shut down.
             Ok(!now.is_empty() && now.iter().all(|worker| !before.contains(worker)))
@@ -145,35 +141,15 @@ fn workers(master: u32) -> Result<Vec<u32>, String> {
     Ok(workers)
 }
 
-impl Gateway for Nginx {
-    fn address(&self) -> SocketAddr {
-        self.peer.address
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-
-    fn set_out(&mut self, node: usize, out: bool) -> Result<(), String> {
+impl Control for Nginx {
+    fn set_out(&mut self, peer: &mut Peer, node: usize, out: bool) -> Result<(), String> {
         *self.out.get_mut(node).ok_or_else(|| format!("the policy has no node {node}"))? = out;
         std::fs::write(&self.file, config::with_down(&self.text, &self.out))
             .map_err(|error| format!("{}: {error}", self.file.display()))?;
-        self.load()
+        self.apply(peer)
     }
 
-    fn reload(&mut self) -> Result<(), String> {
-        self.load()
-    }
-
-    fn process(&self) -> u32 {
-        self.peer.id()
-    }
-
-    fn cpu_time(&self) -> Duration {
-        self.peer.cpu_time()
-    }
-
-    fn ended(&mut self) -> Option<String> {
-        self.peer.ended()
+    fn reload(&mut self, peer: &mut Peer) -> Result<(), String> {
+        self.apply(peer)
     }
 }
