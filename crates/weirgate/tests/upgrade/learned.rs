@@ -24,8 +24,8 @@ fn json(api: std::net::SocketAddr, path: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Number of completions that the only class has in its estimates. It depends on the machine: the engine forgets most of
-/// them when the times in flight change.
+/// Number of completions that the only class has in its estimates. It depends on the machine: the engine forgets most
+/// of them when the times in flight change.
 fn completions(learned: &Value) -> f64 {
     learned["classes"][0]["times"]["completions"].as_f64().unwrap_or(0.0)
 }
