@@ -10,7 +10,7 @@
 //! has is marked as ours. A figure of `weirgate`, which no paper has either, is a *target* that the default
 //! discipline must reach.
 //!
-//! A run that several figures read is played once.
+//! A run that several figures read is played once. [`Stored`] reads the same figures from stored runs of the lab.
 
 mod mqos;
 mod play;
@@ -18,6 +18,7 @@ mod quorum;
 mod read;
 mod reserves;
 mod seda;
+mod stored;
 mod table;
 mod web_switch;
 mod weirgate;
@@ -26,6 +27,7 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, RangeInclusive};
 
 pub use play::{Data, Play, Played};
+pub use stored::Stored;
 pub use table::Table;
 
 use crate::parallel::for_each_job;
@@ -178,7 +180,7 @@ pub fn measure(figures: Vec<Figure>, threads: Option<usize>, mut on_played: impl
         ControlFlow::Continue(())
     });
     let found = figures.iter().map(|figure| found(figure, &runs)).collect();
-    Table { figures, found }
+    Table { figures, found, raw: None }
 }
 
 fn found(figure: &Figure, runs: &BTreeMap<(Play, u64), Option<Result<Played, String>>>) -> Found {

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use weirgate_sim::bands::{Figure, Found, Source, Table, figures, measure};
+use weirgate_sim::bands::{Figure, Found, Source, Stored, Table, figures, measure};
 
 /// Targets that the default discipline does not reach yet. The list may only shrink: a target that is
 /// reached must leave it.
@@ -41,4 +41,21 @@ fn the_default_discipline_reaches_its_targets() {
     let outside = table.rows().filter(|(figure, found)| found.holds(&figure.band) == Some(false));
     let outside: Vec<String> = outside.map(|(figure, _)| format!("{}: {}", figure.figure, figure.what)).collect();
     assert_eq!(outside, NOT_REACHED, "{}", table.outside().join("\n"));
+}
+
+/// The page of stored runs has the table that `weirgate bands --runs bench/runs --format markdown` prints.
+#[test]
+fn the_page_of_stored_runs_says_what_they_say() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (table, _) = Stored::read(&root.join("bench/runs")).expect("stored runs").measure(figures());
+    assert!(table.counts().0 > 0, "nothing is stored");
+    let page = root.join("docs/evidence/papers.md");
+    let text = std::fs::read_to_string(&page).expect("the page");
+    let (words, _) = text.split_once("\n### ").expect("a table after the words");
+    let expected = format!("{words}\n{}", table.markdown());
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&page, &expected).expect("written");
+    } else {
+        assert!(text == expected, "docs/evidence/papers.md differs: UPDATE_GOLDEN=1 writes it anew");
+    }
 }

@@ -1,14 +1,15 @@
 //! `weirgate bands`: the papers' figures, ours, the band of each, and whether it holds.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use weirgate_sim::bands::{Figure, Source, figures, measure};
+use weirgate_sim::bands::{Figure, Source, Stored, Table, figures, measure};
 
 use crate::exit;
 
-/// Compare the simulator's figures with those of the papers, each with the band in which it must lie.
+/// Compare our figures with those of the papers, each with the band in which it must lie.
 ///
 /// Plays the papers' experiments under their disciplines, and prints a table with the columns paper, ours,
 /// band, holds. A figure holds if it lies within its band for every one of its seeds. The column `paper`
@@ -16,7 +17,10 @@ use crate::exit;
 /// such figure, and `(target)` if the default discipline must reach the band. A `≠` marks a number that
 /// lies outside the band itself, because ours departs from it. The experiments are part of the program.
 ///
-/// It takes about half a minute of computing.
+/// It takes about half a minute of computing. `--runs` reads the same figures from runs of `weirgate lab run`
+/// instead, where real processes were measured, and names the folders with the raw data. A run counts if it has
+/// the experiment, the discipline as its approach, and the same changes (`--set`). Figures without a run are
+/// left out, and the commands that make their runs are printed on standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -24,11 +28,12 @@ Examples:
   weirgate bands --of 'Fig. 13' --discipline quorum
   weirgate bands --of seda --format json
   weirgate bands --format markdown > bands.md
+  weirgate bands --runs bench/runs
 
 Exit codes:
   0  every figure is within its band
   1  a figure is outside its band: lines below the table name it and the reason for its band
-  2  the command line is wrong, or no figure has this name")]
+  2  the command line is wrong, no figure has this name, or there is no run in DIR")]
 pub(crate) struct Args {
     /// Only figures of a paper or with a name that contains TEXT, in any case. Repeatable.
     #[arg(long = "of", value_name = "TEXT")]
@@ -39,6 +44,9 @@ pub(crate) struct Args {
     /// Leave out targets: show only figures of published disciplines.
     #[arg(long)]
     no_targets: bool,
+    /// Read the figures from the lab's runs in DIR and its folders, instead of simulating.
+    #[arg(long, value_name = "DIR", conflicts_with = "threads")]
+    runs: Option<PathBuf>,
     /// Output format of the table.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -63,15 +71,20 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         exit::say("no figure has this name; `weirgate bands` without options shows all");
         return ExitCode::from(2);
     }
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{pos}/{len} runs {wide_bar} {eta} left") {
-        bar.set_style(style);
-    }
-    let table = measure(wanted, args.threads.map(usize::from), |done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    });
-    bar.finish_and_clear();
+    let table = match &args.runs {
+        None => simulated(wanted, args.threads),
+        Some(folder) => match Stored::read(folder) {
+            Ok(stored) => {
+                let (table, missing) = stored.measure(wanted);
+                missing.iter().for_each(|command| exit::say(&format!("no stored run: {command}")));
+                table
+            }
+            Err(why) => {
+                exit::say(&why);
+                return ExitCode::from(2);
+            }
+        },
+    };
     let text = match args.format {
         Format::Text => Ok(table.to_string()),
         Format::Json => table.json(),
@@ -86,6 +99,20 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
     let (_, outside, _) = table.counts();
     if outside > 0 { ExitCode::from(exit::NO) } else { printed }
+}
+
+/// Plays the experiments, with a bar of progress.
+fn simulated(wanted: Vec<Figure>, threads: Option<u16>) -> Table {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{pos}/{len} runs {wide_bar} {eta} left") {
+        bar.set_style(style);
+    }
+    let table = measure(wanted, threads.map(usize::from), |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    table
 }
 
 fn is_wanted(figure: &Figure, args: &Args) -> bool {

@@ -81,7 +81,7 @@ impl Play {
     ///
     /// # Panics
     /// Panics if it cannot be loaded.
-    fn load(&self) -> Experiment {
+    pub(super) fn load(&self) -> Experiment {
         let Some((_, text)) = EXPERIMENTS.iter().find(|(name, _)| *name == self.experiment) else {
             panic!("there is no experiment {}", self.experiment);
         };

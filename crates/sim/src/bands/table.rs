@@ -11,6 +11,8 @@ use super::{Figure, Found, Source};
 pub struct Table {
     pub(super) figures: Vec<Figure>,
     pub(super) found: Vec<Found>,
+    /// The folders of the stored runs that each figure is read from. `None` if they were played in the simulator.
+    pub(super) raw: Option<Vec<Vec<String>>>,
 }
 
 /// One row for programs.
@@ -36,12 +38,16 @@ struct Row<'a> {
     /// Whether the paper's own figure lies outside the band.
     departs: bool,
     why: &'a str,
+    /// The folders of the stored runs. Absent for simulated figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_data: Option<&'a [String]>,
 }
 
 /// One row for people.
-struct Cells([String; 7]);
+struct Cells(Vec<String>);
 
-const HEADINGS: [&str; 7] = ["figure", "discipline", "what", "paper", "ours", "band", "holds"];
+/// The columns. The last one is there for stored runs only.
+const HEADINGS: [&str; 8] = ["figure", "discipline", "what", "paper", "ours", "band", "holds", "raw data"];
 
 impl Table {
     /// Returns the number of figures within their bands, outside their bands, and skipped.
@@ -84,7 +90,8 @@ impl Table {
     /// # Errors
     /// Returns an error of serde, which a program cannot correct.
     pub fn json(&self) -> serde_json::Result<String> {
-        let rows: Vec<Row<'_>> = self.rows().map(|(figure, found)| row(figure, found)).collect();
+        let rows: Vec<Row<'_>> =
+            self.rows().enumerate().map(|(index, (figure, found))| row(figure, found, self.raw(index))).collect();
         serde_json::to_string_pretty(&rows).map(|text| text + "\n")
     }
 
@@ -93,7 +100,8 @@ impl Table {
     pub fn markdown(&self) -> String {
         let mut text = String::new();
         for (paper, cells) in self.papers() {
-            text += &format!("### {paper}\n\n| {} |\n|{}\n", HEADINGS.join(" | "), "---|".repeat(HEADINGS.len()));
+            let headings = self.headings();
+            text += &format!("### {paper}\n\n| {} |\n|{}\n", headings.join(" | "), "---|".repeat(headings.len()));
             for Cells(cells) in cells {
                 text += &format!("| {} |\n", cells.join(" | "));
             }
@@ -102,10 +110,19 @@ impl Table {
         text + &self.summary()
     }
 
+    /// Returns the folders that a figure was read from, or `None` if it was simulated.
+    fn raw(&self, index: usize) -> Option<&[String]> {
+        self.raw.as_ref().map(|raw| raw[index].as_slice())
+    }
+
+    fn headings(&self) -> &'static [&'static str] {
+        if self.raw.is_some() { &HEADINGS } else { &HEADINGS[..7] }
+    }
+
     fn papers(&self) -> Vec<(&'static str, Vec<Cells>)> {
         let mut papers: Vec<(&'static str, Vec<Cells>)> = Vec::new();
-        for (figure, found) in self.rows() {
-            let cells = cells(figure, found);
+        for (index, (figure, found)) in self.rows().enumerate() {
+            let cells = cells(figure, found, self.raw(index));
             match papers.last_mut() {
                 Some((paper, lines)) if *paper == figure.paper => lines.push(cells),
                 _ => papers.push((figure.paper, vec![cells])),
@@ -128,19 +145,21 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let papers = self.papers();
-        let mut widths = HEADINGS.map(|heading| heading.chars().count());
+        let headings = self.headings();
+        let mut widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count()).collect();
         for Cells(cells) in papers.iter().flat_map(|(_, lines)| lines) {
             for (width, cell) in widths.iter_mut().zip(cells) {
                 *width = (*width).max(cell.chars().count());
             }
         }
         let line = |f: &mut fmt::Formatter<'_>, cells: &[String]| {
-            let padded: Vec<String> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            let padded: Vec<String> =
+                cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}", width = *width)).collect();
             writeln!(f, "  {}", padded.join("  ").trim_end())
         };
         for (paper, lines) in &papers {
             writeln!(f, "{paper}")?;
-            line(f, &HEADINGS.map(str::to_owned))?;
+            line(f, &headings.iter().map(|heading| (*heading).to_owned()).collect::<Vec<String>>())?;
             for Cells(cells) in lines {
                 line(f, cells)?;
             }
@@ -153,7 +172,7 @@ impl fmt::Display for Table {
     }
 }
 
-fn cells(figure: &Figure, found: &Found) -> Cells {
+fn cells(figure: &Figure, found: &Found, raw: Option<&[String]>) -> Cells {
     let departs = if figure.departs() { " ≠" } else { "" };
     let paper = match figure.source {
         Source::Printed(printed) => format!("{}{departs}", number(printed)),
@@ -167,7 +186,7 @@ fn cells(figure: &Figure, found: &Found) -> Cells {
         None => "skipped",
     };
     let words = [figure.figure, figure.discipline, &figure.what, &paper, &ours(found), &band(figure), holds];
-    Cells(words.map(str::to_owned))
+    Cells(words.map(str::to_owned).into_iter().chain(raw.map(|folders| folders.join(", "))).collect())
 }
 
 /// Returns the median of our figures. For several figures, adds the smallest and the largest.
@@ -200,7 +219,7 @@ fn number(figure: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-fn row<'a>(figure: &'a Figure, found: &'a Found) -> Row<'a> {
+fn row<'a>(figure: &'a Figure, found: &'a Found, raw_data: Option<&'a [String]>) -> Row<'a> {
     let (source, published) = match figure.source {
         Source::Printed(printed) => ("printed", Some(printed.into())),
         Source::Said(words) => ("said", Some(words.into())),
@@ -224,6 +243,7 @@ fn row<'a>(figure: &'a Figure, found: &'a Found) -> Row<'a> {
         skipped,
         departs: figure.departs(),
         why: figure.why,
+        raw_data,
     }
 }
 
@@ -240,7 +260,7 @@ mod tests {
 
     fn table(found: &[Found]) -> Table {
         let figures = [Source::Printed(120.0), Source::Said("much"), Source::Ours, Source::Target];
-        Table { figures: figures[..found.len()].iter().map(|s| figure(*s)).collect(), found: found.to_vec() }
+        Table { figures: figures[..found.len()].iter().map(|s| figure(*s)).collect(), found: found.to_vec(), raw: None }
     }
 
     #[test]
