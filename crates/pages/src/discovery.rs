@@ -116,6 +116,19 @@ impl Discovery {
         true
     }
 
+    /// Adds a route that was found elsewhere, if it is new and there is room. `wide` says whether it is a joint route.
+    /// Returns whether it was added.
+    pub fn add(&mut self, route: &Pattern, wide: bool) -> bool {
+        let possible = route.segments.len() <= MAX_SEGMENTS && route.parameters.is_empty();
+        let new = possible && !self.is_full() && !self.found.contains(route);
+        if new {
+            self.found.push(route.clone());
+            self.wide.push(wide);
+            self.seen.retain(|seen, _| !covers(route, seen));
+        }
+        new
+    }
+
     /// Returns the joint pattern of this one and its neighbours, if there are many. The last segment is tried
     /// first.
     fn together(&self, pattern: &Pattern) -> Option<Pattern> {

@@ -6,6 +6,10 @@
 //! one factor: the ratio of their cost to the table's. A table of thousands of routes therefore still follows
 //! a node that becomes slower, and the work per window stays bounded.
 
+mod elsewhere;
+
+pub use elsewhere::Learned;
+
 use crate::equations::{Equations, MAX, Prior};
 use crate::slowdown::{ServiceInterval, ServiceIntervals, Usual};
 use crate::sums::product;
@@ -108,6 +112,8 @@ pub struct Estimate {
 #[derive(Clone, Debug)]
 struct Route {
     table: Option<Shares>,
+    /// What was learned elsewhere. It takes the place of the table.
+    elsewhere: Option<Learned>,
     place: Option<usize>,
     /// Activity in requests, which fades, and the time of its last update.
     busy: (f64, f64),
@@ -117,27 +123,29 @@ struct Route {
 
 impl Route {
     fn new(table: Option<Shares>) -> Route {
-        Route { table, place: None, busy: (0.0, 0.0), requests: 0.0, windows: 0 }
+        Route { table, elsewhere: None, place: None, busy: (0.0, 0.0), requests: 0.0, windows: 0 }
     }
 
     fn busy(&self, at: f64) -> f64 {
         self.busy.0 * (-(at - self.busy.1).max(0.0) / BUSY_MEMORY).exp()
     }
 
+    /// Returns the cost that learning starts from.
+    fn start(&self, resource: usize) -> Option<f64> {
+        self.elsewhere.and_then(|known| known.cost[resource]).or(self.table.map(|table| table[resource]))
+    }
+
     fn prior(&self, resource: usize) -> Prior {
-        match self.table {
-            Some(table) => {
-                let cost = table[resource];
-                Prior { cost, deviation: (TABLE_DEVIATION * cost).max(MIN_DEVIATION), max: MAX }
-            }
+        match self.start(resource) {
+            Some(cost) => Prior { cost, deviation: (TABLE_DEVIATION * cost).max(MIN_DEVIATION), max: MAX },
             None => Prior { cost: ASSUMED, deviation: ASSUMED_DEVIATION, max: MAX },
         }
     }
 }
 
 /// Returns the contribution of one request of a route, or of none, to the factor of the others.
-fn base(table: Option<Shares>, resource: usize) -> f64 {
-    table.map_or(ASSUMED, |table| table[resource].max(MIN_BASE))
+fn base(route: Option<&Route>, resource: usize) -> f64 {
+    route.and_then(|route| route.start(resource)).map_or(ASSUMED, |cost| cost.max(MIN_BASE))
 }
 
 /// Learns the costs of a table's routes.
@@ -231,6 +239,8 @@ impl Learner {
         if let Some(factor) = factor {
             return self.resources[resource].scale(factor);
         }
+        let elsewhere = self.routes.iter_mut().filter_map(|route| route.elsewhere.as_mut());
+        elsewhere.for_each(|known| known.cost[resource] = None);
         let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION, max: MAX };
         let place = |route: &Option<u32>| route.map_or(nothing, |route| self.routes[route as usize].prior(resource));
         let priors: Vec<Prior> = [BACKGROUND, FACTOR].into_iter().chain(self.apart.iter().map(place)).collect();
@@ -285,7 +295,7 @@ impl Learner {
     /// Returns whether the cost at this index is more than a guess.
     fn is_firm(&self, place: usize) -> bool {
         let route = place.checked_sub(FIRST).and_then(|at| self.routes.get(self.apart[at]? as usize));
-        route.is_none_or(|route| route.table.is_some() || route.windows >= FOUND)
+        route.is_none_or(|route| route.table.is_some() || route.elsewhere.is_some() || route.windows >= FOUND)
     }
 
     /// Returns the coefficients of these request rates in the equations of a resource.
@@ -295,7 +305,7 @@ impl Learner {
             let route = route.and_then(|route| self.routes.get(route as usize));
             match route.and_then(|route| route.place) {
                 Some(place) => row[place] += rate,
-                None => row[OTHERS] += rate * base(route.and_then(|r| r.table), resource),
+                None => row[OTHERS] += rate * base(route, resource),
             }
         }
         row
@@ -366,16 +376,16 @@ impl Learner {
     #[must_use]
     pub fn cost(&self, route: usize) -> Option<Shares> {
         let route = self.routes.get(route)?;
-        if route.table.is_none() && route.windows == 0 {
+        if route.table.is_none() && route.elsewhere.is_none() && route.windows == 0 {
             return None;
         }
         Some(std::array::from_fn(|resource| {
             let costs = self.resources[resource].costs();
-            match (route.place, route.table) {
-                // Without a window and a table entry, the cost is assumed to be 0.
+            match (route.place, route.start(resource)) {
+                // Without a window and a cost to start from, the cost is assumed to be 0.
                 (_, None) if self.windows[resource] == 0 => 0.0,
                 (Some(place), _) => costs[place],
-                (None, table) => costs[OTHERS] * base(table, resource),
+                (None, _) => costs[OTHERS] * base(Some(route), resource),
             }
         }))
     }
@@ -395,7 +405,7 @@ impl Learner {
             cost: self.cost(number).unwrap_or([ASSUMED; RESOURCES]),
             error: std::array::from_fn(|resource| {
                 let error = route.place.map_or_else(
-                    || errors[resource][OTHERS] * base(route.table, resource),
+                    || errors[resource][OTHERS] * base(Some(route), resource),
                     |place| errors[resource][place],
                 );
                 (self.windows[resource] > 0).then_some(error)
@@ -414,7 +424,7 @@ mod tests {
     use super::*;
 
     /// A window of one second: requests per route, and the CPU cost of them and of the node itself.
-    fn second(at: f64, counts: &[f64], costs: &[f64]) -> Window {
+    pub(super) fn second(at: f64, counts: &[f64], costs: &[f64]) -> Window {
         let used = 0.01 + counts.iter().zip(costs).map(|(count, cost)| count * cost).sum::<f64>();
         let requests: Vec<_> =
             (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
@@ -425,13 +435,13 @@ mod tests {
     }
 
     /// Returns pseudo-random counts from zero to twice the mean.
-    fn mix(at: usize, route: usize, mean: f64) -> f64 {
+    pub(super) fn mix(at: usize, route: usize, mean: f64) -> f64 {
         let mixed = ((at * 1009 + route) as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (mean * 2.0 * ((mixed ^ (mixed >> 29)) >> 11) as f64 / (1u64 << 53) as f64).round()
     }
 
-    fn cpu(learner: &Learner, route: usize) -> f64 {
+    pub(super) fn cpu(learner: &Learner, route: usize) -> f64 {
         learner.cost(route).expect("it is known")[0]
     }
 

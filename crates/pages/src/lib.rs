@@ -58,7 +58,7 @@ mod windows;
 
 pub use discovery::{Discovery, MAX_FOUND, OFTEN};
 pub use index::Index;
-pub use learner::{Estimate, Learner, MAX_APART, RESOURCES, Shares, Window};
+pub use learner::{Estimate, Learned, Learner, MAX_APART, RESOURCES, Shares, Window};
 pub use pattern::{MAX_PARAMETERS, MAX_SEGMENTS, Pattern, write_route};
 pub use study::Study;
 pub use windows::{Counters, KEPT, LONGEST, MAX_USED, Mute, Outcomes, SHORTEST, Windows};

@@ -7,6 +7,8 @@
 //! The text may come from another machine, from another version or from a damaged file. Its size is bounded here, and a
 //! number of it is never a NaN or infinite. The engine ignores values that cannot be, and bounds all others.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,9 @@ pub const MAX_LEARNED_BYTES: usize = 4 << 20;
 
 /// Maximum number of classes that are written: those with the most recent answers.
 pub const MAX_LEARNED_CLASSES: usize = 4096;
+
+/// Maximum number of routes: as many as are learned separately and found, many times over. The others follow the table.
+pub const MAX_LEARNED_ROUTES: usize = 1024;
 
 /// Longest key of a class that is written, in bytes. A class with a longer one begins anew.
 pub const MAX_LEARNED_KEY: usize = 256;
@@ -38,6 +43,9 @@ pub struct LearnedState {
     pub windows: Vec<LearnedWindow>,
     /// Nodes.
     pub nodes: Vec<LearnedNode>,
+    /// Routes of a learned page table that had requests, at most 1024.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<LearnedRoute>,
 }
 
 /// Estimates of a class.
@@ -152,6 +160,20 @@ pub struct LearnedNode {
     /// Number of recent ejections.
     #[serde(default)]
     pub ejections: u32,
+}
+
+/// A route of a learned page table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LearnedRoute {
+    /// Path and parameters.
+    pub pattern: String,
+    /// Whether it was found in the traffic as a joint route of many similar paths.
+    #[serde(default)]
+    pub joint: bool,
+    /// Time since its last requests.
+    pub age_seconds: f64,
+    /// Cost of a request by resource, as a share of a node of weight 1. Unknown ones are absent.
+    pub cost: BTreeMap<String, f64>,
 }
 
 /// The part of the text that every version has.

@@ -16,8 +16,8 @@ pub mod reserves_admin;
 mod reserves_wire;
 
 pub use learned::{
-    LEARNED_VERSION, LearnedClass, LearnedNode, LearnedSize, LearnedState, LearnedTimes, LearnedWindow,
-    MAX_LEARNED_BYTES, MAX_LEARNED_CLASSES, MAX_LEARNED_KEY, key_digits, key_of_digits,
+    LEARNED_VERSION, LearnedClass, LearnedNode, LearnedRoute, LearnedSize, LearnedState, LearnedTimes, LearnedWindow,
+    MAX_LEARNED_BYTES, MAX_LEARNED_CLASSES, MAX_LEARNED_KEY, MAX_LEARNED_ROUTES, key_digits, key_of_digits,
 };
 pub use report::{Active, MAX_REPORT_BYTES, REPORT_VERSION, RESOURCE_NAMES, Report, Usage};
 pub use reserves_wire::{

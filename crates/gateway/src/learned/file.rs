@@ -16,7 +16,7 @@ use weirgate_files::PRIVATE;
 use weirgate_log::Level;
 use weirgate_wire::LearnedState;
 
-use super::{export, import, read, shown};
+use super::{export, import, read};
 use crate::gateway::{Shared, lock};
 
 /// Time between two writes. At most that much is forgotten after a crash, and a write takes some milliseconds of a
@@ -35,8 +35,8 @@ pub(super) fn restore(shared: &Shared) -> Option<String> {
     let name = path.display();
     match load(&path, now()) {
         Ok((state, age)) => {
-            let adopted = import(shared, &state, age);
-            Some(format!("{name}, {} s old: took over {}", age.as_secs(), shown(adopted)))
+            let taken = import(shared, &state, age);
+            Some(format!("{name}, {} s old: took over {taken}", age.as_secs()))
         }
         Err(None) => None,
         Err(Some(why)) => {

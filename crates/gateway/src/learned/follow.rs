@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_blocking, spawn_local};
 use weirgate_config::LearnedStateSettings;
-use weirgate_engine::{Adopted, Time};
+use weirgate_engine::Time;
 use weirgate_http_client::{Address, Answer, Limits, Request, exchange};
 use weirgate_http_server::Token;
 use weirgate_log::{Level, Message};
 use weirgate_tls::{Role, Wanted};
 use weirgate_wire::{LearnedState, MAX_LEARNED_BYTES, admin as shape};
 
-use super::{file, import, shown};
+use super::{Taken, file, import};
 use crate::admin::TOKEN_VARIABLE;
 use crate::gateway::{Phase, Shared, lock};
 
@@ -61,18 +61,18 @@ impl Followed {
     }
 
     /// Counts an answer at `now`, and returns a message if there is something to say.
-    fn hears(&mut self, now: Time, age: Option<Duration>, adopted: Adopted) -> Option<Message> {
+    fn hears(&mut self, now: Time, age: Option<Duration>, taken: Taken) -> Option<Message> {
         let first = self.heard.is_none();
         let back = self.missed >= MISSED;
         (self.heard, self.missed, self.error) = (Some((now, age)), 0, None);
-        if !adopted.is_nothing() {
+        if !taken.is_nothing() {
             self.adopted = Some(now);
         }
         let address = &self.address;
         let again = if back { " again" } else { "" };
-        let what = match adopted.is_nothing() {
+        let what = match taken.is_nothing() {
             true => "it knows nothing more recent".to_owned(),
-            false => format!("took over {}", shown(adopted)),
+            false => format!("took over {taken}"),
         };
         let text = format!("following the gateway at {address}{again}: {what}");
         (first || back).then(|| Message::new(Level::Info, text))
@@ -161,7 +161,7 @@ async fn follow_one(shared: Arc<Shared>, address: String) {
             let mut state = lock(&shared.learning.0);
             let followed = state.followed.iter_mut().find(|followed| followed.address == address);
             followed.and_then(|followed| match result {
-                Ok((adopted, recent)) => followed.hears(now, recent, adopted),
+                Ok((taken, recent)) => followed.hears(now, recent, taken),
                 Err(why) => followed.misses(now, why),
             })
         };
@@ -204,19 +204,21 @@ fn token(shared: &Shared) -> Result<Option<Token>, String> {
 
 #[cfg(test)]
 mod tests {
+    use weirgate_engine::Adopted;
+
     use super::*;
 
     #[test]
     fn the_third_missed_answer_is_told_and_the_next_one_that_comes() {
         let at = |seconds: u64| Time::from_millis(1000 * seconds);
         let mut followed = Followed { address: "10.0.0.2:9900".into(), ..Followed::default() };
-        let nothing = Adopted::default();
-        let two = Adopted { classes: 2, windows: 1, nodes: 1 };
+        let nothing = Taken::default();
+        let two = Taken { engine: Adopted { classes: 2, windows: 1, nodes: 1 }, routes: 3 };
         let text = |message: Option<Message>| message.map(|message| message.text);
         let first = text(followed.hears(at(1), Some(Duration::from_secs(4)), two));
         assert_eq!(
             first.as_deref(),
-            Some("following the gateway at 10.0.0.2:9900: took over 2 classes, 1 window, 1 node")
+            Some("following the gateway at 10.0.0.2:9900: took over 2 classes, 1 window, 1 node, 3 routes")
         );
         assert_eq!(text(followed.hears(at(2), None, nothing)), None);
         assert_eq!([3, 4].map(|s| text(followed.misses(at(s), "refused".into()))), [None, None]);

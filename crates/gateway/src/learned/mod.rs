@@ -11,6 +11,7 @@ mod file;
 mod follow;
 mod shapes;
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::sync::Mutex;
@@ -52,16 +53,43 @@ pub(crate) fn export(shared: &Shared) -> LearnedState {
         classes.sort_by_key(|class| class.age);
         classes.truncate(MAX_LEARNED_CLASSES);
     }
+    let routes = shared.pages.learned(control.clock().now());
     let unix = weirgate_clock::calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
     let checksum = control.active_config().checksum.clone();
-    shapes::state(&Learned { classes, ..windows }, checksum, unix.as_secs_f64())
+    LearnedState { routes, ..shapes::state(&Learned { classes, ..windows }, checksum, unix.as_secs_f64()) }
+}
+
+/// Number of records that were taken over.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Taken {
+    engine: Adopted,
+    /// Routes of the page table.
+    routes: usize,
+}
+
+impl Taken {
+    fn is_nothing(self) -> bool {
+        self == Taken::default()
+    }
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Adopted { classes, windows, nodes } = self.engine;
+        let some = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+        write!(f, "{}, {}, ", some(classes, "class", "classes"), some(windows, "window", "windows"))?;
+        f.write_str(&some(nodes, "node", "nodes"))?;
+        // Few gateways learn a page table.
+        if self.routes > 0 { write!(f, ", {}", some(self.routes, "route", "routes")) } else { Ok(()) }
+    }
 }
 
 /// Takes over what another gateway has learned. `age` is the time since then. Yields to requests between pages.
-fn import(shared: &Shared, state: &LearnedState, age: Duration) -> Adopted {
+fn import(shared: &Shared, state: &LearnedState, age: Duration) -> Taken {
     let learned = shapes::learned(state);
     let classes = learned.classes.chunks(PAGE).map(|page| shared.control.adopt_classes(page, age)).sum();
-    Adopted { classes, ..shared.control.adopt_windows(&learned, age) }
+    let engine = Adopted { classes, ..shared.control.adopt_windows(&learned, age) };
+    Taken { engine, routes: shared.pages.begin_with(&state.routes, age, shared.control.clock().now()) }
 }
 
 impl Gateway {
@@ -78,8 +106,8 @@ impl Gateway {
         if let Some((process, file)) = handed {
             match read(file).and_then(|bytes| LearnedState::parse(&bytes)) {
                 Ok(state) => {
-                    let adopted = import(&self.shared, &state, Duration::ZERO);
-                    return Some(format!("took over what process {process} has learned: {}", shown(adopted)));
+                    let taken = import(&self.shared, &state, Duration::ZERO);
+                    return Some(format!("took over what process {process} has learned: {taken}"));
                 }
                 Err(why) => {
                     let text = format!("what process {process} has learned cannot be used: {why}");
@@ -116,12 +144,4 @@ fn read(file: File) -> Result<Vec<u8>, String> {
     let read = file.take(MAX_LEARNED_BYTES as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error: io::Error| error.to_string())?;
     Ok(bytes)
-}
-
-/// Returns the number of records in words.
-fn shown(adopted: Adopted) -> String {
-    let Adopted { classes, windows, nodes } = adopted;
-    let some = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
-    let (classes, windows) = (some(classes, "class", "classes"), some(windows, "window", "windows"));
-    format!("{classes}, {windows}, {}", some(nodes, "node", "nodes"))
 }

@@ -25,6 +25,7 @@ pub(super) fn state(learned: &engine::Learned, checksum: String, unix_seconds: f
         classes: learned.classes.iter().map(class).collect(),
         windows: learned.windows.iter().map(window).collect(),
         nodes: learned.nodes.iter().map(node).collect(),
+        routes: Vec::new(),
     }
 }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use weirgate_config::PageTable;
 use weirgate_engine::{Demand, Time};
-use weirgate_pages::{Discovery, Index, Learner, OFTEN, Pattern, RESOURCES, Shares, Study};
-use weirgate_wire::{Usage, admin as shape};
+use weirgate_pages::{Discovery, Index, Learned, Learner, OFTEN, Pattern, RESOURCES, Shares, Study};
+use weirgate_wire::{LearnedRoute, MAX_LEARNED_ROUTES, RESOURCE_NAMES, Usage, admin as shape};
 
 use super::{Cost, FinishedInterval, NO_ROUTE, Table};
 use crate::active_config::ActiveConfig;
@@ -164,6 +165,62 @@ impl Lessons {
         }
         // Adding routes leaves the numbers of existing routes unchanged.
         Some(self.rebuild(patterns, self.table.epoch + u32::from(replaced.is_some())))
+    }
+
+    /// Returns what was learned of routes until `now`, the most recent first.
+    pub(super) fn learned(&self, now: Time) -> Vec<LearnedRoute> {
+        let Some(study) = &self.study else { return Vec::new() };
+        let joint = |route: usize| self.discovery.as_ref().is_some_and(|discovery| discovery.is_wide(route));
+        let one = |(route, pattern): (usize, &Pattern)| {
+            let learned = study.learner.learned(route)?;
+            let known = RESOURCE_NAMES.iter().zip(learned.cost);
+            Some(LearnedRoute {
+                pattern: pattern.to_string(),
+                joint: joint(route),
+                age_seconds: (now.as_secs_f64() - learned.at).max(0.0),
+                cost: known.filter_map(|(name, cost)| Some(((*name).to_owned(), cost?))).collect(),
+            })
+        };
+        let mut routes: Vec<LearnedRoute> = self.table.index.patterns().iter().enumerate().filter_map(one).collect();
+        routes.sort_by(|a, b| a.age_seconds.total_cmp(&b.age_seconds));
+        routes.truncate(MAX_LEARNED_ROUTES);
+        routes
+    }
+
+    /// Takes over what was learned elsewhere of the routes of this table, and of others if routes are discovered.
+    /// Returns their number, and a new table if there are new routes.
+    pub(super) fn begin_with(
+        &mut self,
+        routes: &[LearnedRoute],
+        age: Duration,
+        now: Time,
+    ) -> (usize, Option<Arc<Table>>) {
+        let Some(study) = &mut self.study else { return (0, None) };
+        let mut patterns = self.table.index.patterns().to_vec();
+        let (before, mut taken) = (patterns.len(), 0);
+        let now = now.as_secs_f64();
+        for known in routes.iter().take(MAX_LEARNED_ROUTES) {
+            let Ok(pattern) = Pattern::parse(&known.pattern) else { continue };
+            let cost = RESOURCE_NAMES.map(|name| known.cost.get(name).copied());
+            let learned = Learned { cost, at: now - age.as_secs_f64() - known.age_seconds.max(0.0) };
+            let mut find = |pattern: &Pattern| self.discovery.as_mut().is_some_and(|d| d.add(pattern, known.joint));
+            let route = match patterns.iter().position(|other| *other == pattern) {
+                Some(route) => route,
+                None if find(&pattern) => {
+                    patterns.push(pattern);
+                    self.given.push(None);
+                    study.learner.add(None)
+                }
+                None => continue,
+            };
+            if study.learner.begin_with(route, learned, now) {
+                self.table.set(route, study.learner.cost(route));
+                taken += 1;
+            }
+        }
+        // Adding routes leaves the numbers of existing routes unchanged.
+        let found = patterns.len() > before;
+        (taken, found.then(|| self.rebuild(patterns, self.table.epoch)))
     }
 
     /// Returns the state for operators.

@@ -12,11 +12,12 @@ mod lessons;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lessons::Lessons;
 use weirgate_engine::{Demand, RESOURCES, Time};
 use weirgate_pages::{Index, Shares};
-use weirgate_wire::{Usage, admin as shape};
+use weirgate_wire::{LearnedRoute, Usage, admin as shape};
 
 use crate::active_config::ActiveConfig;
 use crate::gateway::Gateway;
@@ -201,6 +202,21 @@ impl Pages {
         if let Some(table) = lessons.reported(node, now, usage) {
             self.publish(&lessons, table);
         }
+    }
+
+    /// Returns what was learned of routes until `now`: the most recent [`MAX_LEARNED_ROUTES`].
+    pub(crate) fn learned(&self, now: Time) -> Vec<LearnedRoute> {
+        lock(&self.lessons).learned(now)
+    }
+
+    /// Takes over what another gateway has learned of routes, `age` ago. Returns the number of routes.
+    pub(crate) fn begin_with(&self, routes: &[LearnedRoute], age: Duration, now: Time) -> usize {
+        let mut lessons = lock(&self.lessons);
+        let (taken, table) = lessons.begin_with(routes, age, now);
+        if let Some(table) = table {
+            self.publish(&lessons, table);
+        }
+        taken
     }
 
     /// Returns the state for operators, or `None` without a table. Takes a few milliseconds.

@@ -1,6 +1,7 @@
 //! The page table: costs of requests are looked up, and learned from the resource use that nodes report.
 
 use std::collections::BTreeMap;
+use std::io::{Seek as _, Write as _};
 use std::sync::{Arc, Mutex};
 
 use weirgate_engine::ClassId;
@@ -115,6 +116,18 @@ fn a_table_is_learned_from_nothing_but_reports_and_kept_over_a_reload() {
     stage.gateway.reload_site(site, "again").expect("it is sound");
     assert!((cpu(&stage, "/expensive/*") / 0.0002 - 1.0).abs() < 0.2, "kept");
     assert_eq!(route(&stage, "/expensive/*").map(|route| route.windows >= expensive.windows), Some(true));
+
+    // A process that takes over begins with the same routes at the same costs.
+    let mut handed = tempfile::tempfile().expect("a file");
+    handed.write_all(stage.gateway.learned().to_json().as_bytes()).expect("written");
+    handed.rewind().expect("read from its beginning");
+    let next = Stage::open(&policy(&node, "learned"));
+    let told = next.gateway.begin_with_learned(Some((7, handed))).expect("a message");
+    assert!(told.ends_with(" routes"), "{told}");
+    for pattern in ["/cheap/*", "/expensive/*"] {
+        assert!((cpu(&next, pattern) / cpu(&stage, pattern) - 1.0).abs() < 0.01, "{pattern}: {told}");
+    }
+    assert_eq!(next.gateway.learned().routes.len(), stage.gateway.learned().routes.len());
 }
 
 #[test]
