@@ -134,10 +134,14 @@ fn a_real_servers_pages_cost_what_was_measured_beside_it() {
     assert!(written.contains("#   /missing.html: answered 404"), "{written}");
 
     let table = crate::table(&policy("page_table: pages.yaml\n"));
-    let routes: Vec<String> = table.routes.iter().map(|route| route.pattern.to_string()).collect();
+    let mut routes: Vec<String> = table.routes.iter().map(|route| route.pattern.to_string()).collect();
+    // A request for the start page takes 0.2 ms. On a busy machine that may be less than the noise, and the table says
+    // so.
+    let is_measured = routes.first().is_some_and(|route| route == "/");
+    assert!(is_measured || written.contains("#   /: its use of cpu"), "{written}");
+    routes.retain(|route| route != "/");
     let dear = ["/proof.php?of=long", "/proof.php?of=short"];
-    let expected = ["/", "/album.php?id=*", "/formula.php?as=3d&of=*", "/math.php?n=*", dear[0], dear[1]];
-    assert_eq!(routes, expected, "{written}");
+    assert_eq!(routes, ["/album.php?id=*", "/formula.php?as=3d&of=*", "/math.php?n=*", dear[0], dear[1]], "{written}");
 
     let has = [CPUS, DISK as f64, WIRE as f64];
     let mut wrong = Vec::new();
