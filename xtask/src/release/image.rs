@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Release, VERSION, empty, tree};
+use super::{Release, VERSION, empty, packages, tree};
 use crate::steps::{read, show};
 
 /// Certificate authorities of the machine that builds. Debian's package `ca-certificates` has them.
@@ -32,6 +32,10 @@ pub(super) fn build(release: &Release) -> Result<(), String> {
     let tag = format!("weirgate:{VERSION}");
     let build = ["build", "--quiet", "--isolation", "chroot", "--timestamp", &release.epoch, "--tag", &tag];
     show(store(&build).arg(&context))?;
+    // Packed here, because buildah's own archive has the time at which it was packed.
+    let folder = release.work.join("oci");
+    empty(&folder)?;
+    show(store(&["push", "--quiet", &tag]).arg(format!("oci:{}:{tag}", folder.display())))?;
     let file = release.file(&format!("weirgate-{VERSION}-{}.oci.tar", std::env::consts::ARCH));
-    show(store(&["push", "--quiet", &tag]).arg(format!("oci-archive:{}:{tag}", file.display())))
+    packages::packed(release, &folder, &["blobs", "index.json", "oci-layout"], &file)
 }

@@ -17,7 +17,7 @@ const MAINTAINER: &str = "The Weirgate maintainers <maintainers@weirgate.invalid
 /// Makes `weirgate-VERSION-ARCHITECTURE-linux.tar.gz`: what one needs without a package manager.
 pub(super) fn archive(release: &Release) -> Result<(), String> {
     let name = format!("weirgate-{VERSION}-{}-linux", std::env::consts::ARCH);
-    let (packed, folder) = (release.work.join("archive"), release.work.join("archive").join(&name));
+    let (packed_from, folder) = (release.work.join("archive"), release.work.join("archive").join(&name));
     empty(&folder)?;
     let installed = release.work.join("tree");
     tree::make(release, &installed)?;
@@ -38,21 +38,17 @@ pub(super) fn archive(release: &Release) -> Result<(), String> {
     for part in ["man", "bash-completion", "zsh", "fish"] {
         show(release.tool("cp").arg("-R").arg(installed.join("usr/share").join(part)).arg(folder.join(part)))?;
     }
-    let file = release.work.join(format!("{name}.tar"));
-    show(
-        release
-            .tool("tar")
-            .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"])
-            .arg(format!("--mtime=@{}", release.epoch))
-            .args(["--create", "--file"])
-            .arg(&file)
-            .arg("--directory")
-            .arg(&packed)
-            .arg(&name),
-    )?;
-    show(release.tool("gzip").args(["-9", "--no-name"]).arg(&file))?;
-    let to = release.file(&format!("{name}.tar.gz"));
-    fs::rename(file.with_extension("tar.gz"), &to).map_err(|e| format!("{}: {e}", to.display()))
+    let file = release.file(&format!("{name}.tar"));
+    packed(release, &packed_from, &[&name], &file)?;
+    show(release.tool("gzip").args(["-9", "--no-name"]).arg(&file))
+}
+
+/// Packs `names` in `folder` as the same bytes every time: sorted, of root, and as old as the commit.
+pub(super) fn packed(release: &Release, folder: &Path, names: &[&str], file: &Path) -> Result<(), String> {
+    let mut tar = release.tool("tar");
+    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
+    tar.arg(format!("--mtime=@{}", release.epoch)).args(["--create", "--file"]).arg(file);
+    show(tar.arg("--directory").arg(folder).args(names))
 }
 
 /// Makes the Debian package of `version`, and returns its path.
