@@ -234,6 +234,11 @@ impl Classes {
         &self.specs[self.all[class].spec as usize]
     }
 
+    /// Sets the guaranteed throughput of a class of the policy, in requests a second. Its weight stays as it is.
+    pub(crate) fn set_throughput(&mut self, class: ClassId, rate: f64) {
+        self.specs[self.all[class].spec as usize].guarantee.throughput = Some(rate);
+    }
+
     /// The class for requests of classes that no longer exist.
     pub(crate) fn default_class(&self) -> ClassId {
         ClassId(self.named as u32 - 1)

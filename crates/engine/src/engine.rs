@@ -7,6 +7,7 @@ use crate::classify::Classes;
 use crate::demand::{Costs, Demand};
 use crate::dispatch::Nodes;
 use crate::limit::{Limit, LimitView};
+use crate::parts::Parts;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues, Turn};
 use crate::random::Random;
@@ -33,6 +34,8 @@ pub struct Engine {
     pub(crate) random: Random,
     /// Present while a class is not enforced for all its sources.
     pub(crate) shadow: Option<Box<Shadow>>,
+    /// What it keeps of guarantees that several engines promise together.
+    pub(crate) parts: Parts,
 }
 
 /// Compute time in seconds charged to a class before any of its requests was measured: that of an ordinary
@@ -64,6 +67,7 @@ impl Engine {
             classes,
             policy,
             shadow: None,
+            parts: Parts::NONE,
         };
         engine.nodes_changed();
         engine.limit.begin();
@@ -275,14 +279,14 @@ impl Engine {
 
     /// The latest time for the next call of [`Engine::poll`], even if nothing else happens: the next drop,
     /// the next step of control, the next return of an ejected node, the next step of a slow start,
-    /// or the next resize of a partition.
+    /// the next resize of a partition, or the next step of a lease.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let expiry = self.queues.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
         let behind = self.queues.first_behind().map_or(Time::NEVER, |(at, _)| at);
         let nodes = self.nodes.next_return().min(self.nodes.next_resize()).min(self.nodes.next_step());
         let shadow = self.shadow.as_ref().map_or(Time::NEVER, |shadow| shadow.next());
-        let next = self.limit.due().min(expiry).min(behind).min(nodes).min(shadow);
+        let next = self.limit.due().min(expiry).min(behind).min(nodes).min(shadow).min(self.parts.next);
         (next != Time::NEVER).then_some(next)
     }
 
@@ -295,6 +299,9 @@ impl Engine {
     /// Sets the engine's clock to the later of `now` and the latest time seen, and returns it.
     pub(crate) fn advance(&mut self, now: Time) -> Time {
         self.now = self.now.max(now);
+        if self.now >= self.parts.next {
+            self.enter_step(self.now);
+        }
         self.now
     }
 

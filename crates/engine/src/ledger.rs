@@ -143,6 +143,11 @@ impl Ledger {
         owed
     }
 
+    /// The guaranteed rate changes from the first to the second one.
+    pub(crate) fn rate_changes(&mut self, now: Time, rates: (f64, f64)) {
+        self.arrivals.rate_changes(now, rates);
+    }
+
     /// Counts a good answer to a request that arrived at `arrived`.
     pub(crate) fn answered(&mut self, now: Time, arrived: Time) {
         self.current(now).ended += 1;

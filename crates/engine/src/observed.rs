@@ -172,6 +172,13 @@ impl Observed {
         self.ledger.get_or_insert_with(|| Box::new(Ledger::new(now, terms))).offered(now, rate)
     }
 
+    /// The guaranteed rate changes from the first to the second one.
+    pub(crate) fn rate_changes(&mut self, now: Time, rates: (f64, f64)) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.rate_changes(now, rates);
+        }
+    }
+
     /// Records a release. `alone` says that no other request of the class is in flight.
     #[inline]
     pub(crate) fn released(&mut self, now: Time, alone: bool) {

@@ -37,7 +37,12 @@ impl Engine {
         policy.validate()?;
         let now = self.advance(now);
         let shadow = self.shadow_for(now, &policy);
-        let (classes, class_of, kept) = self.carry_classes(now, &policy);
+        self.settle_parts(now);
+        let (mut classes, class_of, kept) = self.carry_classes(now, &policy);
+        let parts = self.carry_parts(&policy, &kept);
+        for (class, rate) in parts.rates(now) {
+            classes.set_throughput(class, rate);
+        }
         let (mut nodes, node_of) = self.carry_nodes(now, &policy);
         nodes.begin(now);
         self.carry_partitions(&mut nodes, &policy, &node_of);
@@ -72,6 +77,7 @@ impl Engine {
         self.classes = classes;
         self.nodes = nodes;
         self.policy = policy;
+        self.parts = parts;
         self.rebuild(now, &kept);
         if let Some(shadow) = shadow {
             self.resume_shadow(now, shadow);

@@ -225,8 +225,11 @@ pub struct ClassSnapshot {
     /// The key it was made for. `None` for classes that the policy names and for overflow classes, which
     /// also keep the counts of evicted classes.
     pub key: Option<Vec<u8>>,
-    /// Its guarantee.
+    /// Its guarantee, as the policy promises it.
     pub guarantee: Guarantee,
+    /// What this engine keeps of the guaranteed throughput now, in requests a second, if several engines promise it
+    /// together. The results are judged by it.
+    pub part: Option<f64>,
     /// Arrivals since the start.
     pub offered: u64,
     /// Completions since the start.
@@ -407,13 +410,15 @@ impl Engine {
 
     fn class_snapshot(&self, now: Time, id: ClassId) -> ClassSnapshot {
         let (state, spec) = (&self.classes[id], self.classes.spec(id));
+        let promised = self.policy.classes.get(id.0 as usize);
         let counts = &state.observed.counts;
         let seconds = |s: f64| Duration::try_from_secs_f64(s).ok();
         ClassSnapshot {
             class: id,
             name: spec.name.clone(),
             key: state.made.as_ref().map(|made| made.key.to_vec()),
-            guarantee: spec.guarantee,
+            guarantee: promised.map_or(spec.guarantee, |class| class.guarantee),
+            part: spec.guarantee.throughput.filter(|_| self.parts.keeps(id)),
             offered: counts.offered,
             served: counts.served,
             failed: counts.failed,

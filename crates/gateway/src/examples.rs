@@ -77,6 +77,7 @@ pub(crate) fn class() -> ClassSnapshot {
                 limit: Duration::from_millis(200),
             }),
         },
+        part: None,
         offered: 10,
         served: 7,
         failed: 1,

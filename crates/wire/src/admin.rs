@@ -277,8 +277,12 @@ pub struct Class {
     /// have their template's name and the counts of removed classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Its guarantee.
+    /// Its guarantee, as the policy promises it.
     pub guarantee: Guarantee,
+    /// What this gateway keeps of the guaranteed throughput now, if the gateways of the site share it. Results are
+    /// judged by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_per_second: Option<f64>,
     /// Classify stage: number of requests since the start.
     pub offered: u64,
     /// Observe stage: number of requests that a node finished.

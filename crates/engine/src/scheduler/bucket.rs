@@ -42,6 +42,13 @@ impl Bucket {
         if (self.tokens - 1.0).abs() < 1e-6 { 1.0 } else { self.tokens }
     }
 
+    /// The rate changes from the first to the second one. Tokens until now come at the old one, and at most the depth
+    /// of the new one is kept.
+    pub(crate) fn rate_changes(&mut self, now: Time, (from, to): (f64, f64)) {
+        self.level(now, from);
+        self.level(now, to);
+    }
+
     /// Takes `tokens`, down to a debt of at most `debt` seconds of the rate.
     pub(crate) fn take(&mut self, now: Time, rate: f64, tokens: f64, debt: f64) {
         let level = self.level(now, rate);

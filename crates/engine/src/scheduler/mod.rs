@@ -186,6 +186,13 @@ impl Scheduler {
         }
     }
 
+    /// The guaranteed rate of a class changes from the first to the second one.
+    pub(crate) fn rate_changes(&mut self, now: Time, class: ClassId, rates: (f64, f64)) {
+        if let Scheduler::Tokens(method) = self {
+            method.rate_changes(now, class, rates);
+        }
+    }
+
     /// A sub-queue of the class is no longer empty.
     #[inline]
     pub(crate) fn begins(&mut self, classes: &Classes, class: ClassId) {

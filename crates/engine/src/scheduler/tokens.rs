@@ -78,6 +78,11 @@ impl TokenBuckets {
         self.buckets[to] = old.buckets[from];
     }
 
+    /// The guaranteed rate of a class changes from the first to the second one.
+    pub(super) fn rate_changes(&mut self, now: Time, class: ClassId, rates: (f64, f64)) {
+        self.buckets[class].rate_changes(now, rates);
+    }
+
     /// φ for fair queueing. A class without a guaranteed throughput gets a small share of the sum of all
     /// weights.
     #[inline]

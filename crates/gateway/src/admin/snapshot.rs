@@ -111,6 +111,7 @@ pub(crate) fn class(class: &engine::ClassSnapshot) -> Class {
         name: class.name.clone(),
         key: class.key.as_deref().map(key_text),
         guarantee: guarantee(&class.guarantee),
+        part_per_second: class.part,
         offered: class.offered,
         served: class.served,
         failed: class.failed,

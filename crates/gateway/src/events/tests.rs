@@ -23,6 +23,7 @@ fn gold() -> ClassSnapshot {
         name: "gold".into(),
         key: None,
         guarantee: Guarantee { throughput: Some(100.0), response_time: Some(limit) },
+        part: None,
         offered: 0,
         shed: [0; ShedReason::ALL.len()],
         mode: Mode::Enforce,
