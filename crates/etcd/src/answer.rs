@@ -51,6 +51,18 @@ pub(crate) struct Lease {
     pub(crate) ttl: u64,
 }
 
+/// Proof that a user has logged in.
+#[derive(Deserialize)]
+pub(crate) struct LogIn {
+    pub(crate) token: String,
+}
+
+impl std::fmt::Debug for LogIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LogIn(…)")
+    }
+}
+
 /// Answers that etcd streams are wrapped, one in each line.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Streamed<T> {

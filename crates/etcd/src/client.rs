@@ -1,9 +1,13 @@
 //! Calls to etcd, each with one deadline.
 //!
+//! If etcd has users, a call without a valid token logs in first. The name in a certificate does not count: etcd's
+//! gateway does not pass it on.
+//!
 //! A call goes to the member that answered last, and to the next one if that fails. All reads are linearizable, which
 //! is etcd's default.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -13,7 +17,7 @@ use serde_json::{Value, json};
 use weirgate_clock::within;
 use weirgate_http_client::{Address, Connection, Error as HttpError, Limits, Request};
 
-use crate::answer::{Entry, Failure, Lease, Range, Streamed, Transaction};
+use crate::answer::{Entry, Failure, Lease, LogIn, Range, Streamed, Transaction};
 
 /// Largest value that is read or written, in bytes. An address or a state of a member is much shorter.
 pub const MAX_VALUE: usize = 4 << 10;
@@ -31,6 +35,10 @@ pub struct Client {
     /// The member that is asked first.
     next: usize,
     deadline: Duration,
+    /// User, and the file with the password.
+    user: Option<(String, PathBuf)>,
+    /// Proof that the user has logged in.
+    token: Option<LogIn>,
 }
 
 /// A condition of a write.
@@ -51,6 +59,8 @@ pub enum Error {
     Refused(String),
     /// The answer is not one of etcd's.
     NotUnderstood,
+    /// The password cannot be read from this file.
+    NoPassword(PathBuf, std::io::Error),
     /// A value is larger than [`MAX_VALUE`], or there are more entries than were asked for.
     TooLarge,
 }
@@ -61,6 +71,7 @@ impl fmt::Display for Error {
             Error::Unreachable(why) => write!(f, "etcd does not answer: {why}"),
             Error::Refused(why) => write!(f, "etcd refuses: {why}"),
             Error::NotUnderstood => f.write_str("the answer is not one of etcd's: is another server at its address?"),
+            Error::NoPassword(file, error) => write!(f, "{}: {error}", file.display()),
             Error::TooLarge => {
                 f.write_str("etcd holds more than was written by gateways: does another program use the prefix?")
             }
@@ -75,7 +86,13 @@ impl Client {
     #[must_use]
     pub fn new(members: Vec<Address>, deadline: Duration) -> Client {
         let members = members.into_iter().map(|member| (member.to_string(), Connection::new(member))).collect();
-        Client { members, next: 0, deadline }
+        Client { members, next: 0, deadline, user: None, token: None }
+    }
+
+    /// Logs in as `user`, whose password is in this file. The file is read at each log-in.
+    #[must_use]
+    pub fn with_user(self, user: Option<(String, PathBuf)>) -> Client {
+        Client { user, ..self }
     }
 
     /// The entry of `key`.
@@ -100,6 +117,19 @@ impl Client {
         let asked =
             json!({ "key": encoded(prefix.as_bytes()), "range_end": encoded(&end), "limit": limit.to_string() });
         checked(self.call("/v3/kv/range", &asked).await?, limit)
+    }
+
+    /// Writes `value` to `key`, whatever was there. Returns the revision of the write.
+    ///
+    /// # Errors
+    /// There is no answer. It may have been written.
+    pub async fn put(&mut self, key: &str, value: &[u8]) -> Result<u64, Error> {
+        if value.len() > MAX_VALUE {
+            return Err(Error::TooLarge);
+        }
+        let entry = json!({ "key": encoded(key.as_bytes()), "value": encoded(value) });
+        let answer: Transaction = self.call("/v3/kv/put", &entry).await?;
+        Ok(answer.header.revision)
     }
 
     /// Writes `value` to `key` if `guard` holds, bound to a lease if there is one. Returns the revision of the write,
@@ -174,9 +204,38 @@ impl Client {
         Ok(())
     }
 
-    /// Asks the members in turn, each once, until the deadline.
+    /// Makes a call, and logs in before it if necessary.
     async fn call<T: DeserializeOwned>(&mut self, path: &str, body: &Value) -> Result<T, Error> {
         let body = body.to_string();
+        let deadline = self.deadline;
+        let calling = async {
+            let knew = self.token.is_some();
+            self.log_in().await?;
+            match self.ask(path, &body).await {
+                // etcd forgets tokens after some minutes, and when its users change.
+                Err(Error::Refused(why)) if knew && is_stale(&why) => {
+                    self.token = None;
+                    self.log_in().await?;
+                    self.ask(path, &body).await
+                }
+                answer => answer,
+            }
+        };
+        within(deadline, calling).await.unwrap_or_else(|| Err(Error::Unreachable(format!("no answer in {deadline:?}"))))
+    }
+
+    /// Gets a token, if etcd has users and there is none.
+    async fn log_in(&mut self) -> Result<(), Error> {
+        let Some((user, file)) = self.user.as_ref().filter(|_| self.token.is_none()) else { return Ok(()) };
+        let password = std::fs::read_to_string(file).map_err(|error| Error::NoPassword(file.clone(), error))?;
+        let body = json!({ "name": user, "password": password.trim_end_matches(['\r', '\n']) });
+        let answer: LogIn = self.ask("/v3/auth/authenticate", &body.to_string()).await?;
+        self.token = Some(answer);
+        Ok(())
+    }
+
+    /// Asks the members in turn, each once, until the deadline.
+    async fn ask<T: DeserializeOwned>(&mut self, path: &str, body: &str) -> Result<T, Error> {
         // A member that hangs must leave time for the others.
         let each = self.deadline / self.members.len().max(1) as u32;
         let mut failed = "it has no members".to_owned();
@@ -184,7 +243,11 @@ impl Client {
         let attempts = async {
             for _ in 0..self.members.len() {
                 let (host, connection) = &mut self.members[self.next];
-                let request = Request::post(host, path, body.clone()).field("content-type", "application/json");
+                let request = Request::post(host, path, body.to_owned()).field("content-type", "application/json");
+                let request = match &self.token {
+                    Some(LogIn { token }) => request.authorization(token),
+                    None => request,
+                };
                 match connection.send(&request, &Limits::new(each, MAX_ANSWER)).await {
                     Ok(answer) if answer.status == 200 => {
                         return Some(serde_json::from_slice(&answer.body).map_err(|_| Error::NotUnderstood));
@@ -207,6 +270,11 @@ impl Client {
             None => Err(refused.map_or_else(|| Error::Unreachable(failed), Error::Refused)),
         }
     }
+}
+
+/// Whether etcd refuses a token that it does not know any more.
+fn is_stale(why: &str) -> bool {
+    ["invalid auth token", "auth store is old", "status 401"].iter().any(|part| why.contains(part))
 }
 
 fn encoded(bytes: &[u8]) -> String {

@@ -11,15 +11,13 @@
 //! other use of an election must tolerate two processes that believe to be elected, as `weirgate-site` does.
 //!
 //! # Modules
-//! `client` (calls), `answer` (what etcd says), `endpoint` (addresses), `election`.
+//! `client` (calls, and the log-in before them), `answer` (what etcd says), `election`.
 #![forbid(unsafe_code)]
 
 mod answer;
 mod client;
 mod election;
-mod endpoint;
 
 pub use answer::Entry;
 pub use client::{Client, Error, Guard, MAX_VALUE};
 pub use election::{Election, Turn};
-pub use endpoint::endpoint;

@@ -74,6 +74,17 @@ impl Etcd {
         assert!(Command::new("kill").args([signal, &id]).status().is_ok_and(|status| status.success()));
     }
 
+    /// Changes users and roles.
+    fn control(&self, command: &str) {
+        let done = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .args(["--endpoints", &self.addresses.join(",")])
+            .args(command.split(' '))
+            .stdout(Stdio::null())
+            .status();
+        assert!(done.is_ok_and(|status| status.success()), "etcdctl {command}");
+    }
+
     /// Waits until it answers.
     async fn is_ready(&self) {
         let clock = Clock::start();
@@ -213,4 +224,45 @@ async fn a_member_that_hangs_costs_its_part_of_the_deadline() {
     let mut client = Client::new(vec![server(None)], Duration::from_millis(100));
     assert!(matches!(client.get("a").await, Err(Error::Unreachable(_))));
     assert!(matches!(Client::new(Vec::new(), DEADLINE).get("a").await, Err(Error::Unreachable(_))));
+}
+
+/// The commands are those of `docs/guide/site.md`.
+#[tokio::test]
+async fn a_user_may_use_its_prefix_and_nothing_else() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    etcd.is_ready().await;
+    for command in [
+        "role add weirgate",
+        "role grant-permission weirgate --prefix=true readwrite weirgate/",
+        "user add weirgate:word",
+        "user grant-role weirgate weirgate",
+        "role add root",
+        "user add root:secret",
+        "user grant-role root root",
+        "auth enable",
+    ] {
+        etcd.control(command);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let password = |text: &str| {
+        let file = folder.path().join(text.trim());
+        std::fs::write(&file, text).expect("the folder is writable");
+        Some(("weirgate".to_owned(), file))
+    };
+    let mut client = etcd.client().with_user(password("word\n"));
+    let mut election = Election::new("weirgate/coordinator", b"a:1", Duration::from_secs(600));
+    let Turn::Elected { revision } = election.turn(&mut client).await.unwrap() else { panic!("nobody else stands") };
+    assert_eq!(election.turn(&mut client).await.unwrap(), Turn::Elected { revision });
+    assert!(election.write(&mut client, "weirgate/records/a", b"granted").await.unwrap());
+    assert!(client.put("weirgate/members/a", b"a:1").await.unwrap() > revision);
+    assert_eq!(client.list("weirgate/records/", 2).await.unwrap().len(), 1);
+    assert!(matches!(client.put("weirgatf", b"").await, Err(Error::Refused(_))));
+    election.resign(&mut client).await.unwrap();
+    assert_eq!(client.get("weirgate/coordinator").await.unwrap(), None);
+    for mut stranger in [etcd.client(), etcd.client().with_user(password("wrong"))] {
+        let refused = stranger.get("weirgate/coordinator").await;
+        assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    }
+    let mut nobody = etcd.client().with_user(Some(("weirgate".to_owned(), folder.path().join("none"))));
+    assert!(matches!(nobody.get("weirgate/coordinator").await, Err(Error::NoPassword(..))));
 }
