@@ -198,19 +198,25 @@ impl Coordinator {
         // A later report that confirms the question confirms no grant.
         slot.acked = slot.sequence;
         slot.falling = false;
-        if slot.record != Record::Granted {
-            self.records.push_back((member, Record::Granted));
-        }
         // It may hold them as granted or as safe shares, so they last at most as long as safe shares.
         let until = now + self.site.with_margin(self.site.settings().safe_for);
         (slot.level_until, slot.tail_until) = (until, until);
         slot.open = (0..held.len() as u32).collect();
         let was_silent = std::mem::take(&mut slot.silent);
+        if slot.record != Record::Granted {
+            self.record(member, Record::Granted);
+        }
         let left = self.silent_members();
         self.table.adopt(member, held, was_silent, left);
         if left == 0 {
             self.silent = Silent::Nothing;
         }
+    }
+
+    /// Asks the driver to keep a record of a member.
+    fn record(&mut self, member: usize, record: Record) {
+        self.slots[member].unrecorded += 1;
+        self.records.push_back((member, record));
     }
 
     fn silent_members(&self) -> usize {
@@ -238,6 +244,11 @@ impl Coordinator {
         slot.open.clear();
         slot.falling = false;
         slot.reset_until();
+        if slot.record != Record::Nothing {
+            // Nothing is granted until the next record is kept.
+            slot.record = Record::Nothing;
+            self.record(member, Record::Nothing);
+        }
         let left = self.silent_members();
         if was_silent && left == 0 {
             self.silent = Silent::Nothing;
@@ -257,8 +268,11 @@ impl Coordinator {
         let (proof, lease, safe_for) = (settings.proof, settings.lease, settings.safe_for);
         if self.silent == Silent::Leases && now >= self.began + self.site.with_margin(proof + lease) {
             self.silent = Silent::Recording;
-            let silent = (0..self.slots.len()).filter(|member| self.slots[*member].silent);
-            self.records.extend(silent.map(|member| (member, Record::Lapsed)));
+            for member in 0..self.slots.len() {
+                if self.slots[member].silent {
+                    self.record(member, Record::Lapsed);
+                }
+            }
         }
         if self.silent != Silent::Nothing && now >= self.began + self.site.with_margin(proof + safe_for) {
             self.silent = Silent::Nothing;
@@ -280,7 +294,7 @@ impl Coordinator {
                 // Its share is used when the record is kept.
                 slot.level_until = slot.tail_until;
                 slot.falling = true;
-                self.records.push_back((member, Record::Lapsed));
+                self.record(member, Record::Lapsed);
             } else {
                 slot.falling = false;
                 slot.reset_until();
@@ -353,6 +367,11 @@ impl Coordinator {
     /// Notes that a record is kept. Call [`Self::run`] afterwards.
     pub fn recorded(&mut self, member: usize, record: Record) {
         let Some(slot) = self.slots.get_mut(member) else { return };
+        slot.unrecorded = slot.unrecorded.saturating_sub(1);
+        if slot.unrecorded > 0 {
+            // A later record of it is under way, and that one counts.
+            return;
+        }
         slot.record = record;
         self.table.touch_all();
         if record == Record::Lapsed && std::mem::take(&mut slot.falling) {
@@ -419,6 +438,12 @@ impl Coordinator {
     #[must_use]
     pub fn phase(&self, member: usize) -> Option<Phase> {
         self.slots.get(member).map(|slot| slot.phase)
+    }
+
+    /// When the last report of `member` arrived.
+    #[must_use]
+    pub fn heard(&self, member: usize) -> Option<Time> {
+        self.slots.get(member).filter(|slot| slot.number > 0).map(|slot| slot.received)
     }
 
     /// The most of a budget that `member` may hold, without what a silent one may hold.

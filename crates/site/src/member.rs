@@ -95,6 +95,30 @@ impl Member {
         }
     }
 
+    /// This member under another agreement, or with another incarnation. `from` has for each budget of `site` its
+    /// number here, if it stays. It then keeps its share, or less of it if the budget is smaller from now on, so that the
+    /// shares of all members together stay within it. Other times leave the minimum, because the coordinator has
+    /// counted by the old ones.
+    #[must_use]
+    pub fn carried(&self, site: Arc<Site>, incarnation: u64, from: &[Option<usize>]) -> Member {
+        let mut member = Member::new(site, incarnation);
+        let times = |site: &Site| (site.settings().lease, site.settings().safe, site.settings().safe_for);
+        if self.left || times(&member.site) != times(&self.site) {
+            return member;
+        }
+        member.anchor = self.anchor;
+        for (budget, entry) in member.entries.iter_mut().enumerate() {
+            let Some(old) = from.get(budget).copied().flatten().filter(|old| *old < self.entries.len()) else {
+                continue;
+            };
+            let (granted, whole, before) = (self.entries[old].granted, member.site.total(budget), self.site.total(old));
+            let part = u128::from(granted) * u128::from(whole.min(before)) / u128::from(before.max(1));
+            entry.granted = (part as u64).max(member.site.minimum(budget));
+            entry.demand = self.entries[old].demand;
+        }
+        member
+    }
+
     /// Follows the coordinator with this revision, from now on and never an older one. Grants stay in force.
     pub fn follow(&mut self, revision: u64) {
         if revision <= self.revision {
@@ -166,6 +190,32 @@ impl Member {
         }
     }
 
+    /// The share of a budget in each stage: granted, safe and minimum.
+    ///
+    /// # Panics
+    /// If there is no such budget.
+    #[must_use]
+    pub fn steps(&self, budget: usize) -> [u64; 3] {
+        let granted = self.entries[budget].granted;
+        [granted, self.site.safe(budget, granted), self.site.minimum(budget)]
+    }
+
+    /// Ends of the granted and of the safe shares. `None` without a grant.
+    #[must_use]
+    pub fn ends(&self) -> Option<(Time, Time)> {
+        let settings = self.site.settings();
+        self.anchor.map(|anchor| (anchor + settings.lease, anchor + settings.safe_for))
+    }
+
+    /// The demand for a budget, as set last.
+    ///
+    /// # Panics
+    /// If there is no such budget.
+    #[must_use]
+    pub fn demanded(&self, budget: usize) -> u64 {
+        self.entries[budget].demand
+    }
+
     /// The coordinator that is followed, or 0.
     #[must_use]
     pub fn revision(&self) -> u64 {
@@ -176,6 +226,12 @@ impl Member {
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.answered == self.number
+    }
+
+    /// Whether it has left and has nothing more to say: its farewell has arrived, or there is no coordinator.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.left && self.report_due().is_none()
     }
 
     /// The report to send at `now`, if one is due.

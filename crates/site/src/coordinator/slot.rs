@@ -20,7 +20,7 @@ pub enum Phase {
 /// What a coordinator keeps durably of a member, for its successor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Record {
-    /// It was never granted anything.
+    /// It was never granted anything, or has given everything back.
     #[default]
     Nothing,
     /// It may hold grants, and nobody uses anything of them.
@@ -37,6 +37,8 @@ pub(super) struct Slot {
     pub(super) silent: bool,
     /// The record that is kept of it.
     pub(super) record: Record,
+    /// Number of records that are to be kept, and are not kept yet.
+    pub(super) unrecorded: u32,
     /// Its lease has ended, and what it held is counted until that is recorded.
     pub(super) falling: bool,
     pub(super) incarnation: u64,
@@ -69,6 +71,7 @@ impl Slot {
             phase: Phase::Unknown,
             silent: record != Record::Nothing,
             record,
+            unrecorded: 0,
             falling: false,
             incarnation: 0,
             number: 0,
