@@ -6,6 +6,7 @@
 mod acme;
 mod collector;
 mod learned_state;
+mod sharing;
 mod source;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use weirgate_tls::{ClientSettings, ServerSettings};
 pub use self::acme::{Acme, AcmeCertificate, Challenge};
 pub use self::collector::{Collector, agent_name};
 pub use self::learned_state::LearnedStateSettings;
+pub use self::sharing::{Etcd, Sharing};
 pub use self::source::{Key, NetworkSize};
 use crate::address_list::AddressList;
 use crate::body::BodyCondition;
@@ -73,6 +75,8 @@ pub struct Site {
     pub trust: Option<PathBuf>,
     /// Where the learned state is kept, and from where it comes. `None` if only a hand-over passes it on.
     pub learned_state: Option<LearnedStateSettings>,
+    /// The gateways that keep the guarantees together. `None` if this one keeps them alone.
+    pub sharing: Option<Sharing>,
     /// The access log. `None` switches it off.
     pub access_log: Option<AccessLog>,
     /// Messages of the process.

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use weirgate_config::{Site, network_text};
 use weirgate_engine::{
     Action, Adopted, Arrival, ClassId, ClassSnapshot, Decision, Demand, Engine, InvalidPolicy, Learned, LearnedClass,
-    NodeEvent, NodeId, Outcome, Shed, Snapshot, Ticket, Time, Would,
+    Lease, NodeEvent, NodeId, Outcome, Part, Shed, Snapshot, Ticket, Time, Would,
 };
 
 use crate::active_config::{ActiveConfig, Endpoint};
@@ -22,6 +22,7 @@ use crate::classify::ClassRef;
 use crate::client::Source;
 use crate::clock::Clock;
 use crate::kernel_timer::KernelTimer;
+use crate::site;
 
 /// Maximum number of threads. A bit mask with one bit per thread records the threads to wake.
 pub(crate) const MAX_THREADS: usize = 128;
@@ -142,7 +143,8 @@ impl Control {
     ) -> Result<Control, InvalidPolicy> {
         let mut next_endpoint = 0;
         let active_config = Arc::new(ActiveConfig::new(site, text, 1, None, &mut next_endpoint));
-        let engine = Engine::new(clock.now(), active_config.site.policy.clone(), seed)?;
+        let mut engine = Engine::new(clock.now(), active_config.site.policy.clone(), seed)?;
+        site::begin(&mut engine, clock.now(), &active_config.site);
         let outboxes = wakers.iter().map(|_| Vec::new()).collect();
         let state = State { engine, active_config, outboxes, armed: Time::ZERO, next_endpoint, held: Held::default() };
         Ok(Control { clock, state: Mutex::new(state), version: AtomicU64::new(1), wakers, watch, timer: Notify::new() })
@@ -200,6 +202,34 @@ impl Control {
     /// Takes over what another engine has learned about windows and nodes, `age` ago.
     pub(crate) fn adopt_windows(&self, learned: &Learned, age: Duration) -> Adopted {
         self.with(None, &mut Vec::new(), |state, now| state.engine.adopt_windows(now, learned, age))
+    }
+
+    /// Adds the arrivals of `classes` that may count for their guarantees, unless the configuration in force is another
+    /// one.
+    pub(crate) fn asked(
+        &self,
+        is_right: impl FnOnce(&ActiveConfig) -> bool,
+        classes: &[ClassId],
+        counts: &mut Vec<u64>,
+    ) {
+        let state = self.lock();
+        if is_right(&state.active_config) {
+            counts.extend(classes.iter().map(|class| state.engine.asked(*class)));
+        }
+    }
+
+    /// Keeps these parts of guaranteed throughputs, unless the configuration in force is another one.
+    pub(crate) fn keep_parts(
+        &self,
+        is_right: impl FnOnce(&ActiveConfig) -> bool,
+        lease: Lease,
+        parts: &[(ClassId, Part)],
+    ) {
+        self.with(None, &mut Vec::new(), |state, now| {
+            if is_right(&state.active_config) {
+                state.engine.keep_parts(now, lease, parts);
+            }
+        });
     }
 
     /// Passes every live class to `take`, in the order of their ids. Yields to requests between pages.
@@ -326,6 +356,7 @@ impl Control {
         let policy = next.site.policy.clone();
         self.with(None, &mut Vec::new(), |state, now| {
             state.engine.reconfigure(now, policy)?;
+            site::begin(&mut state.engine, now, &next.site);
             state.active_config = Arc::clone(&next);
             state.next_endpoint = next_endpoint;
             self.version.store(next.version, Ordering::Release);

@@ -28,10 +28,10 @@ use crate::events::Events;
 use crate::learned::Learning;
 use crate::listener::{self, Opened};
 use crate::memory::Memory;
-use crate::metrics::Tls;
 use crate::pages::Pages;
 use crate::places::{ClassPlaces, Places};
 use crate::record::{AccessRecord, Observer};
+use crate::site::{self, Membership};
 use crate::threads::{Command, Threads};
 use crate::tls_files::{self, TlsFiles};
 use crate::{watch_thread, worker};
@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     /// Costs of requests.
     pub(crate) pages: Pages,
     pub(crate) learning: Learning,
+    /// Its part in the site.
+    pub(crate) membership: Membership,
     /// Hasher with the same key on all threads, so that a client is the same flow on each of them.
     pub(crate) hasher: RandomState,
     /// Memory limit of the process, and the present pressure.
@@ -177,6 +179,7 @@ impl Shared {
         self.phase.fetch_max(Phase::Draining as u8, Ordering::AcqRel);
         self.threads.tell_all(command);
         self.discovery.changed.notify_one();
+        self.membership.changed.notify_one();
         self.acme.wake();
         lock(&self.listeners).clear();
     }
@@ -241,6 +244,7 @@ impl Gateway {
             counters: Counters::default(),
             reports: Reports::default(),
             learning: Learning::default(),
+            membership: Membership::default(),
             hasher: weirgate_clock::keyed_hasher(),
             memory,
             connections: AtomicU64::new(connections),
@@ -272,7 +276,7 @@ impl Gateway {
         });
         let gateway = Gateway { shared };
         let started = gateway.start_threads(count).and_then(|()| watch_thread::start(&gateway));
-        let started = started.and_then(|()| gateway.follow_sources());
+        let started = started.and_then(|()| gateway.follow_sources()).and_then(|()| site::follow(&gateway));
         if let Err(error) = started.and_then(|()| gateway.follow_authority()) {
             gateway.cut();
             gateway.join();
@@ -291,6 +295,7 @@ impl Gateway {
             let lines = listener::take_over(&mut opened, &self.active_config().site);
             weirgate_log::say(Level::Warning, &lines);
             self.shared.hand_out(opened);
+            self.shared.membership.changed.notify_one();
         }
     }
 
@@ -395,17 +400,6 @@ impl Gateway {
     #[must_use]
     pub fn trust(&self) -> Option<Arc<LiveTrust>> {
         self.shared.trust.clone()
-    }
-
-    /// Returns the metrics of TLS.
-    pub(crate) fn tls_metrics(&self) -> Tls {
-        let handshakes = &self.shared.counters.handshakes;
-        Tls {
-            handshakes: [&handshakes.full, &handshakes.resumed].map(|count| count.load(Ordering::Relaxed)),
-            failures: handshakes.failures().collect(),
-            renewals: [&self.shared.tls.renewals, &self.shared.tls.failures].map(|n| n.load(Ordering::Relaxed)),
-            ends: self.shared.certificates().into_iter().map(|one| (one.name, one.not_after)).collect(),
-        }
     }
 
     /// Returns the number of upstreams without a usable node, and whether no upstream has one. As of the last second.
@@ -542,7 +536,8 @@ impl Gateway {
         let active_config =
             shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;
         shared.pages.follow(&active_config);
-        self.follow_sources().map_err(|error| ReloadError::Listen(error.to_string()))?;
+        let followed = self.follow_sources().and_then(|()| site::follow(self));
+        followed.map_err(|error| ReloadError::Listen(error.to_string()))?;
         shared.memory.set(&limits);
         shared.connections.store(connections, Ordering::Relaxed);
         shared.tls.set(tls);

@@ -78,6 +78,7 @@ mod request;
 mod request_stream;
 mod roster;
 mod signals;
+mod site;
 mod socket;
 mod stream_state;
 pub mod tap;

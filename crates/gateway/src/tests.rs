@@ -113,6 +113,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         drain_deadline: second,
         threads: Some(1),
         learned_state: None,
+        sharing: None,
         reserves: None,
         page_table: None,
     }

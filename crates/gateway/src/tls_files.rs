@@ -13,7 +13,8 @@ use weirgate_tls::trust::LOOK_EVERY;
 use weirgate_tls::{Client, ClientSettings, LiveTrust, Look, Server, Watched};
 
 use crate::events::Certificate;
-use crate::gateway::{Shared, lock};
+use crate::gateway::{Gateway, Shared, lock};
+use crate::metrics::Tls;
 
 /// All TLS in force.
 #[derive(Debug, Default)]
@@ -155,6 +156,19 @@ impl Shared {
             not_after: one.not_after,
         };
         certificates.map(one).collect()
+    }
+}
+
+impl Gateway {
+    /// Returns the metrics of TLS.
+    pub(crate) fn tls_metrics(&self) -> Tls {
+        let handshakes = &self.shared.counters.handshakes;
+        Tls {
+            handshakes: [&handshakes.full, &handshakes.resumed].map(|count| count.load(Ordering::Relaxed)),
+            failures: handshakes.failures().collect(),
+            renewals: [&self.shared.tls.renewals, &self.shared.tls.failures].map(|n| n.load(Ordering::Relaxed)),
+            ends: self.shared.certificates().into_iter().map(|one| (one.name, one.not_after)).collect(),
+        }
     }
 }
 

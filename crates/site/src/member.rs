@@ -96,8 +96,8 @@ impl Member {
     }
 
     /// This member under another agreement, or with another incarnation. `from` has for each budget of `site` its
-    /// number here, if it stays. It then keeps its share, or less of it if the budget is smaller from now on, so that the
-    /// shares of all members together stay within it. Other times leave the minimum, because the coordinator has
+    /// number here, if it stays. It then keeps its share, or less of it if the budget is smaller from now on, so that
+    /// the shares of all members together stay within it. Other times leave the minimum, because the coordinator has
     /// counted by the old ones.
     #[must_use]
     pub fn carried(&self, site: Arc<Site>, incarnation: u64, from: &[Option<usize>]) -> Member {

@@ -64,6 +64,14 @@ impl Client {
         Ok(Client { config: Arc::new(config), settings: settings.clone(), stamps })
     }
 
+    /// Returns the settings for clients that speak HTTP/1.1 only.
+    #[must_use]
+    pub fn http1(&self) -> Arc<ClientConfig> {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Arc::new(config)
+    }
+
     /// Returns the name that the certificate of the node at `address` (`host:port`) must cover. `None` if the host is
     /// no name that a certificate can have.
     #[must_use]
@@ -81,9 +89,7 @@ impl Client {
 /// There are none, or the file cannot be used: all faults.
 pub fn https(ca: Option<&Path>) -> Result<Arc<ClientConfig>, Vec<Fault>> {
     let settings = ClientSettings { ca: ca.map(Path::to_owned), server_name: None, own: None, verify: true };
-    let mut config = ClientConfig::clone(&Client::load(&settings)?.config);
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Client::load(&settings)?.http1())
 }
 
 /// Returns the host of `host:port` as a name that a certificate can have. `None` if it is none.

@@ -5,6 +5,7 @@
 //! - [`LearnedState`]: the learned state of a gateway, for one that takes over.
 //! - [`Hello`], [`NodeReport`] and [`NodeShares`]: the messages of Cluster Reserves. [`reserves_admin`] is the JSON of
 //!   the coordinator's page.
+//! - [`SiteReport`] and [`SiteGrant`]: the messages between the gateways of a site.
 //!
 //! Messages from another machine are bounded and checked here, before anything acts on them.
 
@@ -14,6 +15,7 @@ mod learned;
 mod report;
 pub mod reserves_admin;
 mod reserves_wire;
+mod site_wire;
 
 pub use learned::{
     LEARNED_VERSION, LearnedClass, LearnedNode, LearnedRoute, LearnedSize, LearnedState, LearnedTimes, LearnedWindow,
@@ -23,3 +25,4 @@ pub use report::{Active, MAX_REPORT_BYTES, REPORT_VERSION, RESOURCE_NAMES, Repor
 pub use reserves_wire::{
     Hello, NodeFigures, NodeReport, NodeShares, Refused, SESSIONS_PATH, Session, Trigger, WIRE_VERSION,
 };
+pub use site_wire::{MAX_SITE_BYTES, SITE_PATH, SITE_VERSION, SiteGrant, SiteReport, SiteStep};

@@ -90,7 +90,7 @@ pub(crate) struct HttpUrl {
 
 impl HttpUrl {
     /// Returns the parts of a URL after its scheme, whose usual port is `port`.
-    fn after_scheme(rest: &str, port: u16) -> Result<HttpUrl, Complaint> {
+    pub(super) fn after_scheme(rest: &str, port: u16) -> Result<HttpUrl, Complaint> {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let address = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };

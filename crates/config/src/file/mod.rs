@@ -21,6 +21,7 @@ mod mqos;
 mod page_table;
 mod priorities;
 mod reserves;
+mod sharing;
 mod upstream;
 mod visitors;
 mod web_switch;
@@ -52,6 +53,7 @@ pub use page_table::page_table_schema;
 pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};
 pub(crate) use priorities::PriorityForm;
 pub(crate) use reserves::{ReserveClassForm, Reserves};
+pub(crate) use sharing::{EtcdForm, SharingForm};
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, NodeTls, Upstream, nodes};
 pub(crate) use visitors::VisitorsForm;
 pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
@@ -107,6 +109,9 @@ record! {
         /// Where costs, windows and states of nodes outlive the process that learned them: in a file, or in another
         /// gateway. A hand-over passes them on without this.
         learned_state: Optional<LearnedStateForm>,
+        /// The gateways that keep the guarantees of this policy together. Without it this gateway keeps all of them
+        /// alone.
+        site: Optional<SharingForm>,
         /// The access log: `off`, `stdout`, or a map. Off by default: at thousands of requests a second it is
         /// the gateway's most expensive task, and metrics answer most questions.
         access_log: Defaulted<Switch<AccessLog>> = "off",

@@ -20,6 +20,7 @@ mod priorities;
 mod reach;
 mod reserves;
 mod rule;
+mod sharing;
 mod trust;
 mod upstream;
 mod visitors;
@@ -88,10 +89,12 @@ pub(crate) fn resolve(
     }
     let visitors = visitors::visitors(file, own_folder, cx);
     let priorities = priorities::priorities(file.discipline.get(), cx);
-    let classes = match has_gateway {
+    let mut classes = match has_gateway {
         true => class::classes(file, listeners, &pools, &priorities, &headers, (own_folder, defaults), cx),
         false => class::Classes::default(),
     };
+    let sharing = sharing::sharing(file, own_folder, (listeners, admin.as_ref()), &classes, cx);
+    sharing::divide_templates(&mut classes.templates, sharing.as_ref());
     let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, priorities, &classes, cx);
     web_switch::check(file, &pools, &classes, &discipline, cx);
     page_table::check_dispatch(file, &discipline, cx);
@@ -136,6 +139,7 @@ pub(crate) fn resolve(
         admin,
         trust,
         learned_state,
+        sharing,
         access_log,
         log: gateway::log(file),
         telemetry,

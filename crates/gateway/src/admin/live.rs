@@ -110,6 +110,7 @@ async fn look(operations: &Operations) -> Bytes {
     look.page.long_responses = gateway.long_responses().by_class();
     look.page.acme = gateway.acme();
     look.page.learned = gateway.learned_state();
+    look.page.site = gateway.site();
     let mut text = b"retry: 1000\ndata: ".to_vec();
     // Fails only for maps with keys that are not strings, and these types have none.
     if serde_json::to_writer(&mut text, &look).is_err() {

@@ -145,6 +145,7 @@ async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryReje
     page.tunnels = gateway.tunnels().by_class();
     page.long_responses = gateway.long_responses().by_class();
     page.learned = gateway.learned_state();
+    page.site = gateway.site();
     json(StatusCode::OK, &page)
 }
 

@@ -59,6 +59,7 @@ pub(crate) async fn collect(operations: &Operations, all: bool) -> Scrape {
         discovery: gateway.discovery(),
         followed: gateway.learned_state().map_or(Vec::new(), |state| state.follows),
         acme: gateway.acme(),
+        site: gateway.site(),
         policy: (active_config.version, active_config.checksum.clone()),
     }
 }

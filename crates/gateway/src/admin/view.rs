@@ -83,6 +83,9 @@ pub(super) struct SnapshotPage {
     /// Absent if the policy does not ask for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) learned: Option<shape::LearnedStatus>,
+    /// Absent if this gateway keeps all guarantees alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) site: Option<shape::SiteStatus>,
     /// Absent without an authority that issues certificates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) acme: Vec<shape::AcmeCertificate>,
@@ -115,6 +118,7 @@ pub(super) fn snapshot(
         tunnels: BTreeMap::new(),
         long_responses: BTreeMap::new(),
         learned: None,
+        site: None,
         acme,
         classes: classes.iter().map(snapshot::class).collect(),
         next,

@@ -16,6 +16,7 @@ mod exemplars;
 mod learned;
 mod page;
 mod shown;
+mod site;
 mod tally;
 mod tls;
 

@@ -45,6 +45,7 @@ pub(crate) struct Scrape {
     pub(crate) discovery: Vec<weirgate_wire::admin::Discovery>,
     /// Gateways that are followed.
     pub(crate) followed: Vec<weirgate_wire::admin::Followed>,
+    pub(crate) site: Option<weirgate_wire::admin::SiteStatus>,
     /// Certificates that an authority issues.
     pub(crate) acme: Vec<weirgate_wire::admin::AcmeCertificate>,
     /// Version and checksum of the policy in force.
@@ -154,6 +155,7 @@ impl Collector for Scrape {
         self.nodes(&mut page)?;
         super::discovery::write(&mut page, &self.discovery)?;
         super::learned::write(&mut page, &self.followed)?;
+        super::site::write(&mut page, self.site.as_ref())?;
         super::acme::write(&mut page, &self.acme)?;
         self.page_table(&mut page)?;
         self.collectors(&mut page)?;

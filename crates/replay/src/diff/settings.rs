@@ -106,6 +106,7 @@ pub fn settings(site: &Site) -> Vec<Setting> {
         admin,
         trust,
         learned_state,
+        sharing,
         access_log,
         log,
         telemetry,
@@ -160,6 +161,8 @@ pub fn settings(site: &Site) -> Vec<Setting> {
     let kept = learned_state.as_ref();
     out.option("file of the learned state", kept.and_then(|kept| Some(kept.file.as_ref()?.display())));
     out.say("gateways that are followed", list(kept.iter().flat_map(|kept| &kept.follow)));
+    out.say("gateways of the site", list(sharing.iter().flat_map(|all| &all.members).map(|(name, _)| name)));
+    out.opaque("settings of the gateways of the site", sharing);
     match access_log {
         None => out.say("access log", NONE),
         Some(AccessLog { file, sample, format, fields }) => {

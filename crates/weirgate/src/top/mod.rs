@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use serde::Deserialize;
-use weirgate_wire::admin::{Class, Events, Followed, LearnedStatus, Snapshot};
+use weirgate_wire::admin::{Class, Events, Followed, LearnedStatus, SiteStatus, Snapshot};
 
 use crate::admin_api::{Access, AdminApi};
 use crate::exit;
@@ -52,6 +52,7 @@ struct Look {
     more: bool,
     events: Events,
     follows: Vec<Followed>,
+    site: Option<SiteStatus>,
 }
 
 /// A page of `/snapshot`.
@@ -63,6 +64,7 @@ struct Page {
     next: Option<u32>,
     #[serde(default)]
     learned: LearnedStatus,
+    site: Option<SiteStatus>,
 }
 
 impl Look {
@@ -87,7 +89,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Looks at the gateway.
 fn look(api: &AdminApi) -> Result<Look, String> {
-    let Page { version, engine, classes, next, learned } = api.get("/snapshot?limit=1000")?;
+    let Page { version, engine, classes, next, learned, site } = api.get("/snapshot?limit=1000")?;
     let (more, follows) = (next.is_some(), learned.follows);
-    Ok(Look { version, engine, classes, more, events: api.get("/events")?, follows })
+    Ok(Look { version, engine, classes, more, events: api.get("/events")?, follows, site })
 }

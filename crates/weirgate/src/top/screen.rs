@@ -45,7 +45,8 @@ pub(super) fn follow(first: Look, mut look: impl FnMut() -> Result<Look, String>
 fn draw(frame: &mut Frame<'_>, look: &Look, lost: Option<&str>) {
     let (refusals, windows, unusable) = (table::refusals(look), table::windows(look), table::unusable(look));
     let observed = table::observed(look);
-    let in_flight_and_known: Vec<String> = windows.into_iter().chain(table::followed(look)).collect();
+    let in_flight_and_known: Vec<String> =
+        windows.into_iter().chain(table::site(look)).chain(table::followed(look)).collect();
     let height = |lines: usize| u16::try_from(lines).unwrap_or(u16::MAX);
     let below = match refusals.len() + unusable.len() + observed.len() {
         0 => 0,
@@ -120,7 +121,7 @@ fn draw_classes(frame: &mut Frame<'_>, area: Rect, look: &Look) {
         Constraint::Length(6),
         Constraint::Length(9),
         Constraint::Length(9),
-        Constraint::Length(9),
+        Constraint::Length(14),
         Constraint::Length(13),
         Constraint::Length(9),
         Constraint::Length(9),

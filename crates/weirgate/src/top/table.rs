@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weirgate_spanned_yaml::unit::{number_text, span_text};
-use weirgate_wire::admin::{Class, Followed, NodeState};
+use weirgate_wire::admin::{Class, Followed, NodeState, SiteStage};
 
 use super::Look;
 
@@ -53,13 +53,21 @@ pub(super) fn row(class: &Class) -> [String; COLUMNS] {
         state.to_owned(),
         rate(got.served_per_second),
         rate(got.offered_per_second),
-        class.guarantee.throughput_per_second.map_or("-".to_owned(), rate),
+        floor(class),
         response.map_or("-".to_owned(), |(statistic, seconds)| format!("{statistic} {}", span(seconds))),
         class.guarantee.response_time.as_ref().map_or("-".to_owned(), |limit| span(limit.seconds)),
         if got.shed_per_second > 0.0 { rate(got.shed_per_second) } else { "-".to_owned() },
         would(class),
         format!("{}/{}", class.waiting, class.outstanding),
     ]
+}
+
+/// Returns the guaranteed throughput, and what this gateway keeps of it if others keep the rest.
+fn floor(class: &Class) -> String {
+    match (class.guarantee.throughput_per_second, class.part_per_second) {
+        (Some(whole), Some(part)) => format!("{} of {}", number_text((10.0 * part).round() / 10.0), rate(whole)),
+        (whole, _) => whole.map_or("-".to_owned(), rate),
+    }
 }
 
 /// Returns the rate of the requests that passed and would have been refused, if the class is observed.
@@ -166,6 +174,32 @@ pub(super) fn followed(look: &Look) -> Vec<String> {
     look.follows.iter().map(of).collect()
 }
 
+/// Returns the site in one line, if there is one.
+pub(super) fn site(look: &Look) -> Vec<String> {
+    let tenths = |seconds: f64| span((10.0 * seconds).round() / 10.0);
+    let of = |site: &weirgate_wire::admin::SiteStatus| {
+        let shares = match site.stage {
+            SiteStage::Granted => "shares granted",
+            SiteStage::Safe => "SAFE shares",
+            SiteStage::Minimum => "MINIMUM shares",
+        };
+        let until = site.stage_ends_in_seconds.map_or(String::new(), |left| format!(" for {}", tenths(left)));
+        let all = site.members.len();
+        let live = site.members.iter().filter(|member| member.phase.as_deref() == Some("live")).count();
+        let divides = match &site.coordinator {
+            Some(name) if *name == site.gateway => {
+                format!("it divides the guarantees among {all} gateways, and {live} of them report")
+            }
+            Some(name) => format!("{name} divides the guarantees among {all} gateways"),
+            None => "none is elected".to_owned(),
+        };
+        let error = site.error.as_ref().or(site.etcd_error.as_ref());
+        let error = error.map_or(String::new(), |error| format!(": {error}"));
+        format!("{}: {shares}{until}, {divides}{error}", site.gateway)
+    };
+    look.site.iter().map(of).collect()
+}
+
 /// Returns everything as text.
 pub(super) fn text(look: &Look) -> String {
     let mut rows = vec![TITLES.map(str::to_owned)];
@@ -193,6 +227,7 @@ pub(super) fn text(look: &Look) -> String {
         ("Observed", observed(look)),
         ("In flight", windows(look)),
         ("Not usable", unusable(look)),
+        ("Site", site(look)),
         ("Standby", followed(look)),
         ("Changes", latest.collect()),
     ];

@@ -39,6 +39,11 @@ fn look(held: bool) -> Look {
             { "gateway": "10.0.0.3:9900", "age_seconds": 75.0, "failures": 75, "error": "refused" },
             { "gateway": "10.0.0.4:9900", "failures": 75, "error": "refused" },
         ] },
+        "site": {
+            "gateway": "gw1", "stage": "granted", "stage_ends_in_seconds": 4.25, "coordinator": "gw2", "revision": 9,
+            "checksum": "c", "refused": 0, "members": [{ "name": "gw1", "address": "a" }, { "name": "gw2", "address": "b" }],
+            "classes": [],
+        },
     }))
     .unwrap();
     let events = serde_json::from_value(json!({
@@ -50,8 +55,8 @@ fn look(held: bool) -> Look {
         }],
     }))
     .unwrap();
-    let Page { version, engine, classes, next, learned } = page;
-    Look { version, engine, classes, more: next.is_some(), events, follows: learned.follows }
+    let Page { version, engine, classes, next, learned, site } = page;
+    Look { version, engine, classes, more: next.is_some(), events, follows: learned.follows, site }
 }
 
 fn drawn(width: u16, height: u16, look: &Look, lost: Option<&str>) -> String {
@@ -66,6 +71,7 @@ fn it_shows_classes_refusals_windows_nodes_and_changes() {
     for text in [drawn(120, 30, &look, None), table::text(&look)] {
         for part in [
             "discipline weirgate, configuration 2, up 75 s",
+            "gw1: shares granted for 4.3 s, gw2 divides the guarantees among 2 gateways",
             "in flight 7 (window 10), 1 of 2 nodes usable",
             "silver",
             "MISSED",

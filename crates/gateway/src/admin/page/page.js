@@ -48,7 +48,8 @@ function newClass(c) {
 function showClass(row, c) {
   const { parts } = row;
   const got = c.achieved;
-  const floor = c.guarantee.throughput_per_second;
+  const whole = c.guarantee.throughput_per_second;
+  const floor = c.part_per_second ?? whole; // What this gateway keeps of it.
   const limit = c.guarantee.response_time;
   const text = misses(c) ? "missed" : promised(c) ? "held" : "best effort";
   const share = c.enforced_share ?? 1;
@@ -56,7 +57,7 @@ function showClass(row, c) {
   say(parts.state, (c.limit_impossible ? `${text}, limit impossible` : text) + mode);
   parts.state.className = misses(c) || c.limit_impossible ? "bad" : promised(c) ? "good" : "soft";
   say(parts.throughput.big, rate(got.served_per_second));
-  say(parts.throughput.small, `of ${rate(got.offered_per_second)} sent${floor == null ? "" : `, guaranteed\u00a0${rate(floor)}`}`);
+  say(parts.throughput.small, `of ${rate(got.offered_per_second)} sent${floor == null ? "" : `, guaranteed\u00a0${rate(floor)}${c.part_per_second == null ? "" : ` of ${rate(whole)}`}`}`);
   parts.throughput.big.className = got.throughput_held === false ? "bad" : "";
   fill(parts.throughput, got.served_per_second, floor, got.offered_per_second);
   const statistic = limit ? limit.statistic : "p95";
@@ -140,6 +141,11 @@ function showFigures(look) {
   ];
   if (engine.demanded_capacity != null && engine.usable_capacity != null) {
     boxes.push(["Guarantees need", `${number((engine.demanded_capacity / engine.usable_capacity) * 100)} %`, "of usable capacity"]);
+  }
+  const { site } = look; // Absent if this gateway keeps all guarantees alone.
+  if (site) {
+    const divides = site.coordinator == null ? "none is elected" : site.coordinator === site.gateway ? "divides the guarantees" : `${site.coordinator} divides the guarantees`;
+    boxes.push([`Shares of ${site.gateway}`, site.stage, [divides, site.error ?? site.etcd_error].filter((text) => text).join(": ")]);
   }
   showBoxes(boxes);
 }

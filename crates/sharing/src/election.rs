@@ -1,0 +1,308 @@
+//! The gateway's side of etcd: its number, the election, and the records of the elected one.
+//!
+//! Keys are `PREFIX/coordinator` (the name of the elected gateway, on a lease), `PREFIX/members/NAME` (the address of a
+//! gateway and a number of its process, written when it begins) and `PREFIX/records/NAME` (what is known of its
+//! shares).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weirgate_config::Sharing;
+use weirgate_engine::Time;
+use weirgate_etcd::{Client, Election, Error, Turn};
+use weirgate_http_client::Address;
+use weirgate_log::Level;
+use weirgate_site::{Coordinator, MAX_MEMBERS, Record};
+use weirgate_tls::told as faults_told;
+
+use crate::state::{Elected, Shared};
+use crate::told::say;
+
+/// Time between two questions to etcd: who is elected. A proof of the election lasts for a second, so it is renewed
+/// four times in it.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// Time for an answer of etcd, over all its members. A longer one would be of no use as a proof.
+const DEADLINE: Duration = Duration::from_millis(900);
+
+/// How long a gateway that is gone stays elected. etcd grants no shorter lease than 2 s by default.
+const STAYS: Duration = Duration::from_secs(2);
+
+/// Number of questions between two looks whether another process has taken the name of this gateway.
+const LOOKS: u32 = 4;
+
+/// Number of times that a process begins under its name before it leaves the name to another one.
+const BEGINNINGS: u32 = 3;
+
+/// Time for the end of a lease when the process ends.
+const RESIGNATION: Duration = Duration::from_secs(1);
+
+/// Records of gateways that are no longer members stay, so there may be more than there are members.
+const MAX_RECORDS: usize = 2 * MAX_MEMBERS;
+
+/// Stands for election and keeps records, until the work ends.
+pub(crate) async fn follow(shared: Arc<Shared>) {
+    let mut voter = Voter::new(&shared);
+    loop {
+        let asked = shared.floors.now();
+        if voter.ends().await {
+            return;
+        }
+        if shared.lock().listens {
+            let result = voter.turn(asked).await;
+            voter.tell(result);
+        }
+        // News are records to keep, a listener that is open now, or the end.
+        shared.wait(asked + EVERY, &shared.election).await;
+    }
+}
+
+struct Voter<'s> {
+    shared: &'s Shared,
+    /// Made at the first question, and again after failures, with the present files.
+    client: Option<Client>,
+    election: Election,
+    /// What it writes when it begins. An attempt without an answer may be written late, so revisions do not tell
+    /// processes apart.
+    own: String,
+    /// Number of this process, once it is known.
+    incarnation: Option<u64>,
+    /// Number of times that it has begun.
+    begun: u32,
+    turns: u32,
+    /// Another process has the name of this gateway.
+    replaced: bool,
+    asked: Time,
+}
+
+fn key(settings: &Sharing, rest: &str) -> String {
+    format!("{}/{rest}", settings.etcd.prefix)
+}
+
+impl Voter<'_> {
+    fn new(shared: &Shared) -> Voter<'_> {
+        let election = Election::new(&key(&shared.settings, "coordinator"), shared.name().as_bytes(), STAYS);
+        let (client, incarnation) = (None, None);
+        let own = format!("{} {:016x}", shared.settings.members[shared.settings.own].1, weirgate_clock::seed());
+        Voter { shared, client, election, own, incarnation, begun: 0, turns: 0, replaced: false, asked: Time::ZERO }
+    }
+
+    /// Asks etcd who is elected, unless it was asked just now, and keeps records.
+    async fn turn(&mut self, now: Time) -> Result<(), String> {
+        if self.client.is_none() {
+            self.client = Some(connect(&self.shared.settings)?);
+        }
+        let Some(client) = &mut self.client else { return Ok(()) };
+        if self.turns == 0 || now.since(self.asked) >= EVERY {
+            self.asked = now;
+            if self.incarnation.is_none() {
+                let own = key(&self.shared.settings, &format!("members/{}", self.shared.name()));
+                let incarnation = client.put(&own, self.own.as_bytes()).await.map_err(|error| error.to_string())?;
+                self.incarnation = Some(incarnation);
+                self.begun += 1;
+                self.shared.begin(incarnation);
+            }
+            if self.turns.is_multiple_of(LOOKS) {
+                self.look().await?;
+            }
+            self.turns = self.turns.wrapping_add(1);
+            if self.replaced {
+                return Ok(());
+            }
+            self.vote(now).await?;
+        }
+        self.keep_records().await.map_err(|error| error.to_string())
+    }
+
+    /// Looks whether another process has begun under the name of this gateway. Two would both use its share.
+    async fn look(&mut self) -> Result<(), String> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        let own = key(&self.shared.settings, &format!("members/{}", self.shared.name()));
+        let entry = client.get(&own).await.map_err(|error| error.to_string())?;
+        if self.replaced || entry.is_none_or(|entry| entry.value == self.own.as_bytes()) {
+            return Ok(());
+        }
+        if self.begun < BEGINNINGS {
+            // Perhaps what a process before this one has written came late.
+            self.incarnation = None;
+            return Ok(());
+        }
+        self.replaced = true;
+        {
+            let mut state = self.shared.lock();
+            state.member.leave();
+            state.coordinator = None;
+        }
+        let _ = self.election.resign(client).await;
+        self.shared.member.notify_one();
+        let text = format!(
+            "site: another process runs as {}: this one keeps the minimum of each guarantee. Give each gateway a name of \
+             its own, and start this one again",
+            self.shared.name()
+        );
+        say(Level::Error, text);
+        Ok(())
+    }
+
+    /// Stands for election, or proves it.
+    async fn vote(&mut self, asked: Time) -> Result<(), String> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        let elected = match self.election.turn(client).await.map_err(|error| error.to_string())? {
+            Turn::Elected { revision } => {
+                let name = self.shared.name().to_owned();
+                let known = self.shared.lock().coordinator.as_ref().map(Coordinator::revision);
+                if known != Some(revision) {
+                    let elected_at = self.shared.floors.now();
+                    let prefix = key(&self.shared.settings, "records/");
+                    let entries = client.list(&prefix, MAX_RECORDS).await.map_err(|error| error.to_string())?;
+                    let records = records(&self.shared.settings, prefix.len(), entries);
+                    let agreed = Arc::clone(&self.shared.settings.agreed);
+                    let mut state = self.shared.lock();
+                    state.coordinator = Some(Coordinator::new(elected_at, agreed, revision, &records));
+                    state.records.clear();
+                }
+                let mut state = self.shared.lock();
+                state.coordinator.iter_mut().for_each(|coordinator| coordinator.proved(asked));
+                Some(Elected { revision, name })
+            }
+            Turn::Follow { revision, value } => {
+                let name = String::from_utf8_lossy(&value).into_owned();
+                if self.shared.settings.members.iter().all(|(known, _)| *known != name) {
+                    return Err(format!("{name:?} is elected, and no member: does another site use the same prefix?"));
+                }
+                Some(Elected { revision, name })
+            }
+            Turn::Nobody => None,
+        };
+        self.follow(elected);
+        Ok(())
+    }
+
+    /// Follows the elected gateway.
+    fn follow(&self, elected: Option<Elected>) {
+        let mut state = self.shared.lock();
+        let is_own = elected.as_ref().is_some_and(|elected| elected.name == self.shared.name());
+        if !is_own {
+            state.coordinator = None;
+        }
+        let Some(elected) = elected else { return };
+        if state.elected.as_ref() != Some(&elected) {
+            let divides = if is_own { ": this gateway" } else { "" };
+            let text = format!("site: {} is elected and divides the guarantees{divides}", elected.name);
+            say(Level::Info, text);
+            state.member.follow(elected.revision);
+            state.elected = Some(elected);
+            self.shared.member.notify_one();
+        }
+        self.shared.coordinator.notify_one();
+    }
+
+    /// Keeps the records that the elected machine wants to be kept.
+    async fn keep_records(&mut self) -> Result<(), Error> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        loop {
+            let next = self.shared.lock().records.front().copied();
+            let Some((member, record)) = next else { return Ok(()) };
+            let name = &self.shared.settings.members[member].0;
+            let key = key(&self.shared.settings, &format!("records/{name}"));
+            let kept = self.election.write(client, &key, text(record).as_bytes()).await?;
+            let mut state = self.shared.lock();
+            if !kept {
+                // Another gateway is elected.
+                state.coordinator = None;
+                state.records.clear();
+                return Ok(());
+            }
+            state.records.pop_front();
+            state.coordinator.iter_mut().for_each(|coordinator| coordinator.recorded(member, record));
+            self.shared.coordinator.notify_one();
+        }
+    }
+
+    /// Tells people whether etcd answers.
+    fn tell(&mut self, result: Result<(), String>) {
+        let now = self.shared.floors.now();
+        let mut state = self.shared.lock();
+        match result {
+            Ok(()) => {
+                if state.etcd.hears(now) {
+                    say(Level::Info, "site: etcd answers again".to_owned());
+                }
+            }
+            Err(why) => {
+                if state.etcd.misses(why.clone()) {
+                    say(Level::Warning, format!("site: {why}. Shares last until their lease ends"));
+                }
+                if state.etcd.is_lost() {
+                    self.client = None;
+                }
+            }
+        }
+    }
+
+    /// Whether the work has ended. Then the farewells of this gateway are done.
+    async fn ends(&mut self) -> bool {
+        let (leaves, is_elected) = {
+            let state = self.shared.lock();
+            match state.ending {
+                Some(leaves) => (leaves, state.is_elected()),
+                None => return false,
+            }
+        };
+        if is_elected {
+            let parting = async {
+                // The own share first, so that the successor knows that it is free.
+                while leaves && !self.shared.lock().member.is_gone() {
+                    self.shared.wait(self.shared.floors.now() + EVERY / 10, &self.shared.ended).await;
+                }
+                self.shared.coordinator.notify_one();
+                let _ = self.keep_records().await;
+                if let Some(client) = &mut self.client {
+                    let _ = self.election.resign(client).await;
+                }
+            };
+            let _ = weirgate_clock::within(RESIGNATION, parting).await;
+        }
+        let mut state = self.shared.lock();
+        (state.coordinator, state.resigned) = (None, true);
+        drop(state);
+        self.shared.ended.notify_one();
+        true
+    }
+}
+
+/// Returns a client with the present files.
+fn connect(settings: &Sharing) -> Result<Client, String> {
+    let etcd = &settings.etcd;
+    let tls = match etcd.endpoints.iter().any(|(https, _)| *https) {
+        true => Some(weirgate_tls::Client::load(&etcd.tls).map_err(|faults| faults_told(&faults))?.http1()),
+        false => None,
+    };
+    let address = |(https, address): &(bool, String)| match tls.as_ref().filter(|_| *https) {
+        Some(tls) => Address::Https(address.clone(), Arc::clone(tls)),
+        None => Address::Tcp(address.clone()),
+    };
+    let members = etcd.endpoints.iter().map(address).collect();
+    Ok(Client::new(members, DEADLINE).with_user(etcd.user.clone()))
+}
+
+fn text(record: Record) -> &'static str {
+    match record {
+        Record::Nothing => "nothing",
+        Record::Granted => "granted",
+        Record::Lapsed => "lapsed",
+    }
+}
+
+/// Returns the records of all members. What is not understood may be anything.
+fn records(settings: &Sharing, prefix: usize, entries: Vec<weirgate_etcd::Entry>) -> Vec<Record> {
+    let named: BTreeMap<Vec<u8>, Vec<u8>> =
+        entries.into_iter().map(|entry| (entry.key.get(prefix..).unwrap_or_default().to_vec(), entry.value)).collect();
+    let record = |(name, _): &(String, String)| match named.get(name.as_bytes()).map(Vec::as_slice) {
+        None | Some(b"nothing") => Record::Nothing,
+        Some(b"granted") => Record::Granted,
+        Some(_) => Record::Lapsed,
+    };
+    settings.members.iter().map(record).collect()
+}

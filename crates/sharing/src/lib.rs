@@ -1,0 +1,98 @@
+//! A gateway's part in its site: it keeps a share of every guaranteed throughput, and is ready to divide them.
+//!
+//! The decisions are those of the machines of `weirgate_site`. This crate drives them: [`run`] measures the demand of
+//! each class, reports it to the elected gateway, passes the shares on to the engine, stands for election in etcd, and
+//! divides the guarantees while this gateway is the elected one. No request waits for any of it.
+//!
+//! Source: our own (`docs/adr/0023-shares-on-leases.md`). Gateways speak HTTP with mutual TLS, as all processes of a
+//! site do, and a certificate speaks for one name only. A report is answered when there is news, so that a share
+//! changes within one way of the network.
+//!
+//! # Modules
+//! `state` (the machines and what is known, behind one lock), `member` (demand, reports and grants), `coordinator`
+//! (the listener, and the elected machine), `election` (etcd), `messages` (the machines' messages as JSON), `status`
+//! (for people), and `told` (messages about changes).
+#![forbid(unsafe_code)]
+
+mod coordinator;
+mod election;
+mod member;
+mod messages;
+mod state;
+mod status;
+#[cfg(test)]
+mod tests;
+mod told;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use weirgate_engine::{Lease, Part, Time};
+use weirgate_site::Member;
+use weirgate_tls::LiveTrust;
+
+pub use state::{Before, Shared};
+
+/// The engine and the clock, as this crate needs them. Calls must not block for long.
+pub trait Floors: Send + Sync {
+    /// The present time, as the engine counts it.
+    fn now(&self) -> Time;
+
+    /// Adds the arrivals of each class since the start to `counts`, in the order of [`weirgate_config::Sharing`].
+    /// Adds nothing if another policy is in force.
+    fn arrivals(&self, counts: &mut Vec<u64>);
+
+    /// Keeps these parts of the guaranteed throughputs. Does nothing if another policy is in force.
+    fn keep(&self, lease: Lease, parts: &[(usize, Part)]);
+}
+
+/// Maximum time for a farewell. The gateway that divides the guarantees answers within milliseconds, and a process that
+/// ends must not wait for one that is gone.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How the work ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The process ends: shares are given back.
+    Leave,
+    /// The policy has changed: shares are kept.
+    Change,
+}
+
+/// Takes part in the site until `end` resolves, and returns the state to go on with. `before` is the state of the time
+/// before a change of the policy.
+pub async fn run(
+    settings: weirgate_config::Sharing,
+    trust: Option<Arc<LiveTrust>>,
+    floors: Arc<dyn Floors>,
+    before: Option<Before>,
+    publish: impl FnOnce(Arc<Shared>),
+    end: impl Future<Output = End>,
+) -> Before {
+    let shared = Arc::new(Shared::new(settings, trust, floors, before));
+    publish(Arc::clone(&shared));
+    let tasks = LocalSet::new();
+    tasks
+        .run_until(async {
+            let workers: [JoinHandle<()>; 3] = [
+                spawn_local(member::follow(Arc::clone(&shared))),
+                spawn_local(coordinator::divide(Arc::clone(&shared))),
+                spawn_local(election::follow(Arc::clone(&shared))),
+            ];
+            let server = spawn_local(coordinator::serve(Arc::clone(&shared)));
+            let leaves = end.await == End::Leave;
+            shared.end(leaves);
+            let _ = weirgate_clock::within(FAREWELL, shared.ended()).await;
+            workers.iter().chain([&server]).for_each(JoinHandle::abort);
+        })
+        .await;
+    shared.before()
+}
+
+/// A member for the present agreement with the shares of an earlier one, by the names of classes.
+fn carried(before: &Before, settings: &weirgate_config::Sharing, incarnation: u64) -> Member {
+    let from: Vec<Option<usize>> =
+        settings.classes.iter().map(|(class, _)| before.classes.iter().position(|known| known == class)).collect();
+    before.member.carried(Arc::clone(&settings.agreed), incarnation, &from)
+}

@@ -1,0 +1,221 @@
+//! The machines and what is known, behind one lock that is never held while anything is waited for.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use weirgate_config::Sharing;
+use weirgate_engine::{Lease, Part, Time};
+use weirgate_site::{Coordinator, Grant, Member, Record, Stage};
+use weirgate_tls::LiveTrust;
+
+use crate::told::Health;
+use crate::{Floors, carried};
+
+/// Millionths of a request.
+const MILLION: f64 = 1e6;
+
+/// What a change of the policy leaves to the time after it.
+#[derive(Debug)]
+pub struct Before {
+    pub(crate) member: Member,
+    /// The classes of its budgets.
+    pub(crate) classes: Vec<String>,
+}
+
+/// What all tasks share.
+pub struct Shared {
+    pub(crate) settings: Sharing,
+    pub(crate) trust: Option<Arc<LiveTrust>>,
+    pub(crate) floors: Arc<dyn Floors>,
+    state: Mutex<State>,
+    /// Wake the tasks.
+    pub(crate) member: Notify,
+    pub(crate) coordinator: Notify,
+    pub(crate) election: Notify,
+    pub(crate) ended: Notify,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// The elected gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Elected {
+    pub(crate) revision: u64,
+    pub(crate) name: String,
+}
+
+pub(crate) struct State {
+    pub(crate) member: Member,
+    /// Present while this gateway is the elected one.
+    pub(crate) coordinator: Option<Coordinator>,
+    /// Records that it wants to be kept, in order.
+    pub(crate) records: VecDeque<(usize, Record)>,
+    /// Reports that wait for an answer, by member.
+    pub(crate) replies: Vec<Option<oneshot::Sender<Grant>>>,
+    pub(crate) elected: Option<Elected>,
+    /// Whether the listener for the other gateways is open.
+    pub(crate) listens: bool,
+    /// Answers of etcd, and of the elected gateway.
+    pub(crate) etcd: Health,
+    pub(crate) answers: Health,
+    pub(crate) refused: u64,
+    /// Checksums of members that do not agree, of which people were told.
+    disagreements: std::collections::BTreeMap<usize, String>,
+    /// The last stage that people were told of.
+    pub(crate) told: Option<Stage>,
+    /// The steps of all shares, and their ends, as the engine has them. `None` before the first time.
+    kept: Option<(Lease, Vec<[u64; 3]>)>,
+    /// Whether the work ends, and whether shares are given back then.
+    pub(crate) ending: Option<bool>,
+    pub(crate) resigned: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        settings: Sharing,
+        trust: Option<Arc<LiveTrust>>,
+        floors: Arc<dyn Floors>,
+        before: Option<Before>,
+    ) -> Shared {
+        // Incarnation 0 sends no report: the election gives it a number first.
+        let member = match &before {
+            Some(before) => carried(before, &settings, 0),
+            None => Member::new(Arc::clone(&settings.agreed), 0),
+        };
+        let replies = settings.members.iter().map(|_| None).collect();
+        let state = State {
+            member,
+            coordinator: None,
+            records: VecDeque::new(),
+            replies,
+            elected: None,
+            listens: false,
+            etcd: Health::default(),
+            answers: Health::default(),
+            refused: 0,
+            disagreements: std::collections::BTreeMap::new(),
+            told: None,
+            kept: None,
+            ending: None,
+            resigned: false,
+        };
+        Shared {
+            settings,
+            trust,
+            floors,
+            state: Mutex::new(state),
+            member: Notify::new(),
+            coordinator: Notify::new(),
+            election: Notify::new(),
+            ended: Notify::new(),
+        }
+    }
+
+    /// Locks the state, also after a panic: it stays usable.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name of this gateway.
+    pub(crate) fn name(&self) -> &str {
+        &self.settings.members[self.settings.own].0
+    }
+
+    /// Waits until `at`, or until `woken`.
+    pub(crate) async fn wait(&self, at: Time, woken: &Notify) {
+        /// Longest wait. Nothing here is due later.
+        const LONGEST: Duration = Duration::from_secs(60);
+        let span = at.since(self.floors.now()).min(LONGEST);
+        let _ = weirgate_clock::within(span, woken.notified()).await;
+    }
+
+    /// Begins the end of the work.
+    pub(crate) fn end(&self, leaves: bool) {
+        let mut state = self.lock();
+        state.ending = Some(leaves);
+        if leaves {
+            state.member.leave();
+        }
+        drop(state);
+        [&self.member, &self.coordinator, &self.election].into_iter().for_each(Notify::notify_one);
+    }
+
+    /// Resolves when shares are given back and the election is given up, as far as that is necessary.
+    pub(crate) async fn ended(&self) {
+        while !self.lock().has_ended() {
+            self.ended.notified().await;
+        }
+    }
+
+    pub(crate) fn before(&self) -> Before {
+        let mut state = self.lock();
+        // Connections may stay open for a while.
+        state.coordinator = None;
+        let classes = self.settings.classes.iter().map(|(class, _)| class.clone()).collect();
+        Before { member: state.member.clone(), classes }
+    }
+
+    /// Gives the member its number, with which it reports from now on.
+    pub(crate) fn begin(&self, incarnation: u64) {
+        let mut state = self.lock();
+        let before = Before {
+            member: state.member.clone(),
+            classes: self.settings.classes.iter().map(|(class, _)| class.clone()).collect(),
+        };
+        state.member = carried(&before, &self.settings, incarnation);
+    }
+}
+
+impl State {
+    /// Whether this gateway is elected and acts.
+    pub(crate) fn is_elected(&self) -> bool {
+        self.coordinator.is_some()
+    }
+
+    /// Notes that a member has another checksum. Returns whether that is news.
+    pub(crate) fn disagrees(&mut self, member: usize, checksum: &str) -> bool {
+        // It comes from another machine, and is only compared.
+        let checksum: String = checksum.chars().take(32).collect();
+        self.disagreements.insert(member, checksum.clone()) != Some(checksum)
+    }
+
+    fn has_ended(&self) -> bool {
+        let left = self.ending == Some(false) || self.member.is_gone();
+        left && self.resigned
+    }
+
+    /// Passes shares that have changed on to the engine. Called before each report, because a report confirms them.
+    pub(crate) fn apply(&mut self, shared: &Shared) {
+        let lease = self
+            .member
+            .ends()
+            .map_or(Lease::ENDED, |(granted, safe)| Lease { granted_until: granted, safe_until: safe });
+        let budgets = shared.settings.agreed.budgets();
+        let steps: Vec<[u64; 3]> = (0..budgets).map(|budget| self.member.steps(budget)).collect();
+        let before = self.kept.as_ref();
+        if before.is_some_and(|(known, all)| *known == lease && *all == steps) {
+            return;
+        }
+        let is_new = |budget: &usize| before.is_none_or(|(_, all)| all[*budget] != steps[*budget]);
+        let changed: Vec<(usize, Part)> =
+            (0..budgets).filter(is_new).map(|budget| (budget, part(steps[budget]))).collect();
+        shared.floors.keep(lease, &changed);
+        self.kept = Some((lease, steps));
+    }
+}
+
+fn part(steps: [u64; 3]) -> Part {
+    let [granted, safe, least] = steps.map(|amount| amount as f64 / MILLION);
+    Part { granted, safe, least }
+}
+
+/// An amount in requests a second.
+pub(crate) fn per_second(amount: u64) -> f64 {
+    amount as f64 / MILLION
+}

@@ -1,0 +1,182 @@
+//! The parts without sockets, in virtual time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::StatusCode;
+use weirgate_config::{Etcd, Sharing};
+use weirgate_engine::{ClassId, Lease, Part, Time};
+use weirgate_http_server::Peer;
+use weirgate_site::{Coordinator, MAX_BUDGET, MAX_BUDGETS, Record, Report, Settings, Step};
+use weirgate_tls::{ClientSettings, Party, Role};
+use weirgate_wire::{MAX_SITE_BYTES, SiteReport};
+
+use crate::Floors;
+use crate::messages;
+use crate::state::{Elected, Shared};
+
+fn settings(classes: usize, floor: u64) -> Sharing {
+    let tls = ClientSettings { ca: None, server_name: None, own: None, verify: true };
+    let agreed = Settings::new(2, vec![floor; classes]).check().expect("sound settings");
+    Sharing {
+        members: [("a", "127.0.0.1:1"), ("b", "127.0.0.1:2")].map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec(),
+        own: 0,
+        listen: weirgate_listening::Address::Tcp(([127, 0, 0, 1], 1).into()),
+        etcd: Etcd { endpoints: Vec::new(), tls, user: None, prefix: "p".into() },
+        classes: (0..classes).map(|class| (format!("c{class}"), ClassId(class as u32))).collect(),
+        agreed: Arc::new(agreed),
+        checksum: "one".into(),
+    }
+}
+
+/// What an engine is told: a lease, and parts that changed.
+type Kept = (Lease, Vec<(usize, Part)>);
+
+/// An engine that notes what it is told.
+#[derive(Default)]
+struct Noted {
+    nanos: AtomicU64,
+    kept: Mutex<Vec<Kept>>,
+}
+
+impl Floors for Noted {
+    fn now(&self) -> Time {
+        Time::from_nanos(self.nanos.load(Ordering::Relaxed))
+    }
+
+    fn arrivals(&self, counts: &mut Vec<u64>) {
+        counts.push(0);
+    }
+
+    fn keep(&self, lease: Lease, parts: &[(usize, Part)]) {
+        self.kept.lock().expect("no panic").push((lease, parts.to_vec()));
+    }
+}
+
+fn shared(settings: Sharing) -> (Arc<Noted>, Shared) {
+    let floors = Arc::new(Noted::default());
+    let shared = Shared::new(settings, None, Arc::<Noted>::clone(&floors), None);
+    (floors, shared)
+}
+
+fn largest_report() -> Report {
+    Report {
+        revision: u64::MAX,
+        incarnation: u64::MAX,
+        number: u64::MAX,
+        applied: u64::MAX,
+        held: Some(vec![MAX_BUDGET; MAX_BUDGETS]),
+        demands: (0..MAX_BUDGETS as u32).map(|budget| (budget, MAX_BUDGET)).collect(),
+        evidence: Vec::new(),
+        leaving: true,
+    }
+}
+
+#[test]
+fn messages_survive_the_passage_and_the_largest_ones_fit() {
+    let report = largest_report();
+    let text = serde_json::to_vec(&messages::report(&settings(1, 1_000_000), report.clone())).expect("JSON");
+    assert!(text.len() as u64 <= MAX_SITE_BYTES, "{}", text.len());
+    let read: SiteReport = serde_json::from_slice(&text).expect("its own text");
+    assert_eq!((read.member.as_str(), read.checksum.as_str()), ("a", "one"));
+    assert_eq!(messages::read_report(read), report);
+    let shares = report.demands;
+    for step in [Step::State, Step::Goodbye, Step::Shares { base: u64::MAX, shares }] {
+        let grant = weirgate_site::Grant { revision: 1, incarnation: 2, report: 3, sequence: 4, step };
+        let text = serde_json::to_vec(&messages::grant(grant.clone())).expect("JSON");
+        assert!(text.len() as u64 <= MAX_SITE_BYTES, "{}", text.len());
+        assert_eq!(messages::read_grant(serde_json::from_slice(&text).expect("its own text")), grant);
+    }
+}
+
+#[tokio::test]
+async fn reports_are_taken_from_the_gateway_that_they_name_alone() {
+    let (_, shared) = shared(settings(1, 1_000_000));
+    let report = |change: fn(&mut SiteReport)| {
+        let mut other = settings(1, 1_000_000);
+        other.own = 1;
+        let mut report = messages::report(&other, Report { demands: Vec::new(), held: None, ..largest_report() });
+        (report.revision, report.applied, report.leaving) = (7, 0, false);
+        change(&mut report);
+        report
+    };
+    let party = |name: &str| Peer {
+        address: None,
+        party: Some(Party { site: "s".into(), role: Role::Gateway, name: name.into() }),
+    };
+    let status = |peer: &Peer, report| shared.take(peer, report).map_err(|(status, _)| status).map(drop);
+    let right = party("b");
+    assert_eq!(status(&right, report(|_| {})), Err(StatusCode::CONFLICT), "it is not elected");
+    {
+        let mut state = shared.lock();
+        let agreed = Arc::clone(&shared.settings.agreed);
+        state.coordinator = Some(Coordinator::new(Time::ZERO, agreed, 7, &[Record::Nothing; 2]));
+    }
+    assert_eq!(status(&party("a"), report(|_| {})), Err(StatusCode::FORBIDDEN));
+    assert_eq!(status(&party("c"), report(|r| r.member = "c".into())), Err(StatusCode::NOT_FOUND));
+    for change in [
+        (|r| r.version = 9) as fn(&mut SiteReport),
+        |r| r.checksum = "other".into(),
+        |r| r.revision = 8,
+        |r| r.demands = vec![(9, 1)],
+    ] {
+        assert_eq!(status(&right, report(change)), Err(StatusCode::CONFLICT));
+    }
+    assert_eq!(status(&right, report(|_| {})), Ok(()));
+    assert_eq!(status(&Peer::default(), report(|_| {})), Err(StatusCode::CONFLICT), "the same one again");
+}
+
+/// The elected gateway grants itself what it needs, and the engine has a lower share before it is confirmed.
+#[tokio::test]
+async fn shares_reach_the_engine() {
+    let (floors, shared) = shared(settings(1, 100_000_000));
+    shared.begin(3);
+    {
+        let mut state = shared.lock();
+        let agreed = Arc::clone(&shared.settings.agreed);
+        state.coordinator = Some(Coordinator::new(Time::ZERO, agreed, 7, &[Record::Nothing; 2]));
+        state.elected = Some(Elected { revision: 7, name: "a".into() });
+        state.member.follow(7);
+    }
+    let run = |until: u64, demand: u64| {
+        while floors.now() < Time::from_millis(until) {
+            floors.nanos.fetch_add(10_000_000, Ordering::Relaxed);
+            {
+                let mut state = shared.lock();
+                state.coordinator.as_mut().expect("it is elected").proved(floors.now());
+                state.member.demand(0, demand);
+                // The records are kept at once.
+                while let Some((member, record)) = state.records.pop_front() {
+                    state.coordinator.as_mut().expect("it is elected").recorded(member, record);
+                }
+            }
+            crate::member::step_alone(&shared);
+            shared.divide_once();
+        }
+        crate::member::step_alone(&shared);
+        floors
+            .kept
+            .lock()
+            .expect("no panic")
+            .iter()
+            .rev()
+            .find_map(|(_, parts)| parts.first().map(|part| part.1.granted))
+    };
+    assert_eq!(run(1_000, 60_000_000), Some(0.5), "a predecessor may still act");
+    assert!(run(3_000, 60_000_000).is_some_and(|share| share >= 60.0));
+    let status = shared.status();
+    assert_eq!((status.coordinator.as_deref(), status.members[0].phase.as_deref()), (Some("a"), Some("live")));
+    assert!(status.classes[0].held_per_second.is_some_and(|held| held <= 100.0));
+    // Another gateway needs as much.
+    let farewell = { shared.lock().member.ends().expect("it was granted something").0 };
+    assert!(farewell > floors.now() + Duration::from_secs(4));
+    shared.end(true);
+    run(3_200, 60_000_000);
+    assert_eq!(
+        floors.kept.lock().expect("no panic").last().map(|(lease, _)| *lease),
+        Some(Lease::ENDED),
+        "it has left"
+    );
+    assert!(shared.lock().member.is_gone());
+}

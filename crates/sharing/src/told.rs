@@ -1,0 +1,77 @@
+//! Messages for people about changes: of the elected gateway, of stages, and of what can be reached.
+
+use tokio::task::spawn_blocking;
+use weirgate_engine::Time;
+use weirgate_log::{Level, Message};
+use weirgate_site::Stage;
+use weirgate_spanned_yaml::unit::span_text;
+
+use crate::state::{Shared, State};
+
+/// Number of failures after which people are told. One or two can be a pause or a restart.
+const MISSED: u32 = 3;
+
+/// Answers of another process.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    pub(crate) heard: Option<Time>,
+    pub(crate) error: Option<String>,
+    missed: u32,
+}
+
+impl Health {
+    /// Counts an answer. Returns whether people know of failures.
+    pub(crate) fn hears(&mut self, now: Time) -> bool {
+        self.heard = Some(now);
+        self.error = None;
+        std::mem::take(&mut self.missed) >= MISSED
+    }
+
+    /// Counts a failure. Returns whether people are to be told.
+    pub(crate) fn misses(&mut self, why: String) -> bool {
+        self.error = Some(why);
+        self.missed = self.missed.saturating_add(1);
+        self.missed == MISSED
+    }
+
+    /// Whether so many failures came one after the other that it is time to connect anew.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.missed > 0 && self.missed.is_multiple_of(MISSED)
+    }
+}
+
+/// Writes a message. Not on this thread: a slow reader of standard error would delay reports.
+pub(crate) fn say(level: Level, text: String) {
+    spawn_blocking(move || weirgate_log::write(&[Message::new(level, text)]));
+}
+
+/// Tells of a change of the stage.
+pub(crate) fn stage(shared: &Shared, state: &mut State, now: Time) {
+    let stage = state.member.stage(now);
+    let before = state.told.replace(stage);
+    if before == Some(stage) {
+        return;
+    }
+    let settings = shared.settings.agreed.settings();
+    let (level, text) = match stage {
+        Stage::Granted => {
+            let by = state.elected.as_ref().map_or("an elected gateway", |elected| &elected.name);
+            (Level::Info, format!("site: {by} grants this gateway its shares of the guarantees"))
+        }
+        Stage::Safe => (
+            Level::Warning,
+            format!(
+                "site: no shares were granted for {}. Until {} this gateway keeps {} % of the last ones",
+                span_text(settings.lease),
+                span_text(settings.safe_for),
+                f64::from(settings.safe) / 1e4
+            ),
+        ),
+        // A gateway that starts has nothing to say yet, and one that leaves no longer.
+        Stage::Minimum if before.is_none() || state.ending.is_some() => return,
+        Stage::Minimum => {
+            (Level::Warning, "site: this gateway keeps the minimum of each guarantee until it is granted more".into())
+        }
+    };
+    say(level, text);
+}
