@@ -1,17 +1,17 @@
 //! `weirgate sim --grid`: plays an experiment with one figure after the other changed, under several disciplines.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_experiment::{Experiment, GridRow, load_experiment_file};
 use weirgate_sim::parallel::for_each_job;
-use weirgate_spanned_yaml::overrides::Override;
 use weirgate_verdict::judge;
 use weirgate_verdict::report::Group;
 use weirgate_verdict::report::grid::{Cell, Grid, Reached, Row};
 
-use crate::sim::{Args, CANNOT, Format, write};
+use crate::sim::{Args, CANNOT, Format, load, write};
 use crate::{best_fixed, exit};
 
 /// A cell under one discipline: the experiments of which the best is shown.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args, seeds: &[u64]) -> ExitCode {
         exit::say(&format!("{} has no `grid:`; leave --grid out, or write the rows of one", file.display()));
         return ExitCode::from(CANNOT);
     }
-    let Some(jobs) = jobs(args, &first.grid) else { return ExitCode::from(CANNOT) };
+    let Some(jobs) = jobs(args, file, &first.grid) else { return ExitCode::from(CANNOT) };
     let bar = ProgressBar::new(jobs.len() as u64);
     if let Ok(style) = ProgressStyle::with_template("{pos} of {len} cells {wide_bar} {elapsed} of about {duration}") {
         bar.set_style(style);
@@ -77,34 +77,16 @@ pub(crate) fn run(args: &Args, seeds: &[u64]) -> ExitCode {
 }
 
 /// Loads every cell under every discipline. `None` if one has errors, which have been printed then.
-fn jobs(args: &Args, rows: &[GridRow]) -> Option<Vec<Job>> {
-    let disciplines: Vec<Option<&str>> = match args.disciplines.as_slice() {
-        [] => vec![None],
-        some => some.iter().map(|name| Some(name.as_str())).collect(),
-    };
+fn jobs(args: &Args, file: &Path, rows: &[GridRow]) -> Option<Vec<Job>> {
     let mut jobs = Vec::new();
     for (row, cell) in rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell))) {
-        for discipline in &disciplines {
-            let expanded: Vec<Vec<Override>> = match discipline {
-                None => vec![Vec::new()],
-                Some(name) => best_fixed::expanded(name).into_iter().map(|change| vec![change]).collect(),
-            };
-            let mut experiments = Vec::new();
-            for changes in expanded {
-                let changes = [changes, args.sets.clone(), cell.set.clone()].concat();
-                match load_experiment_file(args.files.first()?, &changes) {
-                    Ok(loaded) => experiments.push(loaded.experiment),
-                    Err(errors) => {
-                        exit::tell(&format!("in the cell `{}` of the row `{}`:\n{errors}", cell.name, row.name));
-                        return None;
-                    }
-                }
-            }
-            let name = discipline.map_or_else(
-                || experiments.first().map(|one| one.site.policy.discipline.name.to_string()).unwrap_or_default(),
-                str::to_owned,
-            );
-            jobs.push(Job { discipline: name, experiments });
+        let plan = load(args, file, &cell.set).map_err(|errors| {
+            exit::tell(&format!("in the cell `{}` of the row `{}`:\n{errors}", cell.name, row.name));
+        });
+        for (index, experiments) in plan.ok()?.into_iter().enumerate() {
+            let of_file = || experiments.first().map(|one| one.site.policy.discipline.name.to_string());
+            let discipline = args.disciplines.get(index).cloned().or_else(of_file).unwrap_or_default();
+            jobs.push(Job { discipline, experiments });
         }
     }
     Some(jobs)
@@ -117,8 +99,6 @@ fn play(job: &Job, seeds: &[u64]) -> Reached {
         verdicts: seeds.iter().map(|seed| judge(experiment, &weirgate_sim::run(experiment, *seed, |_| ()))).collect(),
         series: None,
     });
-    let mut groups: Vec<Group> = groups.collect();
-    let best = if groups.len() > 1 { best_fixed::best(groups) } else { groups.pop() };
-    let best = best.unwrap_or_default();
+    let best = best_fixed::best(groups.collect()).unwrap_or_default();
     Reached::of(best.discipline, &best.verdicts)
 }

@@ -124,8 +124,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if args.grid {
         return grid::run(args, &seeds);
     }
-    let Some(plans) = load(args) else { return ExitCode::from(CANNOT) };
-    if args.access_log.is_some() && (plans.len() != 1 || plans.iter().any(|plan| plan.experiments.len() != 1)) {
+    let Some(plans) = load_all(args) else { return ExitCode::from(CANNOT) };
+    if args.access_log.is_some() && (plans.len() != 1 || plans.iter().any(|plan| plan.iter().flatten().count() != 1)) {
         exit::say(
             "an access log is that of one experiment under one discipline; give one file and at most one --discipline",
         );
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         exit::say("an SVG shows one experiment under one discipline; give one file and at most one --discipline");
         return ExitCode::from(CANNOT);
     }
-    if let (Some(path), Some(experiment)) = (&args.access_log, plans.iter().flat_map(|plan| &plan.experiments).next()) {
+    if let (Some(path), Some(experiment)) = (&args.access_log, plans.iter().flatten().flatten().next()) {
         let run = weirgate_sim::run(experiment, seeds[0], |_| ());
         let written = File::create(path).and_then(|file| write_log(experiment, &run, &mut BufWriter::new(file)));
         if let Err(error) = written {
@@ -160,59 +160,34 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if played.iter().all(Played::sound) { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
 }
 
-/// An experiment, once per discipline.
-struct Plan {
-    experiments: Vec<Experiment>,
-    /// For each result, the number of consecutive experiments of which the best is shown: 1, or all windows
-    /// of a fixed size.
-    of: Vec<usize>,
+/// An experiment under each discipline of the command line. Of several experiments under one, the best is shown.
+pub(crate) type Plan = Vec<Vec<Experiment>>;
+
+/// Loads every file. `None` if one has errors. All errors have been printed then.
+fn load_all(args: &Args) -> Option<Vec<Plan>> {
+    let plan = |file: &PathBuf| load(args, file, &[]).map_err(|why| exit::tell(&why)).ok();
+    let plans: Vec<Option<Plan>> = args.files.iter().map(plan).collect();
+    plans.into_iter().collect()
 }
 
-/// Loads every experiment under every discipline. `None` if one has errors. All errors have been printed
-/// then.
-fn load(args: &Args) -> Option<Vec<Plan>> {
-    let mut sound = true;
-    let mut plans = Vec::new();
-    for file in &args.files {
-        let mut experiments = Vec::new();
-        let changes: Vec<Vec<Override>> = match args.disciplines.as_slice() {
-            [] => vec![args.sets.clone()],
-            some => {
-                let disciplines = some.iter().flat_map(|name| best_fixed::expanded(name));
-                disciplines.map(|discipline| [vec![discipline], args.sets.clone()].concat()).collect()
-            }
-        };
-        let of = match args.disciplines.as_slice() {
-            [] => vec![1],
-            some => some.iter().map(|name| best_fixed::expanded(name).len()).collect(),
-        };
-        for (index, changes) in changes.iter().enumerate() {
-            match load_experiment_file(file, changes) {
-                Ok(loaded) => {
-                    if index == 0 {
-                        let lines = loaded.warning_lines(&file.display().to_string());
-                        lines.iter().for_each(|line| exit::tell(&format!("{line}\n")));
-                    }
-                    match compressed(&loaded.experiment, args.compress) {
-                        Ok(experiment) => experiments.push(experiment),
-                        Err(why) => {
-                            exit::say(&format!("{}: {why}", file.display()));
-                            sound = false;
-                            break;
-                        }
-                    }
-                }
-                Err(errors) => {
-                    exit::tell(&errors.to_string());
-                    sound = false;
-                    // The same file under another discipline has the same errors.
-                    break;
-                }
-            }
+/// Loads a file with the changes of the command line and of a grid's `cell`. Warnings are printed.
+///
+/// # Errors
+/// The errors in the file under the first discipline that has some, in lines.
+pub(crate) fn load(args: &Args, file: &Path, cell: &[Override]) -> Result<Plan, String> {
+    let mut warned = false;
+    let mut load = |discipline: Vec<Override>| {
+        let loaded = load_experiment_file(file, &[&discipline, &args.sets, cell].concat());
+        let loaded = loaded.map_err(|errors| errors.to_string())?;
+        // They are the same under the other disciplines, and in the other cells.
+        if !std::mem::replace(&mut warned, true) && cell.is_empty() {
+            let lines = loaded.warning_lines(&file.display().to_string());
+            lines.iter().for_each(|line| exit::tell(&format!("{line}\n")));
         }
-        plans.push(Plan { experiments, of });
-    }
-    sound.then_some(plans)
+        compressed(&loaded.experiment, args.compress).map_err(|why| format!("weirgate: {}: {why}\n", file.display()))
+    };
+    let mut under = |experiments: Vec<Vec<Override>>| experiments.into_iter().map(&mut load).collect();
+    best_fixed::expanded(&args.disciplines).into_iter().map(&mut under).collect()
 }
 
 /// The results of one run.
@@ -226,7 +201,8 @@ struct Done {
 fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
     let jobs: Vec<(&Experiment, u64)> = plans
         .iter()
-        .flat_map(|plan| &plan.experiments)
+        .flatten()
+        .flatten()
         .flat_map(|experiment| seeds.iter().map(move |seed| (experiment, *seed)))
         .collect();
     let bar = progress(&jobs);
@@ -243,23 +219,19 @@ fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
     let mut results = results.into_iter().flatten();
     plans
         .into_iter()
-        .filter_map(|Plan { experiments, of }| {
-            let mut groups = experiments.iter().map(|experiment| {
+        .filter_map(|plan| {
+            let mut group = |experiment: &Experiment| {
                 let discipline = experiment.site.policy.discipline.name.clone();
-                let done: Vec<Done> = results.by_ref().take(seeds.len()).collect();
                 let mut group = Group { discipline, ..Group::default() };
-                for Done { verdict, series } in done {
+                for Done { verdict, series } in results.by_ref().take(seeds.len()) {
                     group.verdicts.push(verdict);
                     group.series = group.series.or(series);
                 }
                 group
-            });
-            let shown = of.into_iter().filter_map(|count| match count {
-                1 => groups.next(),
-                windows => best_fixed::best(groups.by_ref().take(windows).collect()),
-            });
-            let groups = shown.collect();
-            experiments.into_iter().next().map(|experiment| Played { experiment, groups })
+            };
+            let shown = |experiments: &Vec<Experiment>| best_fixed::best(experiments.iter().map(&mut group).collect());
+            let groups = plan.iter().filter_map(shown).collect();
+            plan.into_iter().flatten().next().map(|experiment| Played { experiment, groups })
         })
         .collect()
 }
