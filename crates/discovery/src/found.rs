@@ -83,14 +83,7 @@ impl fmt::Display for Change {
 /// Replaces the nodes of a pool of `site` by `found`. The nodes of a pool stay together, in the order of the pools.
 pub fn set_nodes(site: &mut Site, pool: usize, found: &[Found]) {
     let (first, end) = bounds(site, pool);
-    let node = |found: &Found| engine::Node {
-        name: found.address.clone(),
-        machine: found.address.clone(),
-        pool,
-        weight: found.weight,
-        capacity: None,
-        max_outstanding: None,
-    };
+    let node = |found: &Found| engine::Node { weight: found.weight, ..engine::Node::new(&found.address, pool) };
     site.policy.nodes.splice(first..end, found.iter().map(node));
     site.nodes.splice(first..end, found.iter().map(|found| NodeSite { address: found.address.clone() }));
 }

@@ -22,29 +22,13 @@
 //! ```
 //! use core::time::Duration;
 //! use weirgate_engine::{Action, Arrival, ClassId, Decision, Engine, Outcome, Time};
-//! # use weirgate_engine::*;
-//! # fn policy() -> Policy {
-//! #     let class = Class {
-//! #         name: "all".into(), pool: 0, guarantee: Guarantee::default(), content: Content::Dynamic,
-//! #         service_time: None, utility: 1.0, weight: 1.0, demand: Demand::default(), priority: 0, fallback: None,
-//! #         queue: QueueBounds::default(), retry: RetryBudget::default(), mode: Mode::default(),
-//! #     };
-//! #     let node = Node {
-//! #         name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None,
-//! #     };
-//! #     let load_control = LoadControl::Fixed { window: Some(2) };
-//! #     Policy {
-//! #         discipline: Discipline { load_control, ..Discipline::none() },
-//! #         pools: vec![Pool {
-//! #             name: "p".into(), dispatch: Dispatch::LeastOutstanding, ejection: Ejection::default(),
-//! #             slow_start: std::time::Duration::ZERO,
-//! #         }],
-//! #         nodes: vec![node], classes: vec![class], templates: Vec::new(), max_waiting: 10,
-//! #         resources: Vec::new(), estimated: false,
-//! #     }
-//! # }
+//! use weirgate_engine::{Class, Discipline, LoadControl, Node, Policy, Pool};
+//!
+//! let discipline = Discipline { load_control: LoadControl::Fixed { window: Some(2) }, ..Discipline::none() };
+//! let (nodes, classes) = (vec![Node::new("n", 0)], vec![Class::best_effort("all", 0)]);
+//! let policy = Policy::of_one_pool(discipline, Pool::new("p"), nodes, classes);
 //! let mut now = Time::ZERO;
-//! let mut engine = Engine::new(now, policy(), 1)?;
+//! let mut engine = Engine::new(now, policy, 1)?;
 //! let mut in_flight = Vec::new();
 //! for token in 0..3 {
 //!     let arrival = Arrival { class: ClassId(0), flow: token, demand: None, locality_key: None, position: 0, token };
@@ -67,7 +51,7 @@
 //!     }
 //! }
 //! assert_eq!(answered, 3);
-//! # Ok::<(), InvalidPolicy>(())
+//! # Ok::<(), weirgate_engine::InvalidPolicy>(())
 //! ```
 //!
 //! # Seams

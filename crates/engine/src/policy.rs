@@ -43,6 +43,24 @@ pub struct Policy {
     pub estimated: bool,
 }
 
+impl Policy {
+    /// Creates a policy with one pool, no templates and no resources. At most a million requests wait, which bounds
+    /// memory only.
+    #[must_use]
+    pub fn of_one_pool(discipline: Discipline, pool: Pool, nodes: Vec<Node>, classes: Vec<Class>) -> Policy {
+        Policy {
+            discipline,
+            pools: vec![pool],
+            nodes,
+            classes,
+            templates: Vec::new(),
+            max_waiting: 1_000_000,
+            resources: Vec::new(),
+            estimated: false,
+        }
+    }
+}
+
 /// Stage *dispatch*: the choice of a node of the pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dispatch {
@@ -101,6 +119,14 @@ pub struct Pool {
     pub slow_start: Duration,
 }
 
+impl Pool {
+    /// Creates a pool with the usual settings: the node with the fewest requests in flight, ejection, no slow start.
+    pub fn new(name: impl Into<String>) -> Pool {
+        let (dispatch, ejection) = (Dispatch::LeastOutstanding, Ejection::default());
+        Pool { name: name.into(), dispatch, ejection, slow_start: Duration::ZERO }
+    }
+}
+
 /// Passive ejection: a node that keeps failing gets no requests for a while.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ejection {
@@ -128,6 +154,14 @@ pub struct Node {
     pub capacity: Option<f64>,
     /// Maximum number of requests in flight on this node. `None` is no limit of its own.
     pub max_outstanding: Option<u32>,
+}
+
+impl Node {
+    /// Creates a node of weight 1 with a machine of its own and no bounds.
+    pub fn new(name: impl Into<String>, pool: usize) -> Node {
+        let name = name.into();
+        Node { machine: name.clone(), name, pool, weight: 1.0, capacity: None, max_outstanding: None }
+    }
 }
 
 /// A service class.
@@ -163,6 +197,27 @@ pub struct Class {
     pub retry: RetryBudget,
     /// Whether it is enforced or only observed.
     pub mode: Mode,
+}
+
+impl Class {
+    /// Creates a class of dynamic content without a guarantee and with the usual settings.
+    pub fn best_effort(name: impl Into<String>, pool: usize) -> Class {
+        Class {
+            name: name.into(),
+            pool,
+            guarantee: Guarantee::default(),
+            content: Content::default(),
+            service_time: None,
+            utility: 1.0,
+            weight: 1.0,
+            demand: Demand::default(),
+            priority: 0,
+            fallback: None,
+            queue: QueueBounds::default(),
+            retry: RetryBudget::default(),
+            mode: Mode::default(),
+        }
+    }
 }
 
 /// A class per key (one per tenant, for example), made on first use.

@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::{class, node, policy};
+use support::{class, policy};
 use weirgate_engine::*;
 
 /// Time of the slow start in these tests.
@@ -139,7 +139,7 @@ fn nodes_start_with_their_full_weight_if_no_other_serves_with_its_own() {
     assert_eq!(shares(&engine, at(1.0)), [1.0, 1.0]);
     // All nodes are replaced.
     let mut other = slow(fixed(), Dispatch::LeastOutstanding, 0);
-    other.nodes = vec![node("x", 0), node("y", 0)];
+    other.nodes = vec![Node::new("x", 0), Node::new("y", 0)];
     engine.reconfigure(at(2.0), other).expect("valid");
     assert_eq!(shares(&engine, at(2.0)), [1.0, 1.0]);
 }
@@ -199,7 +199,7 @@ proptest! {
                     let name = format!("n{number}");
                     match policy.nodes.iter().position(|node| node.name == name) {
                         Some(known) => drop(policy.nodes.remove(known)),
-                        None => policy.nodes.push(node(&name, 0)),
+                        None => policy.nodes.push(Node::new(&name, 0)),
                     }
                     engine.reconfigure(at(now), policy.clone()).expect("valid");
                 }

@@ -259,7 +259,7 @@ fn a_reload_keeps_the_parts_where_the_sets_are_the_same() {
     assert_eq!(after, before);
     // An additional node replaces no other. Without a set, its nodes are divided among the others.
     let mut larger = policy.clone();
-    larger.nodes.insert(0, Node { capacity: Some(2.0), ..node("new", 0) });
+    larger.nodes.insert(0, Node { capacity: Some(2.0), ..Node::new("new", 0) });
     bench.engine.reconfigure(now, larger).expect("a valid policy");
     assert_eq!(sizes(&bench.engine, now).iter().sum::<u32>(), 7);
     let kept = sets(&bench.engine);

@@ -189,8 +189,8 @@ fn groups_have_their_own_windows() {
     policy.pools.push(Pool { name: "api".into(), ..policy.pools[0].clone() });
     policy.classes.push(Class { pool: 1, ..class("B", Some(100.0), avg(500), Some(10)) });
     // Machine n1 serves both pools. Machine m2 serves only the second one.
-    policy.nodes.push(Node { machine: "n1".into(), ..node("n1-api", 1) });
-    policy.nodes.push(node("m2", 1));
+    policy.nodes.push(Node { machine: "n1".into(), ..Node::new("n1-api", 1) });
+    policy.nodes.push(Node::new("m2", 1));
     let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
     let groups = |engine: &Engine| -> Vec<(Vec<String>, u32)> {
         let groups = engine.snapshot(Time::ZERO).groups;

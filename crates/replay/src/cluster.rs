@@ -169,16 +169,9 @@ pub fn add_discovered(side: &mut Side, requests: &Requests, assigned: &[Assigned
             ));
         }
         for node in nodes {
-            let name = requests.nodes()[node as usize].clone();
+            let name = &requests.nodes()[node as usize];
             side.site.nodes.push(NodeSite { address: name.clone() });
-            side.site.policy.nodes.push(Node {
-                machine: name.clone(),
-                name,
-                pool,
-                weight: 1.0,
-                capacity: None,
-                max_outstanding: None,
-            });
+            side.site.policy.nodes.push(Node::new(name, pool));
         }
     }
     Ok(())

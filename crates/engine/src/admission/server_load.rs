@@ -144,13 +144,10 @@ impl Class {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mode::Mode;
-    use crate::policy::{Guarantee, QueueBounds, ResponseTime, RetryBudget};
+    use crate::policy::{Guarantee, ResponseTime};
 
     fn class(content: Content, service_ms: Option<u64>, limit: Option<(Statistic, u64)>) -> Class {
         Class {
-            name: "A".into(),
-            pool: 0,
             guarantee: Guarantee {
                 throughput: None,
                 response_time: limit
@@ -158,14 +155,7 @@ mod tests {
             },
             content,
             service_time: service_ms.map(Duration::from_millis),
-            utility: 1.0,
-            weight: 1.0,
-            demand: crate::Demand::default(),
-            priority: 0,
-            fallback: None,
-            queue: QueueBounds::default(),
-            retry: RetryBudget::default(),
-            mode: Mode::default(),
+            ..Class::best_effort("A", 0)
         }
     }
 

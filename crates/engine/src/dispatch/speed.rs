@@ -161,36 +161,19 @@ mod tests {
     use super::*;
     use crate::discipline::Discipline;
     use crate::index::Id as _;
-    use crate::policy::{Content, Dispatch, Ejection, Node, Policy, Pool};
+    use crate::policy::{Content, Node, Policy, Pool};
 
     const GROUP: MachineGroupId = MachineGroupId(0);
 
     /// Nodes with these weights, two on each machine.
     fn nodes(weights: &[u8]) -> Nodes {
         let node = |(index, weight): (usize, &u8)| Node {
-            name: format!("n{index}"),
             machine: format!("m{}", index / 2),
-            pool: 0,
             weight: f64::from(*weight) / 3.0,
-            capacity: None,
-            max_outstanding: None,
+            ..Node::new(format!("n{index}"), 0)
         };
-        let pool = Pool {
-            name: "web".into(),
-            dispatch: Dispatch::LeastOutstanding,
-            ejection: Ejection::default(),
-            slow_start: core::time::Duration::ZERO,
-        };
-        Nodes::new(&Policy {
-            discipline: Discipline::weirgate(),
-            pools: vec![pool],
-            nodes: weights.iter().enumerate().map(node).collect(),
-            classes: Vec::new(),
-            templates: Vec::new(),
-            max_waiting: 10,
-            resources: Vec::new(),
-            estimated: false,
-        })
+        let nodes = weights.iter().enumerate().map(node).collect();
+        Nodes::new(&Policy::of_one_pool(Discipline::weirgate(), Pool::new("web"), nodes, Vec::new()))
     }
 
     fn adaptive() -> Adaptive {

@@ -5,8 +5,7 @@ use core::time::Duration;
 use super::*;
 use crate::discipline::Discipline;
 use crate::engine::Engine;
-use crate::mode::Mode;
-use crate::policy::{Class, Dispatch, Ejection, Node, Pool, QueueBounds, ResponseTime, RetryBudget, Statistic};
+use crate::policy::{Class, Node, Pool, ResponseTime, Statistic};
 use crate::request::{Arrival, Decision, Outcome};
 
 /// A linear window drains the list of classes with traffic at every step. Under other methods nothing may
@@ -15,39 +14,11 @@ use crate::request::{Arrival, Decision, Outcome};
 fn classes_that_were_seen_do_not_pile_up() {
     let limit = ResponseTime { statistic: Statistic::Average, limit: Duration::from_millis(100) };
     let class = Class {
-        name: "A".into(),
-        pool: 0,
         guarantee: Guarantee { throughput: Some(10.0), response_time: Some(limit) },
-        content: crate::policy::Content::Dynamic,
-        service_time: None,
-        utility: 1.0,
-        weight: 1.0,
-        demand: crate::Demand::default(),
-        priority: 0,
-        fallback: None,
-        queue: QueueBounds::default(),
-        retry: RetryBudget::default(),
-        mode: Mode::default(),
-    };
-    let node =
-        Node { name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None };
-    let pool = Pool {
-        name: "web".into(),
-        dispatch: Dispatch::LeastOutstanding,
-        ejection: Ejection::default(),
-        slow_start: Duration::ZERO,
+        ..Class::best_effort("A", 0)
     };
     for discipline in [Discipline::weirgate(), Discipline::quorum(), Discipline::none()] {
-        let policy = Policy {
-            discipline,
-            pools: vec![pool.clone()],
-            nodes: vec![node.clone()],
-            classes: vec![class.clone()],
-            templates: Vec::new(),
-            max_waiting: 10,
-            resources: Vec::new(),
-            estimated: false,
-        };
+        let policy = Policy::of_one_pool(discipline, Pool::new("web"), vec![Node::new("n", 0)], vec![class.clone()]);
         let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
         for second in 0..100 {
             let now = Time::from_millis(second * 1000);

@@ -46,45 +46,16 @@ mod tests {
     use crate::discipline::{Admit, Discipline, Handle, PriorityLevel};
     use crate::engine::Engine;
     use crate::index::PartitionId;
-    use crate::mode::Mode;
-    use crate::policy::{Class, Content, Dispatch, Ejection, Guarantee, Node, Policy, Pool, QueueBounds, RetryBudget};
+    use crate::policy::{Class, Node, Policy, Pool};
     use crate::request::{Action, Arrival, ClassId, Decision, Outcome, ShedReason, Ticket};
     use crate::ticket::State;
     use crate::time::Time;
 
     fn policy(priorities: Vec<PriorityLevel>) -> Policy {
-        let class = |name: &str, priority| Class {
-            name: name.into(),
-            pool: 0,
-            guarantee: Guarantee::default(),
-            content: Content::Dynamic,
-            service_time: None,
-            utility: 1.0,
-            weight: 1.0,
-            demand: crate::Demand::default(),
-            priority,
-            fallback: None,
-            queue: QueueBounds::default(),
-            retry: RetryBudget::default(),
-            mode: Mode::default(),
-        };
-        let node =
-            Node { name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None };
-        Policy {
-            discipline: Discipline { admit: Admit::Thresholds { queue: 6 }, priorities, ..Discipline::seda() },
-            pools: vec![Pool {
-                name: "p".into(),
-                dispatch: Dispatch::LeastOutstanding,
-                ejection: Ejection::default(),
-                slow_start: core::time::Duration::ZERO,
-            }],
-            nodes: vec![node],
-            classes: vec![class("basic", 0), class("premium", 2)],
-            templates: Vec::new(),
-            max_waiting: 1000,
-            resources: Vec::new(),
-            estimated: false,
-        }
+        let class = |name: &str, priority| Class { priority, ..Class::best_effort(name, 0) };
+        let discipline = Discipline { admit: Admit::Thresholds { queue: 6 }, priorities, ..Discipline::seda() };
+        let classes = vec![class("basic", 0), class("premium", 2)];
+        Policy::of_one_pool(discipline, Pool::new("p"), vec![Node::new("n", 0)], classes)
     }
 
     /// Random arrivals and completions under the three ways to put requests back: priorities change only by

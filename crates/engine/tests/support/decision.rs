@@ -36,8 +36,6 @@ impl Steady {
 
     fn with(mut discipline: Discipline, classes: u32, waiting: u32, demands: Vec<Demand>) -> Steady {
         let class = |index: u32| Class {
-            name: format!("c{index}"),
-            pool: 0,
             guarantee: Guarantee {
                 throughput: Some(8000.0 / f64::from(classes) * f64::from(1 + index % 50) / 25.5),
                 response_time: Some(ResponseTime {
@@ -50,43 +48,20 @@ impl Steady {
             queue: QueueBounds {
                 max_waiting: u32::MAX,
                 max_waiting_per_flow: u32::MAX,
-                max_rate: None,
-                max_rate_per_flow: None,
                 max_wait: Duration::from_secs(200_000),
+                ..QueueBounds::default()
             },
-            retry: RetryBudget::default(),
-            mode: Mode::default(),
-            utility: 1.0,
             weight: f64::from(1 + index % 50),
-            demand: Demand::default(),
-            priority: 0,
-            fallback: None,
+            ..Class::best_effort(format!("c{index}"), 0)
         };
         if matches!(discipline.load_control, LoadControl::WindowLinear { .. }) {
             discipline.load_control = LoadControl::Fixed { window: Some(64) };
         }
-        let node = |n: u32| Node {
-            name: format!("n{n}"),
-            machine: format!("n{n}"),
-            pool: 0,
-            weight: 1.0,
-            capacity: None,
-            max_outstanding: None,
-        };
+        let nodes = (0..4).map(|n| Node::new(format!("n{n}"), 0)).collect();
         let policy = Policy {
-            discipline,
-            pools: vec![Pool {
-                name: "web".into(),
-                dispatch: Dispatch::LeastOutstanding,
-                ejection: Ejection::default(),
-                slow_start: Duration::ZERO,
-            }],
-            nodes: (0..4).map(node).collect(),
-            classes: (0..classes).map(class).collect(),
             resources: demands.iter().zip(["cpu", "disk", "bandwidth"]).map(|(_, name)| name.into()).collect(),
-            estimated: false,
-            templates: Vec::new(),
             max_waiting: u32::MAX,
+            ..Policy::of_one_pool(discipline, Pool::new("web"), nodes, (0..classes).map(class).collect())
         };
         let engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
         let mut steady =

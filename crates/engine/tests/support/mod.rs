@@ -36,55 +36,26 @@ pub fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// Returns bounds that no test reaches.
+pub fn unbounded(max_wait: Duration) -> QueueBounds {
+    QueueBounds { max_waiting: 1_000_000, max_waiting_per_flow: 1_000_000, max_wait, ..QueueBounds::default() }
+}
+
 /// Returns a class in pool 0 with these guarantees.
 pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)>, service_ms: Option<u64>) -> Class {
+    let response_time = limit.map(|(statistic, limit)| ResponseTime { statistic, limit: ms(limit) });
     Class {
-        name: name.into(),
-        pool: 0,
-        guarantee: Guarantee {
-            throughput,
-            response_time: limit.map(|(statistic, limit)| ResponseTime { statistic, limit: ms(limit) }),
-        },
-        content: Content::Dynamic,
+        guarantee: Guarantee { throughput, response_time },
         service_time: service_ms.map(ms),
-        utility: 1.0,
-        weight: 1.0,
-        demand: Demand::default(),
-        priority: 0,
-        fallback: None,
-        queue: QueueBounds {
-            max_waiting: 1_000_000,
-            max_waiting_per_flow: 1_000_000,
-            max_rate: None,
-            max_rate_per_flow: None,
-            max_wait: ms(600_000),
-        },
-        retry: RetryBudget::default(),
-        mode: Mode::default(),
+        queue: unbounded(ms(600_000)),
+        ..Class::best_effort(name, 0)
     }
 }
 
 /// Returns a policy with one pool of `nodes` nodes.
 pub fn policy(discipline: Discipline, nodes: usize, classes: Vec<Class>) -> Policy {
-    Policy {
-        discipline,
-        pools: vec![Pool {
-            name: "web".into(),
-            dispatch: Dispatch::LeastOutstanding,
-            ejection: Ejection::default(),
-            slow_start: Duration::ZERO,
-        }],
-        nodes: (0..nodes).map(|n| node(&format!("n{n}"), 0)).collect(),
-        classes,
-        templates: Vec::new(),
-        max_waiting: 1_000_000,
-        resources: Vec::new(),
-        estimated: false,
-    }
-}
-
-pub fn node(name: &str, pool: usize) -> Node {
-    Node { name: name.into(), machine: name.into(), pool, weight: 1.0, capacity: None, max_outstanding: None }
+    let nodes = (0..nodes).map(|n| Node::new(format!("n{n}"), 0)).collect();
+    Policy::of_one_pool(discipline, Pool::new("web"), nodes, classes)
 }
 
 /// Returns a discipline with a fixed window that is shared by weights. It sheds nothing.

@@ -65,8 +65,6 @@ struct Counted {
 /// exist.
 pub fn policy(variant: u64) -> Policy {
     let class = |name: &str, pool, throughput, limit: Option<u64>, waiting| Class {
-        name: name.into(),
-        pool,
         guarantee: Guarantee {
             throughput,
             response_time: limit.map(|limit| ResponseTime {
@@ -82,13 +80,10 @@ pub fn policy(variant: u64) -> Policy {
             max_wait: Duration::from_nanos(MAX_WAIT),
             ..QueueBounds::default()
         },
-        retry: RetryBudget::default(),
-        mode: Mode::default(),
         utility: 1.0 + waiting as f64,
         weight: 1.0 + waiting as f64,
         demand: Demand::of_shares(&[0.2, 0.1]),
-        priority: 0,
-        fallback: None,
+        ..Class::best_effort(name, pool)
     };
     let mut digits = variant;
     let mut digit = |base: u64| {
@@ -158,12 +153,10 @@ pub fn policy(variant: u64) -> Policy {
         slow_start: Duration::from_millis(if variant % 13 < 6 { 700 } else { 0 }),
     };
     let node = |pool: usize, n: u64, max_outstanding| Node {
-        name: format!("n{n}"),
         machine: format!("m{n}"),
-        pool,
         weight: 1.0 + n as f64,
-        capacity: None,
         max_outstanding,
+        ..Node::new(format!("n{n}"), pool)
     };
     let mut nodes = vec![node(0, 0, None), node(0, 1, Some(2)), node(0, 2, None), node(1, 0, Some(1))];
     let mut classes = vec![class("A", 0, Some(20.0), Some(300), 5), class("B", 0, Some(5.0), Some(401), 4)];

@@ -28,49 +28,22 @@ impl Default for Site {
 impl Site {
     pub fn policy(&self, discipline: Discipline) -> Policy {
         let class = |(index, weight): (usize, &f64)| Class {
-            name: format!("c{}", index + 1),
-            pool: 0,
-            guarantee: Guarantee::default(),
-            content: Content::Dynamic,
-            service_time: None,
-            utility: 1.0,
             weight: *weight,
             demand: Demand::of_shares(&[0.01, 0.01, 0.01][..self.resources.min(3)]),
-            priority: 0,
-            fallback: None,
             queue: QueueBounds {
                 max_waiting: 1_000_000,
                 max_waiting_per_flow: 1_000_000,
-                max_rate: None,
-                max_rate_per_flow: None,
                 max_wait: self.max_wait,
+                ..QueueBounds::default()
             },
-            retry: RetryBudget::default(),
-            mode: Mode::default(),
+            ..Class::best_effort(format!("c{}", index + 1), 0)
         };
-        let node = |(index, weight): (usize, &f64)| Node {
-            name: format!("n{index}"),
-            machine: format!("n{index}"),
-            pool: 0,
-            weight: *weight,
-            capacity: None,
-            max_outstanding: None,
-        };
-        Policy {
-            discipline,
-            pools: vec![Pool {
-                name: "web".into(),
-                dispatch: Dispatch::LeastOutstanding,
-                ejection: Ejection { consecutive_failures: 0, ..Ejection::default() },
-                slow_start: Duration::ZERO,
-            }],
-            nodes: self.nodes.iter().enumerate().map(node).collect(),
-            classes: self.weights.iter().enumerate().map(class).collect(),
-            templates: Vec::new(),
-            max_waiting: 1_000_000,
-            resources: ["cpu", "disk", "bandwidth"][..self.resources].iter().map(|name| (*name).to_owned()).collect(),
-            estimated: false,
-        }
+        let node = |(index, weight): (usize, &f64)| Node { weight: *weight, ..Node::new(format!("n{index}"), 0) };
+        let pool = Pool { ejection: Ejection { consecutive_failures: 0, ..Ejection::default() }, ..Pool::new("web") };
+        let nodes = self.nodes.iter().enumerate().map(node).collect();
+        let classes = self.weights.iter().enumerate().map(class).collect();
+        let resources = ["cpu", "disk", "bandwidth"][..self.resources].iter().map(|name| (*name).to_owned()).collect();
+        Policy { resources, ..Policy::of_one_pool(discipline, pool, nodes, classes) }
     }
 
     pub fn engine(&self, discipline: Discipline) -> Engine {
