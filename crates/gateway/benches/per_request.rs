@@ -12,7 +12,7 @@ use weirgate_engine::ClassId;
 use weirgate_gateway::access_log::AccessLog;
 use weirgate_gateway::classify::{Classifier, Payload, View};
 use weirgate_gateway::metrics::Metrics;
-use weirgate_gateway::{AccessRecord, Ending, Observer, Request};
+use weirgate_gateway::{AccessRecord, Observer, Request};
 
 fn rules(count: u32, condition: impl Fn(u32) -> Match) -> Classifier {
     let last = Rule { matches: Match::Any, target: RuleTarget::Class(ClassId(count)) };
@@ -53,25 +53,12 @@ fn observe(c: &mut Criterion) {
     let head = b"GET /some/path?with=query HTTP/1.1\r\nHost: gold.test\r\n\r\n";
     let request = Request::parse(head).expect("it is sound");
     let record = AccessRecord {
-        version: 1,
-        class: None,
-        class_name: "gold",
-        ending: Ending::Served,
-        would: None,
-        status: 200,
         node: Some("10.0.0.1:80"),
-        retries: 0,
         queue_wait: Duration::from_micros(1500),
         service_time: Duration::from_millis(8),
         total: Duration::from_millis(10),
-        bytes_in: 0,
         bytes_out: 1024,
-        protocol: weirgate_gateway::Protocol::Http11,
-        trace_id: None,
-        span: None,
-        request: &request,
-        client: IpAddr::from([192, 0, 2, 1]),
-        tls: None,
+        ..AccessRecord::served(&request, "gold")
     };
     let mut group = c.benchmark_group("observe");
     let metrics = Arc::new(Metrics::new());

@@ -111,3 +111,32 @@ pub struct AccessRecord<'a> {
     /// Facts about the TLS of its connection, if it is encrypted.
     pub tls: Option<&'a ClientTls>,
 }
+
+impl<'a> AccessRecord<'a> {
+    /// Creates the record of a request of a class that was served with status 200 in no time, to a client at
+    /// 192.0.2.1 (RFC 5737) without encryption.
+    #[must_use]
+    pub fn served(request: &'a Request, class_name: &'a str) -> AccessRecord<'a> {
+        AccessRecord {
+            version: 1,
+            class: None,
+            class_name,
+            ending: Ending::Served,
+            would: None,
+            status: 200,
+            node: None,
+            retries: 0,
+            queue_wait: Duration::ZERO,
+            service_time: Duration::ZERO,
+            total: Duration::ZERO,
+            bytes_in: 0,
+            bytes_out: 0,
+            protocol: Protocol::Http11,
+            trace_id: None,
+            span: None,
+            request,
+            client: IpAddr::from([192, 0, 2, 1]),
+            tls: None,
+        }
+    }
+}

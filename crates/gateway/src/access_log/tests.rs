@@ -1,6 +1,5 @@
 //! Tests of the content of log lines, and of a log that cannot be written: it must delay nothing.
 
-use std::net::IpAddr;
 use std::sync::mpsc;
 
 use weirgate_config::{AccessField, AccessFormat};
@@ -20,24 +19,14 @@ fn record(target: &str) -> AccessRecord<'static> {
     let trace: &'static Trace = Box::leak(Box::new(TraceIds::new().of(request, 0.0, false)));
     AccessRecord {
         version: 3,
-        class: None,
-        class_name: "gold",
-        ending: Ending::Served,
-        would: None,
-        status: 200,
         node: Some("n1"),
-        retries: 0,
         queue_wait: Duration::from_micros(1500),
         service_time: Duration::from_millis(8),
         total: Duration::from_millis(10),
         bytes_in: 1,
         bytes_out: 2,
-        protocol: crate::Protocol::Http11,
         trace_id: Some(&trace.id),
-        span: None,
-        request,
-        client: IpAddr::from([192, 0, 2, 1]),
-        tls: None,
+        ..AccessRecord::served(request, "gold")
     }
 }
 

@@ -24,25 +24,13 @@ fn with_record<T>(
 ) -> T {
     let request = Request::parse(format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n").as_bytes()).unwrap();
     let mut record = AccessRecord {
-        version: 1,
-        class: None,
-        class_name: "gold",
-        ending: Ending::Served,
-        would: None,
-        status: 200,
         node: Some("web-1"),
-        retries: 0,
         queue_wait: std::time::Duration::from_millis(12),
         service_time: std::time::Duration::from_millis(34),
         total: std::time::Duration::from_millis(47),
-        bytes_in: 0,
         bytes_out: 2,
-        protocol: crate::Protocol::Http11,
-        trace_id: None,
-        span: None,
-        request: &request,
         client: [192, 0, 2, 9].into(),
-        tls: None,
+        ..AccessRecord::served(&request, "gold")
     };
     change(&mut record);
     then(&record)
