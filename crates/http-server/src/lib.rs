@@ -8,14 +8,15 @@
 //!
 //! # Modules
 //! `listen` opens sockets, `serve` accepts connections, `handshake` does TLS, `strict` checks the bytes of requests,
-//! `guard` checks permissions, `token` is a secret that clients may show,
-//! `attempts` limits wrong tries, `answer` makes answers, `exposition` those for Prometheus, and `page` has the common
-//! parts of pages for people.
+//! `guard` checks permissions, `token` is a secret that clients may show, `attempts` limits wrong tries, `answer` makes
+//! answers, `families` writes metrics, `exposition` answers with them, and `page` has the common parts of pages for
+//! people.
 #![forbid(unsafe_code)]
 
 pub mod answer;
 mod attempts;
 pub mod exposition;
+pub mod families;
 mod guard;
 mod handshake;
 mod listen;

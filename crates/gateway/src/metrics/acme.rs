@@ -3,19 +3,18 @@
 use std::fmt;
 
 use prometheus_client::registry::Unit;
+use weirgate_http_server::families::{Families, Labels};
 use weirgate_wire::admin::AcmeCertificate;
 
-use super::page::Page;
-
 /// Writes the metrics of all certificates, by their first name.
-pub(super) fn write(page: &mut Page<'_>, certificates: &[AcmeCertificate]) -> fmt::Result {
+pub(super) fn write(page: &mut Families<'_>, certificates: &[AcmeCertificate]) -> fmt::Result {
     if certificates.is_empty() {
         return Ok(());
     }
     fn all<T>(
         certificates: &[AcmeCertificate],
         of: fn(&AcmeCertificate) -> T,
-    ) -> impl Iterator<Item = (super::page::Labels<'_>, T)> {
+    ) -> impl Iterator<Item = (Labels<'_>, T)> {
         certificates
             .iter()
             .map(move |one| (vec![("certificate", one.names.first().map_or("", String::as_str))], of(one)))

@@ -3,16 +3,15 @@
 use std::fmt;
 
 use prometheus_client::registry::Unit;
+use weirgate_http_server::families::{Families, Labels};
 use weirgate_wire::admin::Discovery;
 
-use super::page::Page;
-
 /// Writes the metrics of all sources, by upstream.
-pub(super) fn write(page: &mut Page<'_>, sources: &[Discovery]) -> fmt::Result {
+pub(super) fn write(page: &mut Families<'_>, sources: &[Discovery]) -> fmt::Result {
     if sources.is_empty() {
         return Ok(());
     }
-    fn all<T>(sources: &[Discovery], of: fn(&Discovery) -> T) -> impl Iterator<Item = (super::page::Labels<'_>, T)> {
+    fn all<T>(sources: &[Discovery], of: fn(&Discovery) -> T) -> impl Iterator<Item = (Labels<'_>, T)> {
         sources.iter().map(move |source| (vec![("upstream", source.upstream.as_str())], of(source)))
     }
     page.gauges("discovery_nodes", "Nodes that the source named last", None, all(sources, |s| u64::from(s.nodes)))?;

@@ -3,12 +3,11 @@
 use std::fmt;
 
 use prometheus_client::registry::Unit;
+use weirgate_http_server::families::Families;
 use weirgate_wire::admin::Followed;
 
-use super::page::Page;
-
 /// Writes the metrics of all followed gateways, by address.
-pub(super) fn write(page: &mut Page<'_>, followed: &[Followed]) -> fmt::Result {
+pub(super) fn write(page: &mut Families<'_>, followed: &[Followed]) -> fmt::Result {
     if followed.is_empty() {
         return Ok(());
     }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::{fmt, iter};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Unit;
 use weirgate_engine::{Contention, NodeState, ShedReason, Snapshot};
+use weirgate_http_server::families::{self, Families, Labels};
 use weirgate_wire::RESOURCE_NAMES;
 
 use super::bounds::Bounds;
@@ -72,82 +73,31 @@ pub(crate) enum Value {
 /// Renders the page as text.
 pub(crate) fn render(scrape: Scrape) -> String {
     let shown = scrape.classes.exemplars.clone();
-    let mut registry = Registry::with_prefix("weirgate");
-    registry.register_collector(Box::new(scrape));
-    let mut page = String::new();
-    // Writing to a string cannot fail. A truncated page would be worse than an empty one.
-    match prometheus_client::encoding::text::encode(&mut page, &registry) {
-        Ok(()) => exemplars::add_to(page, &shown),
-        Err(fmt::Error) => String::from("# EOF\n"),
+    match families::render("weirgate", scrape) {
+        Some(page) => exemplars::add_to(page, &shown),
+        None => String::from("# EOF\n"),
     }
 }
 
-pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
-
-/// Writes one metric name with all its series.
-pub(super) struct Page<'e>(DescriptorEncoder<'e>);
-
-impl Page<'_> {
-    fn family<'l, T>(
-        &mut self,
-        name: &str,
-        help: &str,
-        (kind, unit): (MetricType, Option<Unit>),
-        series: impl Iterator<Item = (Labels<'l>, T)>,
-        write: impl Fn(&mut MetricEncoder<'_>, &T) -> fmt::Result,
-    ) -> fmt::Result {
-        let mut encoder = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        for (labels, value) in series {
-            if labels.is_empty() {
-                write(&mut encoder, &value)?;
-            } else {
-                write(&mut encoder.encode_family(&labels)?, &value)?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn counters<'l, T: EncodeCounterValue>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        series: impl Iterator<Item = (Labels<'l>, T)>,
-    ) -> fmt::Result {
-        self.family(name, help, (MetricType::Counter, unit), series, |encoder, value| {
-            encoder.encode_counter::<NoLabelSet, T, f64>(value, None)
-        })
-    }
-
-    pub(super) fn gauges<'l, T: EncodeGaugeValue>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        series: impl Iterator<Item = (Labels<'l>, T)>,
-    ) -> fmt::Result {
-        self.family(name, help, (MetricType::Gauge, unit), series, |encoder, value| encoder.encode_gauge(value))
-    }
-
-    fn histograms<'l>(
-        &mut self,
-        name: &str,
-        help: &str,
-        bounds: &Bounds,
-        series: impl Iterator<Item = (Labels<'l>, &'l Histogram<u64>)>,
-    ) -> fmt::Result {
-        let kind = (MetricType::Histogram, Some(Unit::Seconds));
-        self.family(name, help, kind, series, |encoder, histogram| {
-            let buckets = bounds.buckets(&histogram.buckets);
-            let count = buckets.iter().map(|(_, n)| n).sum();
-            encoder.encode_histogram::<NoLabelSet>(histogram.micros as f64 / 1e6, count, &buckets, None)
-        })
-    }
+/// Writes the series of a histogram of times.
+fn histograms<'l>(
+    page: &mut Families<'_>,
+    name: &str,
+    help: &str,
+    bounds: &Bounds,
+    series: impl Iterator<Item = (Labels<'l>, &'l Histogram<u64>)>,
+) -> fmt::Result {
+    let kind = (MetricType::Histogram, Some(Unit::Seconds));
+    page.family(name, help, kind, series, |encoder, histogram| {
+        let buckets = bounds.buckets(&histogram.buckets);
+        let count = buckets.iter().map(|(_, n)| n).sum();
+        encoder.encode_histogram::<NoLabelSet>(histogram.micros as f64 / 1e6, count, &buckets, None)
+    })
 }
 
 impl Collector for Scrape {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut page = Page(encoder);
+        let mut page = Families(encoder);
         self.requests(&mut page)?;
         self.live_classes(&mut page)?;
         self.guarantees(&mut page)?;
@@ -172,7 +122,7 @@ impl Collector for Scrape {
 
 impl Scrape {
     /// Writes the counters of requests.
-    fn requests(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn requests(&self, page: &mut Families<'_>) -> fmt::Result {
         let counts = || self.classes.counts.iter().map(|(name, counts)| (&**name, counts));
         let each = |read: fn(&Counts) -> u64| counts().map(move |(name, counts)| (class(name), read(counts)));
         page.counters(
@@ -217,13 +167,15 @@ impl Scrape {
         page.counters("retries", "Attempts after the first", None, each(|c| c.retries))?;
         page.counters("received", "Body bytes received from clients", Some(Unit::Bytes), each(|c| c.received_bytes))?;
         page.counters("sent", "Body bytes sent to clients", Some(Unit::Bytes), each(|c| c.sent_bytes))?;
-        page.histograms(
+        histograms(
+            page,
             "response_time",
             "Time from the request's head to the node's last byte, for served requests",
             &self.classes.bounds,
             counts().map(|(name, counts)| (class(name), &counts.response_time)),
         )?;
-        page.histograms(
+        histograms(
+            page,
             "queue_wait",
             "Time from the request's head to its release or refusal",
             &self.classes.bounds,
@@ -244,7 +196,7 @@ impl Scrape {
     }
 
     /// Writes the engine's present state of each class.
-    fn live_classes(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn live_classes(&self, page: &mut Families<'_>) -> fmt::Result {
         page.gauges("class_waiting", "Requests that wait", None, self.live(|l| l.waiting))?;
         page.gauges("class_outstanding", "Requests in flight", None, self.live(|l| l.outstanding))?;
         page.gauges(
@@ -273,7 +225,7 @@ impl Scrape {
     }
 
     /// Writes the guarantee and the achieved value of classes named in the policy.
-    fn guarantees(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn guarantees(&self, page: &mut Families<'_>) -> fmt::Result {
         let gauge = |read: fn(&Named) -> Option<f64>| {
             self.classes.live.iter().filter_map(move |(name, live)| Some((class(name), read(live.named.as_ref()?)?)))
         };
@@ -327,7 +279,7 @@ impl Scrape {
         )
     }
 
-    fn engine(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn engine(&self, page: &mut Families<'_>) -> fmt::Result {
         let one = |value: Option<f64>| value.into_iter().map(|value| (Vec::new(), value));
         page.gauges(
             "window",
@@ -359,7 +311,7 @@ impl Scrape {
 
     /// Writes one series per machine group with its own window, or per group and resource. So there are at
     /// most as many as the number of nodes times the number of resources.
-    fn groups(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn groups(&self, page: &mut Families<'_>) -> fmt::Result {
         let names: Vec<String> = self.engine.groups.iter().map(|group| group.pools.join("+")).collect();
         let groups = || {
             names.iter().zip(&self.engine.groups).map(|(name, group)| {
@@ -399,7 +351,7 @@ impl Scrape {
         )
     }
 
-    fn nodes(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn nodes(&self, page: &mut Families<'_>) -> fmt::Result {
         let nodes =
             || self.engine.nodes.iter().map(|n| (vec![("pool", n.pool.as_str()), ("node", n.name.as_str())], n));
         page.gauges(
@@ -432,7 +384,7 @@ impl Scrape {
     }
 
     /// Writes the state of pools that dispatch by locality.
-    fn localities(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn localities(&self, page: &mut Families<'_>) -> fmt::Result {
         let localities = || self.engine.localities.iter().map(|l| (vec![("pool", l.pool.as_str())], l));
         page.gauges(
             "locality_keys",
@@ -453,7 +405,7 @@ impl Scrape {
 
     /// Writes the state of pools that are divided among sets of services (at most four sets each), and
     /// priorities.
-    fn divided_pools(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn divided_pools(&self, page: &mut Families<'_>) -> fmt::Result {
         let divided = || self.engine.divided_pools.iter().map(|p| (vec![("pool", p.pool.as_str())], p));
         page.gauges(
             "partition_nodes",
@@ -485,7 +437,7 @@ impl Scrape {
 
     /// Writes the costs of routes, the state of learning, and the free resources of nodes, if there is a page
     /// table.
-    fn page_table(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn page_table(&self, page: &mut Families<'_>) -> fmt::Result {
         let Some(table) = &self.page_table else { return Ok(()) };
         let costs = table.routes.iter().flat_map(|route| {
             route.cost.iter().map(|(resource, cost)| {
@@ -529,7 +481,7 @@ impl Scrape {
         )
     }
 
-    fn collectors(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn collectors(&self, page: &mut Families<'_>) -> fmt::Result {
         let collectors = || {
             self.collectors
                 .iter()
@@ -549,7 +501,7 @@ impl Scrape {
         )
     }
 
-    fn process(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn process(&self, page: &mut Families<'_>) -> fmt::Result {
         for single in &self.process {
             let (name, help) = (single.name, single.help);
             match single.value {

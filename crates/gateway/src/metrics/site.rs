@@ -3,12 +3,11 @@
 use std::fmt;
 
 use prometheus_client::registry::Unit;
+use weirgate_http_server::families::{Families, Labels};
 use weirgate_wire::admin::{SiteShare, SiteStage, SiteStatus};
 
-use super::page::{Labels, Page};
-
 /// Writes the metrics of the site, as this gateway knows it.
-pub(super) fn write(page: &mut Page<'_>, site: Option<&SiteStatus>) -> fmt::Result {
+pub(super) fn write(page: &mut Families<'_>, site: Option<&SiteStatus>) -> fmt::Result {
     let Some(site) = site else { return Ok(()) };
     fn all(site: &SiteStatus, of: fn(&SiteShare) -> f64) -> impl Iterator<Item = (Labels<'_>, f64)> {
         site.classes.iter().map(move |share| (vec![("class", share.class.as_str())], of(share)))

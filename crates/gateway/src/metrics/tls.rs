@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::UNIX_EPOCH;
 
 use prometheus_client::registry::Unit;
+use weirgate_http_server::families::Families;
 
-use super::page::Page;
 use crate::handshake::HandshakeFailure;
 
 /// Data about TLS.
@@ -23,7 +23,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+    pub(super) fn write(&self, page: &mut Families<'_>) -> fmt::Result {
         page.counters(
             "tls_handshakes",
             "TLS handshakes of clients, full or resumed",
