@@ -44,6 +44,44 @@ pub(super) struct Classes {
     pub(super) rules: Vec<Rule>,
 }
 
+/// The parts of a policy that all its classes depend on.
+struct Common<'a> {
+    pools: &'a Pools,
+    priorities: &'a [engine::PriorityLevel],
+    headers: &'a HeaderRules,
+    mode: engine::Mode,
+}
+
+impl Common<'_> {
+    /// Returns the class at `mark`, without its fallback.
+    fn resolve(&self, class: &Class, mark: Mark, cx: &mut Context) -> (engine::Class, ClassSite) {
+        let resolved = engine::Class {
+            name: class.name.get().map_or_else(String::new, |name| name.0.clone()),
+            pool: pool(class, mark, self.pools, cx),
+            guarantee: guarantee(class, cx),
+            content: class.content.get().0,
+            service_time: class.service_time.get().map(|span| span.0),
+            utility: utility(class, cx),
+            weight: weight(class, cx),
+            demand: page_table::unknown(class),
+            priority: priorities::priority(class, self.priorities, cx),
+            fallback: None,
+            queue: queue(class, cx),
+            retry: retry(class.retry.get(), cx),
+            mode: mode::of_class(class, self.mode, cx),
+        };
+        let site = ClassSite {
+            shed: answer(class, cx),
+            timeouts: timeouts(class.timeouts.get(), cx),
+            long_responses: long_responses(class.long_responses.get()),
+            tunnels: tunnels(class.tunnels.get(), cx),
+            source: source(class, cx),
+            headers: headers::rules(&class.request_headers, &class.response_headers, self.headers, cx),
+        };
+        (resolved, site)
+    }
+}
+
 /// An earlier class with a known condition that takes every request it matches. A later class that matches
 /// only such requests is unreachable.
 struct Taken {
@@ -69,7 +107,7 @@ pub(super) fn classes(
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
     let mut taken: Vec<Taken> = Vec::new();
     let mut catch_all: Option<usize> = None;
-    let mode = mode::of_policy(file, cx);
+    let common = Common { pools, priorities, headers, mode: mode::of_policy(file, cx) };
     let list = file.classes.get().map_or(&[][..], Vec::as_slice);
     all.classes.reserve_exact(list.len());
     all.class_sites.reserve_exact(list.len());
@@ -118,29 +156,7 @@ pub(super) fn classes(
                 taken.push(Taken { name: name.to_owned(), mark: item.mark, matches: matches.clone() });
             }
         }
-        let mut resolved = engine::Class {
-            name: name.to_owned(),
-            pool: pool(class, item.mark, pools, cx),
-            guarantee: guarantee(class, cx),
-            content: class.content.get().0,
-            service_time: class.service_time.get().map(|span| span.0),
-            utility: utility(class, cx),
-            weight: weight(class, cx),
-            demand: page_table::unknown(class),
-            priority: priorities::priority(class, priorities, cx),
-            fallback: None,
-            queue: queue(class, cx),
-            retry: retry(class.retry.get(), cx),
-            mode: mode::of_class(class, mode, cx),
-        };
-        let class_site = ClassSite {
-            shed: answer(class, cx),
-            timeouts: timeouts(class.timeouts.get(), cx),
-            long_responses: long_responses(class.long_responses.get()),
-            tunnels: tunnels(class.tunnels.get(), cx),
-            source: source(class, cx),
-            headers: headers::rules(&class.request_headers, &class.response_headers, headers, cx),
-        };
+        let (mut resolved, class_site) = common.resolve(class, item.mark, cx);
         if let Some(pool) = fallback(class, pools, cx) {
             // As the class itself, but without a guarantee.
             resolved.fallback = Some(all.classes.len());
@@ -179,7 +195,7 @@ pub(super) fn classes(
         all.rules.push(Rule { matches, target });
     }
     if catch_all.is_none() && cx.problems.reports() == 0 {
-        add_default(file, pools, headers, &names, &mut all, cx);
+        add_default(file, &common, &names, &mut all, cx);
     }
     all
 }
@@ -208,8 +224,7 @@ fn earlier<'t>(
 /// Adds the best-effort class for requests that no other class matches.
 fn add_default(
     file: &PolicyFile,
-    pools: &Pools,
-    headers: &HeaderRules,
+    common: &Common<'_>,
     names: &BTreeMap<&str, Mark>,
     all: &mut Classes,
     cx: &mut Context,
@@ -220,40 +235,19 @@ fn add_default(
         return;
     }
     let what = "no class matches everything";
-    if pools.pools.len() > 1 {
-        let upstreams = listed(pools.index.keys().map(String::as_str));
+    if common.pools.pools.len() > 1 {
+        let upstreams = listed(common.pools.index.keys().map(String::as_str));
         let hint = format!("end the list with `- {{ name: other, upstream: … }}`; the upstreams are {upstreams}");
         cx.fail(file.classes.mark, Complaint::new(what, hint));
         return;
     }
     let hint = "a best-effort class `default` was added; write `- { name: default }` last to say so";
     cx.warn(file.classes.mark, Complaint::new(what, hint));
-    let class = assumed_class(cx);
+    let (class, class_site) = common.resolve(&assumed_class(cx), file.classes.mark, cx);
     all.rules.push(Rule { matches: Match::Any, target: RuleTarget::Class(engine::ClassId(index(all.classes.len()))) });
-    all.class_sites.push(ClassSite {
-        shed: shed(class.shed.get(), cx),
-        timeouts: timeouts(class.timeouts.get(), cx),
-        long_responses: long_responses(class.long_responses.get()),
-        tunnels: tunnels(class.tunnels.get(), cx),
-        source: source(&class, cx),
-        headers: headers.clone(),
-    });
+    all.classes.push(class);
+    all.class_sites.push(class_site);
     all.class_marks.push(None);
-    all.classes.push(engine::Class {
-        name: DEFAULT.into(),
-        pool: 0,
-        guarantee: engine::Guarantee::default(),
-        content: class.content.get().0,
-        service_time: None,
-        utility: 1.0,
-        weight: 1.0,
-        demand: page_table::UNKNOWN,
-        priority: 0,
-        fallback: None,
-        queue: queue(&class, cx),
-        retry: retry(class.retry.get(), cx),
-        mode: mode::of_policy(file, cx),
-    });
 }
 
 /// Returns `{ name: default }` decoded, so that every default is written in one place only.

@@ -15,7 +15,7 @@ use crate::site::{PageTable, Route};
 const MAX_ROUTES: usize = 4096;
 
 /// A hundredth of every resource, which admits about a hundred requests of unknown cost at a node.
-pub(super) const UNKNOWN: engine::Demand = engine::Demand([10_000_000, 10_000_000, 10_000_000, 0]);
+const UNKNOWN: engine::Demand = engine::Demand([10_000_000, 10_000_000, 10_000_000, 0]);
 
 /// The version of the page table format that is read here.
 const VERSION: u32 = 1;
