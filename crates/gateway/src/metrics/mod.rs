@@ -247,32 +247,24 @@ mod tests {
     use super::*;
 
     fn record(class_name: &str, ending: Ending, status: u16) -> AccessRecord<'_> {
+        // A record borrows. Tests are short.
+        let request = Box::leak(Box::default());
         AccessRecord {
-            version: 1,
             // One letter each, and `-` for none.
             class: class_name
                 .bytes()
                 .next()
                 .filter(u8::is_ascii_lowercase)
                 .map(|b| ClassIndex::Class(u32::from(b - b'a'))),
-            class_name,
             ending,
-            would: None,
             status,
-            node: None,
             retries: 1,
             queue_wait: Duration::from_millis(2),
             service_time: Duration::from_millis(9),
             total: Duration::from_millis(12),
             bytes_in: 3,
             bytes_out: 5,
-            protocol: crate::record::Protocol::Http11,
-            trace_id: None,
-            span: None,
-            // A record borrows. Tests are short.
-            request: Box::leak(Box::default()),
-            client: std::net::IpAddr::from([127, 0, 0, 1]),
-            tls: None,
+            ..AccessRecord::served(request, class_name)
         }
     }
 
