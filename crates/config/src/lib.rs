@@ -52,7 +52,7 @@ pub use file::{
 };
 pub use headers::{FieldTemplate, HeaderEdits, HeaderRules, Piece, Variable, canonical};
 pub use health::{HealthCheck, HealthProbe, HealthVerdict};
-pub use load::{Loaded, load, load_bytes, load_file, load_page_table};
+pub use load::{Loaded, load, load_bytes, load_file};
 pub use reserves_case::{MAX_CASE_BYTES, NamedReservesCase, ReservesCase, parse_reserves_cases};
 pub use site::*;
 pub use telemetry::header_fields;

@@ -8,10 +8,10 @@ use weirgate_spanned_yaml::read::{read_bounded, sound_text, unreadable};
 use weirgate_spanned_yaml::tree::{self, Kind, Tree};
 
 use crate::feasibility::feasibility;
-use crate::file::{PageTableFile, PolicyFile, elsewhere};
+use crate::file::{PolicyFile, elsewhere};
 use crate::include::with_page_table;
-use crate::resolve::{Resolved, resolve, resolve_page_table};
-use crate::site::{PageTable, Site};
+use crate::resolve::{Resolved, resolve};
+use crate::site::Site;
 use crate::workers::{ShortOfWorkers, short_of_workers};
 
 /// A policy file.
@@ -75,26 +75,6 @@ pub fn load(name: &str, text: &str) -> Result<Loaded, Errors> {
         }
         _ => Err(cx.problems.into_errors(name).unwrap_or_else(|| {
             unreadable(name, "the policy cannot be used".to_owned(), "report this file: its error was lost")
-        })),
-    }
-}
-
-/// Reads the page table in `text`, as `weirgate probe` writes it. `name` is the file's name in errors.
-///
-/// # Errors
-/// Returns all errors in it.
-pub fn load_page_table(name: &str, text: &str) -> Result<PageTable, Errors> {
-    let mut problems = Problems::default();
-    let tree = tree::parse(text.strip_prefix('\u{feff}').unwrap_or(text), PAGE_TABLE, SourceId::FILE, &mut problems);
-    let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes), elsewhere);
-    let table = tree.and_then(|tree| {
-        let file = PageTableFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
-        Some(resolve_page_table(&file, &mut cx))
-    });
-    match table {
-        Some(table) if cx.problems.reports() == 0 => Ok(table),
-        _ => Err(cx.problems.into_errors(name).unwrap_or_else(|| {
-            unreadable(name, "the page table cannot be used".to_owned(), "report this file: its error was lost")
         })),
     }
 }

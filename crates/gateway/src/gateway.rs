@@ -461,21 +461,20 @@ impl Gateway {
     /// # Errors
     /// All errors in the policy. The old policy stays in force.
     pub fn reload(&self) -> Result<Arc<ActiveConfig>, ReloadError> {
-        let read = |source: &ReloadSource| match source {
-            ReloadSource::Nowhere => Err(ReloadError::NoSource),
-            ReloadSource::File { path, .. } => std::fs::read_to_string(path)
-                .map_err(|error| ReloadError::Unreadable(format!("{}: {error}", path.display()))),
+        let gateway = self.clone();
+        let reload = move || {
+            let ReloadSource::File { path, resolve } = &gateway.shared.source else {
+                return Err(ReloadError::NoSource);
+            };
+            let name = path.display().to_string();
+            let (site, text) = copied(|| {
+                let text = std::fs::read_to_string(path);
+                let text = text.map_err(|error| ReloadError::Unreadable(format!("{name}: {error}")))?;
+                Ok((resolve(&name, &text).map_err(ReloadError::Invalid)?, text))
+            })?;
+            gateway.replace(site, &text)
         };
-        self.reload_from(read)
-    }
-
-    /// Puts `text` in force, resolved like the policy file.
-    ///
-    /// # Errors
-    /// See [`Gateway::reload`].
-    pub fn reload_text(&self, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {
-        let text = text.to_owned();
-        self.reload_from(move |_| Ok(text))
+        self.count(self.shared.config_thread.run(reload))
     }
 
     /// Puts `site` in force. `text` is the text that it was made from.
@@ -492,24 +491,6 @@ impl Gateway {
         let counter = if result.is_ok() { &counters.reloads } else { &counters.reload_failures };
         counter.fetch_add(1, Ordering::Relaxed);
         result
-    }
-
-    /// Puts the text in force that `read` returns.
-    fn reload_from(
-        &self,
-        read: impl FnOnce(&ReloadSource) -> Result<String, ReloadError> + Send + 'static,
-    ) -> Result<Arc<ActiveConfig>, ReloadError> {
-        let gateway = self.clone();
-        let result = self.shared.config_thread.run(move || {
-            let source = &gateway.shared.source;
-            let (site, text) = copied(|| {
-                let text = read(source)?;
-                let ReloadSource::File { path, resolve } = source else { return Err(ReloadError::NoSource) };
-                Ok((resolve(&path.display().to_string(), &text).map_err(ReloadError::Invalid)?, text))
-            })?;
-            gateway.replace(site, &text)
-        });
-        self.count(result)
     }
 
     fn replace(&self, mut site: Site, text: &str) -> Result<Arc<ActiveConfig>, ReloadError> {

@@ -26,8 +26,6 @@ mod upstream;
 mod visitors;
 mod web_switch;
 
-pub(crate) use page_table::file_of as resolve_page_table;
-
 use std::path::Path;
 
 use weirgate_engine as engine;

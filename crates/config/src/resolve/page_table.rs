@@ -80,7 +80,7 @@ pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx:
 }
 
 /// Returns the table that a file contains.
-pub(crate) fn file_of(file: &PageTableFile, cx: &mut Context) -> PageTable {
+fn file_of(file: &PageTableFile, cx: &mut Context) -> PageTable {
     if let Some(version) = file.version.get().filter(|version| version.0 != VERSION) {
         let what = format!("this page table has version {}", version.0);
         cx.fail(
