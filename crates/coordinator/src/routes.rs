@@ -9,13 +9,19 @@ use axum::routing::get;
 use http::{HeaderMap, StatusCode};
 use weirgate_http_server::answer::{json, refuse};
 use weirgate_http_server::exposition::metrics;
-use weirgate_http_server::page;
+use weirgate_http_server::page::{self, Page};
 
 use crate::shared_state::SharedState;
 
-/// The page at `/`, and its script.
-const PAGE_HTML: &str = include_str!("page/page.html");
-const PAGE_JS: &str = include_str!("page/page.js");
+/// The page at `/`.
+const PAGE: Page = Page {
+    title: "Weirgate reserves",
+    process: "coordinator",
+    sections: include_str!("page/sections.html"),
+    api: include_str!("page/api.html"),
+    figures: "reserves",
+    script: include_str!("page/page.js"),
+};
 
 /// Public paths. Orchestrators' health probes have neither certificate nor token, and the page asks its reader for a
 /// token.
@@ -28,7 +34,7 @@ pub const OPEN: [&str; 6] = {
 /// orchestrators at `/live` and `/ready`. Access control is up to the listener.
 pub fn routes(shared: Arc<SharedState>) -> Router {
     Router::new()
-        .merge(page::routes(PAGE_HTML, PAGE_JS))
+        .merge(page::routes(&PAGE))
         .route("/reserves", get(async |State(shared): State<Arc<SharedState>>| json(StatusCode::OK, &shared.view())))
         .route(
             "/metrics",

@@ -27,9 +27,15 @@ const PAGE: usize = 100;
 /// Maximum number of live classes in one response. The engine's lock is held while they are copied.
 const MAX_PAGE: usize = 1000;
 
-/// The page at `/`, and its script.
-const PAGE_HTML: &str = include_str!("page/page.html");
-const PAGE_JS: &str = include_str!("page/page.js");
+/// The page at `/`.
+const LIVE_PAGE: page::Page = page::Page {
+    title: "Weirgate",
+    process: "gateway",
+    sections: include_str!("page/sections.html"),
+    api: include_str!("page/api.html"),
+    figures: "snapshot",
+    script: include_str!("page/page.js"),
+};
 
 /// Public paths. Orchestrators' health probes have neither certificate nor token, and the page asks
 /// its reader for a token.
@@ -44,7 +50,7 @@ type Shared = State<Arc<Operations>>;
 pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
     let live = Arc::new(Live::default());
     Router::new()
-        .merge(page::routes(PAGE_HTML, PAGE_JS))
+        .merge(page::routes(&LIVE_PAGE))
         .route("/stream", get(async move |State(operations): Shared| live.join(operations)))
         .route("/events", get(events))
         .route("/tap", get(tapped))
