@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use weirgate_http_client::Request;
 
-use crate::run::{Process, ask, get};
+use crate::run::{ask, get, process};
 use crate::{Scratch, run};
 
 const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
@@ -26,12 +26,12 @@ fn it_says_what_it_does_shows_its_page_and_ends_on_sigterm() {
     let scratch = Scratch::new();
     let token = scratch.write("token", TOKEN);
     let file = scratch.write("policy.yaml", &format!("{POLICY}  admin_token_file: {token}\n"));
-    let mut process = Process::of(&["coordinator", &file]);
-    assert!(process.line("version").ends_with("2 classes on 2 nodes, 62.5 % of the cluster promised"));
-    let agents = process.line("agents connect to");
+    let mut process = process(&["coordinator", &file]);
+    assert!(process.next("version").ends_with("2 classes on 2 nodes, 62.5 % of the cluster promised"));
+    let agents = process.next("agents connect to");
     assert!(agents.ends_with(", for this machine only, without a token"), "{agents}");
-    let page = process.address("page on");
-    process.line("ready");
+    let page = process.next_address("page on");
+    process.next("ready");
 
     assert_eq!(get(page, "/live").status, 200);
     assert_eq!(get(page, "/reserves").status, 401);
@@ -54,9 +54,9 @@ fn it_says_what_it_does_shows_its_page_and_ends_on_sigterm() {
     let mut answer = String::new();
     stranger.read_to_string(&mut answer).expect("it answers");
     assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("has no node \\\"n9\\\""), "{answer}");
-    process.line("refused 127.0.0.1:");
+    process.next("refused 127.0.0.1:");
 
-    process.signal("TERM");
+    process.tell("TERM");
     let (code, rest) = process.end();
     assert_eq!(code, Some(0), "{rest}");
     assert!(rest.ends_with("weirgate: coordinator: stopped; the shares in force stay\n"), "{rest}");

@@ -13,6 +13,9 @@ mod recommend;
 mod replay;
 mod run;
 mod sim;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../processes/spoken.rs"]
+mod spoken;
 mod swarm;
 mod watch;
 

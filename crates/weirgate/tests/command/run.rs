@@ -1,75 +1,25 @@
 //! Tests of `weirgate run`: its start, signals, its end.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use weirgate_http_client::blocking::exchange;
 use weirgate_http_client::{Address, Answer, Limits, Request};
 
+use crate::spoken::Process;
 use crate::{Scratch, run, weirgate};
 
 /// Limits of a request, far above any actual answer.
 const LIMITS: Limits = Limits::new(Duration::from_secs(20), 4 << 20);
 
-/// A process that serves. Its messages are read line by line.
-pub(crate) struct Process {
-    child: Child,
-    said: BufReader<ChildStderr>,
+fn start(file: &str) -> Process {
+    process(&["run", file])
 }
 
-impl Process {
-    fn start(file: &str) -> Process {
-        Process::of(&["run", file])
-    }
-
-    pub(crate) fn of(args: &[&str]) -> Process {
-        let mut child = weirgate(args).stderr(Stdio::piped()).spawn().expect("the binary starts");
-        let said = BufReader::new(child.stderr.take().expect("a pipe"));
-        Process { child, said }
-    }
-
-    /// Returns the next line with `text`. Fails with all messages if the process ends first.
-    pub(crate) fn line(&mut self, text: &str) -> String {
-        let mut all = String::new();
-        loop {
-            let mut line = String::new();
-            let read = self.said.read_line(&mut line).expect("UTF-8");
-            assert!(read > 0, "it ended without saying {text:?}: {all}");
-            if line.contains(text) {
-                return line.trim_end().to_owned();
-            }
-            all += &line;
-        }
-    }
-
-    /// Returns the address in the next line with `text`.
-    pub(crate) fn address(&mut self, text: &str) -> SocketAddr {
-        let line = self.line(text);
-        let (_, address) = line.split_once("://").expect("an address");
-        address.split(',').next().and_then(|a| a.parse().ok()).unwrap_or_else(|| panic!("{line}"))
-    }
-
-    pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(sent.expect("every system has kill").success());
-    }
-
-    /// Waits for the end. Returns the exit code and the last messages.
-    pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let mut rest = String::new();
-        self.said.read_to_string(&mut rest).expect("UTF-8");
-        (self.child.wait().expect("it ends").code(), rest)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // The process is ours and holds no data to save.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts the command with these arguments.
+pub(crate) fn process(args: &[&str]) -> Process {
+    Process::start(weirgate(args))
 }
 
 fn policy(node: SocketAddr, rest: &str) -> String {
@@ -114,15 +64,15 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
 fn it_says_what_it_does_serves_and_ends_on_sigterm() {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", &policy(node(), ""));
-    let mut process = Process::start(&file);
-    assert!(process.line("version").contains(&file));
-    assert_eq!(process.line("discipline"), "weirgate: discipline weirgate: 2 classes over 1 node in 1 upstream");
-    let listen = process.address("listening on");
-    let admin = process.address("admin API on");
-    process.line("ready");
+    let mut process = start(&file);
+    assert!(process.next("version").contains(&file));
+    assert_eq!(process.next("discipline"), "weirgate: discipline weirgate: 2 classes over 1 node in 1 upstream");
+    let listen = process.next_address("listening on");
+    let admin = process.next_address("admin API on");
+    process.next("ready");
     assert!(get(listen, "/").text() == "ok");
     assert_eq!(get(admin, "/ready").status, 200);
-    process.signal("TERM");
+    process.tell("TERM");
     let (code, rest) = process.end();
     assert_eq!(code, Some(0), "{rest}");
     assert!(
@@ -136,23 +86,23 @@ fn sighup_swaps_a_sound_policy_and_keeps_the_old_one_otherwise() {
     let scratch = Scratch::new();
     let first = policy(node(), "");
     let file = scratch.write("policy.yaml", &first);
-    let mut process = Process::start(&file);
-    let admin = process.address("admin API on");
-    process.line("ready");
+    let mut process = start(&file);
+    let admin = process.next_address("admin API on");
+    process.next("ready");
 
     scratch.write("policy.yaml", &first.replace("gold", "silver").replace("threads: 1", "threads: 2"));
-    process.signal("HUP");
-    assert!(process.line("SIGHUP").contains("is in force: version 2"));
-    assert!(process.line("threads").contains("next start"));
+    process.tell("HUP");
+    assert!(process.next("SIGHUP").contains("is in force: version 2"));
+    assert!(process.next("threads").contains("next start"));
     assert!(get(admin, "/policy").text().contains("\"silver\""));
 
     scratch.write("policy.yaml", "listen: nowhere\n");
-    process.signal("HUP");
-    process.line(&format!("{file}:1:9: listen"));
-    assert!(process.line("SIGHUP").contains("version 2 of"));
+    process.tell("HUP");
+    process.next(&format!("{file}:1:9: listen"));
+    assert!(process.next("SIGHUP").contains("version 2 of"));
     assert!(get(admin, "/policy").text().contains("\"silver\""));
 
-    process.signal("INT");
+    process.tell("INT");
     let (code, rest) = process.end();
     assert_eq!(code, Some(0), "{rest}");
     assert!(rest.contains("told to stop: accepting no new requests"), "{rest}");
@@ -163,12 +113,12 @@ fn sighup_swaps_a_sound_policy_and_keeps_the_old_one_otherwise() {
 fn a_signal_during_the_start_waits_for_its_end() {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", &policy(node(), ""));
-    let mut process = Process::start(&file);
-    process.line("version 0.");
-    process.signal("HUP");
-    process.line("ready");
-    process.line("SIGHUP");
-    process.signal("TERM");
+    let mut process = start(&file);
+    process.next("version 0.");
+    process.tell("HUP");
+    process.next("ready");
+    process.next("SIGHUP");
+    process.tell("TERM");
     assert_eq!(process.end().0, Some(0));
 }
 
@@ -176,17 +126,17 @@ fn a_signal_during_the_start_waits_for_its_end() {
 fn a_second_signal_does_not_wait_for_what_is_inside() {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", &policy(node(), "drain_deadline: 5min\n"));
-    let mut process = Process::start(&file);
-    let (listen, admin) = (process.address("listening on"), process.address("admin API on"));
-    process.line("ready");
+    let mut process = start(&file);
+    let (listen, admin) = (process.next_address("listening on"), process.next_address("admin API on"));
+    process.next("ready");
     let mut slow = TcpStream::connect(listen).expect("it accepts");
     slow.write_all(b"GET /slow HTTP/1.1\r\nHost: a.test\r\n\r\n").expect("it reads");
     while !get(admin, "/metrics").text().contains("weirgate_outstanding 1") {
         std::thread::yield_now();
     }
-    process.signal("TERM");
-    assert!(process.line("told to stop").contains("1 in flight and 0 waiting have 300 s"));
-    process.signal("TERM");
+    process.tell("TERM");
+    assert!(process.next("told to stop").contains("1 in flight and 0 waiting have 300 s"));
+    process.tell("TERM");
     let (code, rest) = process.end();
     assert_eq!(code, Some(1), "{rest}");
     assert!(rest.contains("told to stop again: stopping at once"), "{rest}");
@@ -196,9 +146,9 @@ fn a_second_signal_does_not_wait_for_what_is_inside() {
 fn a_drain_over_the_admin_api_ends_it() {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", &policy(node(), ""));
-    let mut process = Process::start(&file);
-    let admin = process.address("admin API on");
-    process.line("ready");
+    let mut process = start(&file);
+    let admin = process.next_address("admin API on");
+    process.next("ready");
     let order = Request::post("localhost", "/drain", "").field("content-type", "application/json");
     assert_eq!(ask(admin, order).status, 202);
     let (code, rest) = process.end();
@@ -211,14 +161,14 @@ fn an_impossible_limit_is_told() {
     let guarantee = "guarantee: { throughput: 100/s, response_time: { p95: 1us } }";
     let text = policy(node(), "").replace("{ name: gold,", &format!("{{ name: gold, {guarantee},"));
     let file = scratch.write("policy.yaml", &text);
-    let mut process = Process::start(&file);
-    let listen = process.address("listening on");
-    process.line("ready");
+    let mut process = start(&file);
+    let listen = process.next_address("listening on");
+    process.next("ready");
     // No answer over a network takes a microsecond. A whole sample of answers must show it.
     for _ in 0..100 {
         ask(listen, Request::get("gold.test", "/"));
     }
-    let told = process.line("impossible");
+    let told = process.next("impossible");
     assert!(told.starts_with("weirgate: class gold: its limit p95 <= 1µs is impossible: "), "{told}");
 }
 
@@ -227,19 +177,19 @@ fn the_access_log_is_opened_again_at_sighup() {
     let scratch = Scratch::new();
     let log = scratch.path("access.log");
     let file = scratch.write("policy.yaml", &policy(node(), &format!("access_log: {{ file: {} }}\n", log.display())));
-    let mut process = Process::start(&file);
-    let listen = process.address("listening on");
-    process.line("ready");
+    let mut process = start(&file);
+    let listen = process.next_address("listening on");
+    process.next("ready");
     get(listen, "/first");
     let old = scratch.path("access.log.1");
     std::fs::rename(&log, &old).expect("the log is there");
-    process.signal("HUP");
-    process.line("SIGHUP");
+    process.tell("HUP");
+    process.next("SIGHUP");
     while !log.exists() {
         std::thread::yield_now();
     }
     get(listen, "/second");
-    process.signal("TERM");
+    process.tell("TERM");
     assert_eq!(process.end().0, Some(0));
     let read = |path| std::fs::read_to_string(path).expect("a log");
     assert!(read(&old).contains("/first") && !read(&old).contains("/second"));

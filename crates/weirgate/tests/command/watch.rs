@@ -11,7 +11,8 @@ use weirgate_clock::becomes_true;
 use weirgate_http_client::Request;
 
 use crate::browser::Driver;
-use crate::run::{Process, ask, get, node};
+use crate::run::{ask, get, node, process};
+use crate::spoken::Process;
 use crate::{Scratch, run};
 
 /// Time for a change to appear, far more than it takes.
@@ -32,9 +33,9 @@ fn policy(node: SocketAddr, rest: &str) -> String {
 /// Starts a gateway that serves `gold` and refuses `closed`, because its only node is drained. Returns the process and
 /// the admin address.
 fn gateway(file: &str, token: Option<&str>) -> (Process, SocketAddr) {
-    let mut process = Process::of(&["run", file]);
-    let (listen, admin) = (process.address("listening on"), process.address("admin API on"));
-    process.line("ready");
+    let mut process = process(&["run", file]);
+    let (listen, admin) = (process.next_address("listening on"), process.next_address("admin API on"));
+    process.next("ready");
     let with = |request: Request| match token {
         Some(token) => request.authorization(&format!("Bearer {token}")),
         None => request,
@@ -103,9 +104,9 @@ impl Drop for Tap {
 fn tap_shows_requests_as_they_end_and_why_they_were_refused() {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", &policy(node(), ""));
-    let mut process = Process::of(&["run", &file]);
-    let (listen, admin) = (process.address("listening on"), process.address("admin API on"));
-    process.line("ready");
+    let mut process = process(&["run", &file]);
+    let (listen, admin) = (process.next_address("listening on"), process.next_address("admin API on"));
+    process.next("ready");
     let (mut served, mut lines) = tap(admin, &["--class", "go*", "--path", "/a*", "--status", "2xx", "--count", "2"]);
     for (host, path) in [("gold.test", "/a?x=1"), ("other.test", "/a"), ("gold.test", "/b"), ("gold.test", "/a/2")] {
         assert_eq!(ask(listen, Request::get(host, path)).status, 200);
@@ -136,9 +137,9 @@ fn tap_shows_requests_as_they_end_and_why_they_were_refused() {
 fn tap_says_why_a_request_was_refused_and_what_is_wrong_with_an_option() {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", &policy(node(), ""));
-    let mut process = Process::of(&["run", &file]);
-    let (listen, admin) = (process.address("listening on"), process.address("admin API on"));
-    process.line("ready");
+    let mut process = process(&["run", &file]);
+    let (listen, admin) = (process.next_address("listening on"), process.next_address("admin API on"));
+    process.next("ready");
     let nodes: Value = serde_json::from_slice(&get(admin, "/nodes").body).expect("JSON");
     let gone = nodes["nodes"].as_array().expect("nodes").iter().find(|node| node["pool"] == "gone").expect("the node");
     let path = format!("/nodes/gone/{}/drain", gone["name"].as_str().expect("a name"));
@@ -203,9 +204,9 @@ fn the_page_shows_the_first_classes_of_many_and_all_when_asked() {
          classes:\n{classes}  - {{ name: other }}\n",
         node()
     );
-    let mut process = Process::of(&["run", &scratch.write("policy.yaml", &text)]);
-    let admin = process.address("admin API on");
-    process.line("ready");
+    let mut process = process(&["run", &scratch.write("policy.yaml", &text)]);
+    let admin = process.next_address("admin API on");
+    process.next("ready");
     driver.open(&format!("http://{admin}/"));
     driver.shows("Show all 61 classes");
     let rows = "return [...document.querySelectorAll('#classes tbody tr')].filter(r => !r.hidden).length";
@@ -226,11 +227,11 @@ fn the_page_of_the_coordinator_shows_nodes_shares_and_runs_in_a_browser() {
         "reserves:\n  listen: 127.0.0.1:0\n  admin: 127.0.0.1:0\n  admin_token_file: {secret}\n  nodes: [n1, n2]\n  classes:\n\
          \x20   - {{ name: gold, share: 50%, cgroup: gold.slice }}\n    - {{ name: rest, share: 25%, cgroup: rest.slice }}\n"
     );
-    let mut process = Process::of(&["coordinator", &scratch.write("policy.yaml", &text)]);
-    let agents = process.line("agents connect to");
+    let mut process = process(&["coordinator", &scratch.write("policy.yaml", &text)]);
+    let agents = process.next("agents connect to");
     let agents = agents.split(' ').find_map(|word| word.trim_end_matches(',').parse().ok()).expect("an address");
-    let admin = process.address("page on");
-    process.line("ready");
+    let admin = process.next_address("page on");
+    process.next("ready");
     driver.open(&format!("http://{admin}/"));
     driver.shows("This coordinator asks for its admin token");
     driver.enter(token);

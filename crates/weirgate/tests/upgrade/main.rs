@@ -4,6 +4,8 @@
 mod learned;
 mod load;
 mod node;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../processes/spoken.rs"]
 mod process;
 
 use std::io::{Read as _, Write as _};

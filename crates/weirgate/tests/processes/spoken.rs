@@ -1,19 +1,22 @@
-//! A gateway as a process, with the processes that take over from it. Their messages go to one stream.
+//! A process that tests follow by its messages, with the processes that take over from it. Their messages go to one
+//! stream.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// Time limit of an awaited message, ten times the time that a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A gateway and its successors.
+/// A process and its successors.
 pub(crate) struct Process {
     child: Child,
     said: Arc<Said>,
+    /// Number of messages up to the last one that [`Process::next`] has returned.
+    read: usize,
     /// The process in charge.
     pub(crate) current: u32,
     handed_over: usize,
@@ -43,7 +46,7 @@ impl Process {
             sink.more.notify_all();
         });
         let current = child.id();
-        Process { child, said, current, handed_over: 0 }
+        Process { child, said, read: 0, current, handed_over: 0 }
     }
 
     /// Starts a gateway with this policy, and waits until it is ready.
@@ -58,7 +61,21 @@ impl Process {
 
     /// Returns the line number `nth`, from 1, with `text`, and waits for it. Fails with all messages if it never comes.
     pub(crate) fn line(&self, text: &str, nth: usize) -> String {
-        let find = |lines: &[String]| lines.iter().filter(|line| line.contains(text)).nth(nth - 1).cloned();
+        self.find(0, text, nth).1
+    }
+
+    /// Returns the next line with `text`, after those that this method has passed over, and waits for it.
+    pub(crate) fn next(&mut self, text: &str) -> String {
+        let (at, line) = self.find(self.read, text, 1);
+        self.read = at + 1;
+        line
+    }
+
+    fn find(&self, from: usize, text: &str, nth: usize) -> (usize, String) {
+        let find = |lines: &[String]| {
+            let found = lines.iter().enumerate().skip(from).filter(|(_, line)| line.contains(text)).nth(nth - 1);
+            found.map(|(at, line)| (at, line.clone()))
+        };
         let lines = self.said.lines.lock().expect("no panic");
         let waits = |(lines, ended): &mut (Vec<String>, bool)| find(lines).is_none() && !*ended;
         let (lines, _) = self.said.more.wait_timeout_while(lines, PATIENCE, waits).expect("no panic");
@@ -67,9 +84,17 @@ impl Process {
 
     /// Returns the address in line number `nth` with `text`.
     pub(crate) fn address(&self, text: &str, nth: usize) -> SocketAddr {
-        let line = self.line(text, nth);
-        let (_, address) = line.split_once("http://").expect("an address");
-        address.split(',').next().and_then(|a| a.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+        address(&self.line(text, nth))
+    }
+
+    /// Returns the address in the next line with `text`.
+    pub(crate) fn next_address(&mut self, text: &str) -> SocketAddr {
+        address(&self.next(text))
+    }
+
+    /// Sends a signal to the process in charge.
+    pub(crate) fn tell(&self, signal: &str) {
+        self.signal(signal, self.current);
     }
 
     pub(crate) fn signal(&self, name: &str, process: u32) {
@@ -88,15 +113,30 @@ impl Process {
 
     /// Stops the process in charge, waits until all have ended, and returns all messages.
     pub(crate) fn stop(mut self) -> Vec<String> {
-        self.signal("TERM", self.current);
-        let lines = self.said.lines.lock().expect("no panic");
-        let (lines, late) = self.said.more.wait_timeout_while(lines, PATIENCE, |(_, ended)| !*ended).expect("no panic");
-        assert!(!late.timed_out(), "a process runs on: {:#?}", lines.0);
-        let lines = lines.0.clone();
-        let status = self.child.wait().expect("it has ended");
+        self.tell("TERM");
+        let (status, lines) = self.wait();
         assert!(status.success(), "{status}: {lines:#?}");
         lines
     }
+
+    /// Waits until all have ended. Returns the exit code, and the messages after the last one of [`Process::next`].
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let (status, lines) = self.wait();
+        (status.code(), lines[self.read..].iter().map(|line| format!("{line}\n")).collect())
+    }
+
+    fn wait(&mut self) -> (ExitStatus, Vec<String>) {
+        let lines = self.said.lines.lock().expect("no panic");
+        let (lines, late) = self.said.more.wait_timeout_while(lines, PATIENCE, |(_, ended)| !*ended).expect("no panic");
+        assert!(!late.timed_out(), "a process runs on: {:#?}", lines.0);
+        (self.child.wait().expect("it has ended"), lines.0.clone())
+    }
+}
+
+/// Returns the address in a line.
+fn address(line: &str) -> SocketAddr {
+    let (_, address) = line.split_once("://").expect("an address");
+    address.split(',').next().and_then(|a| a.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
 impl Drop for Process {
