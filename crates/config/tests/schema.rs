@@ -25,19 +25,8 @@ fn the_examples_satisfy_it() {
 fn it_refuses_what_the_decoder_refuses() {
     let schema = schema();
     for broken in [
-        "unknown-field",
-        "misplaced-field",
-        "missing-fields",
-        "missing-unit",
-        "wrong-unit",
-        "two-statistics",
-        "bad-switches",
-        "percentile-range",
-        "no-nodes",
-        "wrong-shapes",
-        "not-a-map",
-        "unknown-discipline",
-        "no-value",
+        "unknown-field", "misplaced-field", "missing-fields", "missing-unit", "wrong-unit", "two-statistics",
+        "bad-switches", "percentile-range", "no-nodes", "wrong-shapes", "not-a-map", "unknown-discipline", "no-value",
         "bad-names",
     ] {
         let text = read(&format!("crates/config/tests/errors/{broken}.yaml"));

@@ -68,42 +68,12 @@ proptest! {
 
 /// Steps that lead somewhere, and some that do not.
 const STEPS: &[&str] = &[
-    "policy",
-    "classes",
-    "upstreams",
-    "traffic",
-    "A",
-    "search",
-    "0",
-    "1",
-    "*",
-    "rate",
-    "demand",
-    "phases",
-    "before",
-    "until",
-    "machines",
-    "faults",
-    "machine",
-    "at",
-    "users",
-    "zz",
+    "policy", "classes", "upstreams", "traffic", "A", "search", "0", "1", "*", "rate", "demand", "phases", "before",
+    "until", "machines", "faults", "machine", "at", "users", "zz",
 ];
 
 /// Values that belong somewhere, and some that do not.
 const VALUES: &[&str] = &[
-    "null",
-    "5s",
-    "800/s",
-    "[]",
-    "{}",
-    "[5/s, { at: 10s, rate: 9/s }]",
-    "{ exponential: 8ms }",
-    "all",
-    "weirgate",
-    "*a",
-    "[1, [2",
-    "{ a: { b: 1 } }",
-    "0s",
-    "0",
+    "null", "5s", "800/s", "[]", "{}", "[5/s, { at: 10s, rate: 9/s }]", "{ exponential: 8ms }", "all", "weirgate",
+    "*a", "[1, [2", "{ a: { b: 1 } }", "0s", "0",
 ];

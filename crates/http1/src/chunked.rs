@@ -12,14 +12,7 @@ const MAX_EXTENSION_BYTES: u32 = 4096;
 
 /// Fields that would change the meaning of data already passed on (RFC 9110 Sec. 6.5.1).
 const NOT_IN_TRAILERS: [&[u8]; 8] = [
-    b"content-length",
-    b"transfer-encoding",
-    b"host",
-    b"te",
-    b"trailer",
-    b"connection",
-    b"upgrade",
-    b"content-encoding",
+    b"content-length", b"transfer-encoding", b"host", b"te", b"trailer", b"connection", b"upgrade", b"content-encoding",
 ];
 
 /// Number of bytes kept of a name: enough to tell the longest of [`NOT_IN_TRAILERS`] from a longer name.

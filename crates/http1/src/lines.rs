@@ -10,13 +10,8 @@ const MAX_METHOD: usize = 24;
 /// Field names that an application behind a CGI-like interface cannot distinguish from the real ones, because
 /// `-` and `_` become the same character there.
 const CONFUSABLE: [&[u8]; 7] = [
-    b"content_length",
-    b"transfer_encoding",
-    b"x_forwarded_for",
-    b"x_forwarded_host",
-    b"x_forwarded_proto",
-    b"x_real_ip",
-    b"x_forwarded_port",
+    b"content_length", b"transfer_encoding", b"x_forwarded_for", b"x_forwarded_host", b"x_forwarded_proto",
+    b"x_real_ip", b"x_forwarded_port",
 ];
 
 /// The two kinds of messages.

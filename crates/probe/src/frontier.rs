@@ -27,26 +27,8 @@ const LONGEST: usize = 2048;
 /// `sign-out`, `sign_out` and `signOut`. The words are from the routes of web frameworks and from common
 /// shops, forums and blogs.
 const DOING: [&str; 20] = [
-    "logout",
-    "logoff",
-    "signout",
-    "signoff",
-    "delete",
-    "remove",
-    "trash",
-    "destroy",
-    "subscribe",
-    "unsubscribe",
-    "add",
-    "addtocart",
-    "edit",
-    "buy",
-    "purchase",
-    "checkout",
-    "cancel",
-    "confirm",
-    "vote",
-    "reset",
+    "logout", "logoff", "signout", "signoff", "delete", "remove", "trash", "destroy", "subscribe", "unsubscribe",
+    "add", "addtocart", "edit", "buy", "purchase", "checkout", "cancel", "confirm", "vote", "reset",
 ];
 
 /// Limits of a crawl.
@@ -301,20 +283,9 @@ mod tests {
     #[test]
     fn what_does_something_is_found_however_it_is_written() {
         for target in [
-            "/?add-to-cart=17",
-            "/users/sign_out",
-            "/users/sign-out",
-            "/signOut.do",
-            "/delete_post.php?id=3",
-            "/deletePost/3",
-            "/cart?action=remove_item",
-            "/%6Cogout",
-            "/x?do=%64elete",
-            "/x?do%3Ddelete%26y",
-            "/post.php?post=3&action=trash",
-            "/DELETE/3",
-            "/cart+buy",
-            "/a%2Flog%20off",
+            "/?add-to-cart=17", "/users/sign_out", "/users/sign-out", "/signOut.do", "/delete_post.php?id=3",
+            "/deletePost/3", "/cart?action=remove_item", "/%6Cogout", "/x?do=%64elete", "/x?do%3Ddelete%26y",
+            "/post.php?post=3&action=trash", "/DELETE/3", "/cart+buy", "/a%2Flog%20off",
         ] {
             assert!(does_something(target), "{target}");
         }

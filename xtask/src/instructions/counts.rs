@@ -2,15 +2,8 @@
 
 /// Functions that allocate memory: those of the C library, and those of mimalloc that its Rust crate calls.
 const ALLOCATE: [&str; 9] = [
-    "malloc",
-    "calloc",
-    "realloc",
-    "memalign",
-    "posix_memalign",
-    "aligned_alloc",
-    "mi_malloc_aligned",
-    "mi_zalloc_aligned",
-    "mi_realloc_aligned",
+    "malloc", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc", "mi_malloc_aligned",
+    "mi_zalloc_aligned", "mi_realloc_aligned",
 ];
 
 /// Returns the instructions of a process, from callgrind's file. Its format is in the Callgrind manual.

@@ -14,33 +14,14 @@ const MAX_ALTERNATIVES: usize = 200;
 /// Words that need no mention: settings of connections and logs, for which Weirgate has its own, and how requests are
 /// spread, which its discipline decides.
 const SILENT: [&str; 14] = [
-    "acl",
-    "balance",
-    "bind",
-    "description",
-    "errorfile",
-    "hash-type",
-    "http-reuse",
-    "id",
-    "log",
-    "log-format",
-    "maxconn",
-    "mode",
-    "timeout",
-    "unique-id-format",
+    "acl", "balance", "bind", "description", "errorfile", "hash-type", "http-reuse", "id", "log", "log-format",
+    "maxconn", "mode", "timeout", "unique-id-format",
 ];
 
 /// Options that need no mention.
 const SILENT_OPTIONS: [&str; 9] = [
-    "httplog",
-    "dontlognull",
-    "forwardfor",
-    "http-server-close",
-    "http-keep-alive",
-    "redispatch",
-    "httpslog",
-    "log-health-checks",
-    "httpclose",
+    "httplog", "dontlognull", "forwardfor", "http-server-close", "http-keep-alive", "redispatch", "httpslog",
+    "log-health-checks", "httpclose",
 ];
 
 /// A line of a section.

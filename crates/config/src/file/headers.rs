@@ -32,16 +32,8 @@ pub(crate) struct ValueTemplate(pub(crate) Vec<Piece>);
 
 /// Headers that frame a message or concern one connection. The gateway writes them for each connection.
 const OWN: &[&str] = &[
-    "connection",
-    "content-length",
-    "expect",
-    "http2-settings",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
+    "connection", "content-length", "expect", "http2-settings", "keep-alive", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade",
 ];
 
 /// Longest value. Servers commonly accept 8 KiB for all headers together.

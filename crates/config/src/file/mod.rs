@@ -163,16 +163,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     (
         "guarantee",
         &[
-            "host",
-            "path",
-            "path_prefix",
-            "path_pattern",
-            "method",
-            "port",
-            "header",
-            "cookie",
-            "query",
-            "body",
+            "host", "path", "path_prefix", "path_pattern", "method", "port", "header", "cookie", "query", "body",
             "visitor",
         ],
         "conditions belong in `match:`",

@@ -139,16 +139,7 @@ impl Template {
 }
 
 const MARKS: [&str; 11] = [
-    "{cpu_us}",
-    "{io_us}",
-    "{id}",
-    "{key}",
-    "{word}",
-    "{object}",
-    "{bytes}",
-    "{disk_us}",
-    "{link_us}",
-    "{stream_us}",
+    "{cpu_us}", "{io_us}", "{id}", "{key}", "{word}", "{object}", "{bytes}", "{disk_us}", "{link_us}", "{stream_us}",
     "{source}",
 ];
 /// Indices into [`MARKS`].

@@ -24,11 +24,7 @@ pub(super) const NEEDS: [&str; 3] = [CLASSES[0], CLASSES[1], PROGRAM];
 /// compiler that finishes soon, because the other one competes with requests for the CPU for minutes. The
 /// heap has room for a thousand connections of about 16 kB each, and little else.
 const MACHINE: [&str; 6] = [
-    "-Xms32m",
-    "-Xmx128m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
+    "-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
     "-Djava.awt.headless=true",
 ];
 

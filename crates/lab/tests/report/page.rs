@@ -77,12 +77,8 @@ fn figures_of_several_runs_are_on_one_page() {
     assert!(names.contains(&"hand-made-calm-use".to_owned()), "{names:?}");
     assert!(names.iter().any(|name| name.starts_with("hand-made-in-flight-")), "{names:?}");
     for told in [
-        "Use of each resource by class",
-        "Throughput, requests/s",
-        "Mean latency, ms",
-        "waiting at the gateway",
-        "Requests in flight",
-        "66.7",
+        "Use of each resource by class", "Throughput, requests/s", "Mean latency, ms", "waiting at the gateway",
+        "Requests in flight", "66.7",
     ] {
         assert!(html.contains(told), "{told}");
     }

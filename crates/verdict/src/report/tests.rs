@@ -133,12 +133,7 @@ fn a_figure_stands_anything() {
     for figure in [&figure, &full, &empty] {
         sound(figure);
         for told in [
-            "out",
-            "crashed",
-            "stalled",
-            "at 20 % of speed",
-            "30 % fail at once",
-            "health reports lost",
+            "out", "crashed", "stalled", "at 20 % of speed", "30 % fail at once", "health reports lost",
             "policy reloaded",
         ] {
             assert!(figure.contains(told), "{told}");

@@ -7,17 +7,7 @@ use crate::{Scratch, run};
 #[test]
 fn a_swarm_is_a_table_with_a_row_per_family() {
     let ended = run(&[
-        "sim",
-        "--swarm",
-        "2",
-        "--seed",
-        "54",
-        "--family",
-        "classic",
-        "--discipline",
-        "quorum",
-        "--threads",
-        "1",
+        "sim", "--swarm", "2", "--seed", "54", "--family", "classic", "--discipline", "quorum", "--threads", "1",
     ]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let has = |text: &str| assert!(ended.out.contains(text), "{text} is not in {}", ended.out);

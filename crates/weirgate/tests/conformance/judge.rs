@@ -12,24 +12,9 @@ use crate::recorder::Record;
 
 /// Field names that a gateway may add, change or drop. All other fields pass unchanged.
 const OWN_FIELDS: [&str; 18] = [
-    "host",
-    "connection",
-    "content-length",
-    "transfer-encoding",
-    "te",
-    "trailer",
-    "expect",
-    "upgrade",
-    "keep-alive",
-    "via",
-    "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-forwarded-port",
-    "x-request-id",
-    "traceparent",
-    "tracestate",
+    "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "expect", "upgrade", "keep-alive",
+    "via", "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-request-id",
+    "traceparent", "tracestate",
 ];
 
 /// Returns all faults of `exchange` and of the two markers that followed it on a new connection, given the
