@@ -17,7 +17,7 @@ const QUIET: f64 = 5.0;
 pub struct Learned {
     /// Cost of one request. `None` for resources of which no window told anything.
     pub cost: [Option<f64>; RESOURCES],
-    /// When its last requests were served, in seconds since the beginning that [`Window::until`] has. It may be
+    /// When its last requests were served, in seconds since the beginning that [`crate::Window::until`] has. It may be
     /// negative.
     pub at: f64,
 }
@@ -35,7 +35,7 @@ impl Learner {
     }
 
     /// Begins anew with what was learned elsewhere about a route, if that is more recent than what is known here, and
-    /// the route had no request for [`QUIET`] before `now`. Returns whether it does. Costs that cannot be are ignored.
+    /// the route had no request for `QUIET` before `now`. Returns whether it does. Costs that cannot be are ignored.
     pub fn begin_with(&mut self, number: usize, learned: Learned, now: f64) -> bool {
         let Some(route) = self.routes.get_mut(number) else { return false };
         let possible = learned.cost.iter().flatten().all(|cost| (0.0..=MAX).contains(cost));
