@@ -1,4 +1,4 @@
-//! An authority in a folder: its files, what its certificates are good for, and what it refuses.
+//! An authority in a folder: its files, the uses of its certificates, and its refusals.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
