@@ -9,6 +9,7 @@ mod edge;
 mod endurance;
 mod exchange;
 mod instructions;
+mod links;
 mod memory;
 mod packages;
 mod packaging;

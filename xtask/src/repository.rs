@@ -1,11 +1,12 @@
 //! Rules for the repository that no compiler checks.
 //!
 //! Files stay short enough to be read whole, every module names its purpose, file names name the
-//! contents, comments are statements of readable width, and nothing is left for later.
+//! contents, comments are statements of readable width, links lead somewhere, and nothing is left for later.
 
 use std::path::{Path, PathBuf};
 
 use crate::comments::{self, Comment};
+use crate::links;
 
 /// Widest comment line, which is also rustfmt's width of code. rustfmt does not wrap comments.
 const MAX_COLUMNS: usize = 120;
@@ -54,6 +55,8 @@ pub(crate) fn check() -> Result<(), String> {
     for file in everything.iter().filter(|file| !written_by_programs(&relative(file))) {
         prose(&relative(file), &text(file)?, &mut faults);
     }
+    let pages = everything.iter().filter(|file| file.extension().is_some_and(|extension| extension == "md"));
+    links::check(&pages.filter(|page| !relative(page).starts_with(RUNS)).collect::<Vec<_>>(), &mut faults)?;
     println!("   {} source files, {} files in all", sources.len(), everything.len());
     report(&faults)
 }
