@@ -7,9 +7,15 @@ use std::rc::Rc;
 
 use weirgate_spanned_yaml::errors::{Position, Problems};
 use weirgate_spanned_yaml::read::included;
-use weirgate_spanned_yaml::tree::{Entry, Node, Value};
+use weirgate_spanned_yaml::tree::{Entry, Kind, Node, Value};
 
-use crate::load::PAGE_TABLE;
+/// A page table's file.
+const PAGE_TABLE: Kind = Kind {
+    name: "a page table",
+    min: "write at least `version: 1` and `routes:`",
+    too_long: "fold routes into patterns such as `/album/*`",
+    too_deep: "a page table needs six at most",
+};
 
 /// Returns the policy with its page table's file inserted, if it names one: `page_table: FILE` becomes
 /// `page_table: { file: … }`.

@@ -22,14 +22,6 @@ pub const POLICY: Kind = Kind {
     too_deep: "a policy needs twelve at most",
 };
 
-/// A page table's file.
-pub(crate) const PAGE_TABLE: Kind = Kind {
-    name: "a page table",
-    min: "write at least `version: 1` and `routes:`",
-    too_long: "fold routes into patterns such as `/album/*`",
-    too_deep: "a page table needs six at most",
-};
-
 /// A valid policy.
 #[derive(Clone, Debug)]
 pub struct Loaded {

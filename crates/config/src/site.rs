@@ -6,13 +6,14 @@
 mod acme;
 mod collector;
 mod learned_state;
+mod pattern;
+mod rule;
 mod sharing;
 mod source;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::access_log::{AccessField, AccessFormat, AccessLog};
@@ -27,13 +28,13 @@ use weirgate_tls::{ClientSettings, ServerSettings};
 pub use self::acme::{Acme, AcmeCertificate, Challenge};
 pub use self::collector::{Collector, agent_name};
 pub use self::learned_state::LearnedStateSettings;
+pub use self::pattern::{HostPattern, PathPattern, Pattern, ValuePattern};
+pub use self::rule::{CertificatePart, Match, Rule, RuleTarget};
 pub use self::sharing::{Etcd, Sharing};
 pub use self::source::{Key, NetworkSize};
-use crate::address_list::AddressList;
-use crate::body::BodyCondition;
 use crate::headers::HeaderRules;
 use crate::health::HealthCheck;
-use crate::visitors::{Standing, Visitors};
+use crate::visitors::Visitors;
 
 /// All settings of one gateway process, and those of a coordinator and its agents. A policy with only `reserves`
 /// has no listeners, pools and classes, and then there is no gateway to run.
@@ -225,119 +226,6 @@ pub enum ProxyVersion {
     V1,
     /// Binary.
     V2,
-}
-
-/// One classification rule.
-#[derive(Clone, Debug)]
-pub struct Rule {
-    /// Condition on a request.
-    pub matches: Match,
-    /// The class or template that it selects.
-    pub target: RuleTarget,
-}
-
-/// Class or template that a rule selects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleTarget {
-    /// A class of the policy.
-    Class(engine::ClassId),
-    /// A class made from a template, keyed by a value of the request. A request without the value does not
-    /// match the rule.
-    Template(engine::TemplateId, Key),
-}
-
-/// A condition on a request.
-#[derive(Clone, Debug)]
-pub enum Match {
-    /// Always holds.
-    Any,
-    /// Every one of these holds.
-    All(Vec<Match>),
-    /// At least one of these holds.
-    Either(Vec<Match>),
-    /// This does not hold.
-    Not(Box<Match>),
-    /// The host without its port, in lower case. `*.example.com` matches every name below it.
-    Host(HostPattern),
-    /// The canonical path.
-    Path(PathPattern),
-    /// The method, as sent.
-    Method(http::Method),
-    /// The port of the listener that accepted the connection.
-    Port(u16),
-    /// Whether the client's connection is encrypted with TLS.
-    Encrypted(bool),
-    /// The name that the client asked for in the TLS handshake (SNI).
-    Sni(HostPattern),
-    /// A part of the client's certificate.
-    ClientCertificate(CertificatePart, ValuePattern),
-    /// The client's address (the rightmost untrusted hop).
-    Source(IpNet),
-    /// The client's address is in a list.
-    Listed(Arc<AddressList>),
-    /// A header's value.
-    Header(http::HeaderName, ValuePattern),
-    /// A cookie's value.
-    Cookie(String, ValuePattern),
-    /// The visitor's cookie says at least this.
-    Visitor(Standing),
-    /// A query parameter's value, percent-decoded.
-    Query(String, ValuePattern),
-    /// The first bytes of the body.
-    Body(BodyCondition),
-}
-
-/// A part of a client's certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CertificatePart {
-    /// The whole subject, such as `CN=alice,O=Example`. Every certificate has one, which may be empty.
-    Subject,
-    /// The subject's common name.
-    CommonName,
-    /// An alternative name: a DNS name, an e-mail address, a URI or an IP address.
-    Name,
-}
-
-/// How a host is compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HostPattern {
-    /// Exactly this name.
-    Exact(String),
-    /// Any name that ends with this suffix, which starts with a dot.
-    Below(String),
-}
-
-/// How a path is compared.
-#[derive(Clone, Debug)]
-pub enum PathPattern {
-    /// Exactly this path.
-    Exact(String),
-    /// This path and everything below it: `/mail` matches `/mail` and `/mail/x`, not `/mailbox`.
-    Prefix(String),
-    /// A regular expression over the whole path.
-    Pattern(Pattern),
-}
-
-/// How a value is compared.
-#[derive(Clone, Debug)]
-pub enum ValuePattern {
-    /// The value is present.
-    Present,
-    /// Exactly this value.
-    Exact(String),
-    /// The value starts with this text.
-    Prefix(String),
-    /// A regular expression over the whole value.
-    Pattern(Pattern),
-}
-
-/// A compiled linear-time regular expression with its text.
-#[derive(Clone, Debug)]
-pub struct Pattern {
-    /// The expression as written.
-    pub text: String,
-    /// The compiled expression, anchored at both ends.
-    pub regex: regex_automata::meta::Regex,
 }
 
 /// The gateway's settings for a class.
