@@ -253,9 +253,10 @@ impl Client {
                         return Some(serde_json::from_slice(&answer.body).map_err(|_| Error::NotUnderstood));
                     }
                     Ok(answer) => {
-                        let said: Failure =
-                            serde_json::from_slice(&answer.body).unwrap_or(Failure { error: String::new() });
-                        let said: String = said.error.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect();
+                        // Some refusals are plain text.
+                        let said = serde_json::from_slice(&answer.body)
+                            .map_or_else(|_| answer.text(), |Failure { error }| error);
+                        let said: String = said.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect();
                         refused = Some(format!("status {} {said}", answer.status).trim_end().to_owned());
                     }
                     Err(HttpError::TooLong(_)) => return Some(Err(Error::TooLarge)),

@@ -42,7 +42,8 @@ record! {
         endpoints: Required<OneOrMany<EtcdUrl>>,
         /// File with the authorities that sign the certificates of the members (PEM). Those of the system by default.
         ca: Optional<Text>,
-        /// File with the certificate that this gateway shows to etcd (PEM). None by default.
+        /// File with the certificate that this gateway shows to etcd (PEM). None by default. An etcd with users refuses
+        /// one with a common name.
         certificate: Optional<Text>,
         /// File with its private key (PEM), without a passphrase.
         key: Optional<Text>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weirgate_clock::{Clock, pause};
 use weirgate_wire::admin::SiteStage;
 
-use crate::gateway::{FLOOR, Site};
+use crate::gateway::{FLOOR, Gateway, Site};
 
 /// Load of the gateways in the order in which it moves, in parts of [`FLOOR`]. It just fits.
 const PARTS: [f64; 4] = [0.66, 0.19, 0.1, 0.0];
@@ -114,9 +114,11 @@ fn random_faults_never_exceed_the_guarantee() {
     assert!(sum <= 1.0 + 1e-5, "{sum}");
 }
 
-/// Moves the load, and counts ten times a second what no share covers at the gateways that run. `away` does not.
+/// Moves the load, and counts every half second what no share covers at the gateways that run. `away` does not.
 fn play(site: &Site, clock: &Clock, span: Duration, away: Option<usize>, errors: &mut Errors, stages: &mut [u64; 3]) {
     let until = clock.now() + span;
+    let mut sent: Vec<u64> = site.gateways.iter().map(Gateway::sent).collect();
+    let mut since = clock.now();
     while clock.now() < until {
         let turn = (clock.now().as_secs_f64() / MOVES.as_secs_f64()) as usize;
         for (index, gateway) in site.gateways.iter().enumerate() {
@@ -125,18 +127,23 @@ fn play(site: &Site, clock: &Clock, span: Duration, away: Option<usize>, errors:
             if away == Some((index + 3) % 4) {
                 part += PARTS[(index + 3 + turn) % PARTS.len()];
             }
-            let load = if away == Some(index) { 0.0 } else { part * FLOOR };
-            gateway.load(load);
+            gateway.load(if away == Some(index) { 0.0 } else { part * FLOOR });
+        }
+        pause(Duration::from_millis(500));
+        let seconds = (clock.now() - since).as_secs_f64();
+        since = clock.now();
+        for (index, gateway) in site.gateways.iter().enumerate() {
+            let before = std::mem::replace(&mut sent[index], gateway.sent());
             let seen = if away == Some(index) { None } else { gateway.site() };
             let Some(seen) = seen else { continue };
-            errors.owed += load * 0.1;
-            errors.missing += (load - seen.classes[0].share_per_second).max(0.0) * 0.1;
+            let asked = (sent[index] - before) as f64;
+            errors.owed += asked;
+            errors.missing += (asked - seconds * seen.classes[0].share_per_second).max(0.0);
             stages[match seen.stage {
                 SiteStage::Granted => 0,
                 SiteStage::Safe => 1,
                 SiteStage::Minimum => 2,
             }] += 1;
         }
-        pause(Duration::from_millis(100));
     }
 }

@@ -86,6 +86,11 @@ impl Gateway {
         self.load.per_second.store(per_second.to_bits(), Ordering::Relaxed);
     }
 
+    /// Number of requests sent to it so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.load.sent.load(Ordering::Relaxed)
+    }
+
     /// The site as it knows it. `None` if it does not answer in time.
     pub(crate) fn site(&self) -> Option<SiteStatus> {
         site(&self.admin)
@@ -124,40 +129,52 @@ fn site(admin: &str) -> Option<SiteStatus> {
     serde_json::from_value(page.get("site")?.clone()).ok()
 }
 
+/// Clients of a gateway. One alone would wait for each answer before its next request.
+const CLIENTS: u32 = 3;
+
 /// Requests to one gateway, evenly spread in time. Failures do not stop them.
 struct Load {
     per_second: Arc<AtomicU64>,
+    sent: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
-    client: Option<JoinHandle<()>>,
+    clients: Vec<JoinHandle<()>>,
 }
 
 impl Load {
     fn start(address: SocketAddr) -> Load {
-        let (per_second, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (rate, ends) = (Arc::clone(&per_second), Arc::clone(&stop));
-        let client = std::thread::spawn(move || {
-            let (clock, mut due, mut connection) = (Clock::start(), Duration::ZERO, None);
-            while !ends.load(Ordering::Relaxed) {
-                let now = clock.now();
-                let per_second = f64::from_bits(rate.load(Ordering::Relaxed));
-                if per_second <= 0.0 || now < due {
-                    due = due.max(now.min(due + Duration::from_millis(100)));
-                    pause(Duration::from_millis(1));
-                    continue;
-                }
-                // Requests that are late by more than a second are left out.
-                due = due.max(now.saturating_sub(Duration::from_secs(1))) + Duration::from_secs_f64(1.0 / per_second);
-                connection = connection.or_else(|| connect(address)).and_then(ask);
-            }
-        });
-        Load { per_second, stop, client: Some(client) }
+        let (per_second, sent, stop) = (Arc::default(), Arc::default(), Arc::default());
+        let client = |_| {
+            let (rate, sent, stop) = (Arc::clone(&per_second), Arc::clone(&sent), Arc::clone(&stop));
+            std::thread::spawn(move || send(address, &rate, &sent, &stop))
+        };
+        let clients = (0..CLIENTS).map(client).collect();
+        Load { per_second, sent, stop, clients }
+    }
+}
+
+/// Sends requests to `address` at a part of this rate, until `stop`.
+fn send(address: SocketAddr, rate: &AtomicU64, sent: &AtomicU64, stop: &AtomicBool) {
+    let (clock, mut due, mut connection) = (Clock::start(), Duration::ZERO, None);
+    while !stop.load(Ordering::Relaxed) {
+        let now = clock.now();
+        let per_second = f64::from_bits(rate.load(Ordering::Relaxed)) / f64::from(CLIENTS);
+        if per_second <= 0.0 || now < due {
+            due = due.max(now.min(due + Duration::from_millis(100)));
+            pause(Duration::from_millis(1));
+            continue;
+        }
+        // Requests that are late by more than a second are left out.
+        due = due.max(now.saturating_sub(Duration::from_secs(1))) + Duration::from_secs_f64(1.0 / per_second);
+        connection = connection.or_else(|| connect(address));
+        sent.fetch_add(u64::from(connection.is_some()), Ordering::Relaxed);
+        connection = connection.and_then(ask);
     }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        let _ = self.client.take().map(JoinHandle::join);
+        self.clients.drain(..).for_each(|client| drop(client.join()));
     }
 }
 
