@@ -15,9 +15,10 @@ struct Package {
     service: Option<&'static str>,
 }
 
-const PACKAGES: [Package; 12] = [
+const PACKAGES: [Package; 13] = [
     Package { name: "apache2", why: "unmodified servers behind the gateway", service: Some("apache2") },
     Package { name: "etcd-server", why: "elections and records of a site of gateways", service: Some("etcd") },
+    Package { name: "etcd-client", why: "users and roles of that etcd", service: None },
     Package { name: "php-fpm", why: "the CPU loop of the lab's services", service: None },
     Package { name: "libapache2-mod-php", why: "pages with a cost parameter on them", service: None },
     Package { name: "nginx-light", why: "origin of the replayed log, peer in benchmarks", service: Some("nginx") },

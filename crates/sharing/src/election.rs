@@ -1,7 +1,7 @@
 //! The gateway's side of etcd: its number, the election, and the records of the elected one.
 //!
 //! Keys are `PREFIX/coordinator` (the name of the elected gateway, on a lease), `PREFIX/members/NAME` (the address of a
-//! gateway and a number of its process, written when it begins) and `PREFIX/records/NAME` (what is known of its
+//! gateway and a number of its process, written when it begins) and `PREFIX/records/NAME` (whether it holds
 //! shares).
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use weirgate_tls::told as faults_told;
 use crate::state::{Elected, Shared};
 use crate::told::say;
 
-/// Time between two questions to etcd: who is elected. A proof of the election lasts for a second, so it is renewed
+/// Time between two questions to etcd about the election. A proof of the election lasts for a second, so it is renewed
 /// four times in it.
 const EVERY: Duration = Duration::from_millis(250);
 
@@ -63,8 +63,8 @@ struct Voter<'s> {
     /// Made at the first question, and again after failures, with the present files.
     client: Option<Client>,
     election: Election,
-    /// What it writes when it begins. An attempt without an answer may be written late, so revisions do not tell
-    /// processes apart.
+    /// The value that it writes when it begins. An attempt without an answer may be written late, so revisions do not
+    /// tell processes apart.
     own: String,
     /// Number of this process, once it is known.
     incarnation: Option<u64>,
@@ -88,7 +88,7 @@ impl Voter<'_> {
         Voter { shared, client, election, own, incarnation, begun: 0, turns: 0, replaced: false, asked: Time::ZERO }
     }
 
-    /// Asks etcd who is elected, unless it was asked just now, and keeps records.
+    /// Asks etcd for the elected gateway, unless it was asked just now, and keeps records.
     async fn turn(&mut self, now: Time) -> Result<(), String> {
         if self.client.is_none() {
             self.client = Some(connect(&self.shared.settings)?);
@@ -124,7 +124,7 @@ impl Voter<'_> {
             return Ok(());
         }
         if self.begun < BEGINNINGS {
-            // Perhaps what a process before this one has written came late.
+            // Perhaps the value of a process before this one came late.
             self.incarnation = None;
             return Ok(());
         }
@@ -295,7 +295,7 @@ fn text(record: Record) -> &'static str {
     }
 }
 
-/// Returns the records of all members. What is not understood may be anything.
+/// Returns the records of all members. A record that is not understood counts as the worst one.
 fn records(settings: &Sharing, prefix: usize, entries: Vec<weirgate_etcd::Entry>) -> Vec<Record> {
     let named: BTreeMap<Vec<u8>, Vec<u8>> =
         entries.into_iter().map(|entry| (entry.key.get(prefix..).unwrap_or_default().to_vec(), entry.value)).collect();

@@ -9,7 +9,7 @@
 //! changes within one way of the network.
 //!
 //! # Modules
-//! `state` (the machines and what is known, behind one lock), `member` (demand, reports and grants), `coordinator`
+//! `state` (the machines and their surroundings, behind one lock), `member` (demand, reports and grants), `coordinator`
 //! (the listener, and the elected machine), `election` (etcd), `messages` (the machines' messages as JSON), `status`
 //! (for people), and `told` (messages about changes).
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The machines and what is known, behind one lock that is never held while anything is waited for.
+//! The machines and their surroundings, behind one lock that is never held while anything is waited for.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::{Floors, carried};
 /// Millionths of a request.
 const MILLION: f64 = 1e6;
 
-/// What a change of the policy leaves to the time after it.
+/// The state that outlives a change of the policy.
 #[derive(Debug)]
 pub struct Before {
     pub(crate) member: Member,
@@ -24,7 +24,7 @@ pub struct Before {
     pub(crate) classes: Vec<String>,
 }
 
-/// What all tasks share.
+/// State of all tasks.
 pub struct Shared {
     pub(crate) settings: Sharing,
     pub(crate) trust: Option<Arc<LiveTrust>>,

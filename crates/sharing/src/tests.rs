@@ -30,10 +30,10 @@ fn settings(classes: usize, floor: u64) -> Sharing {
     }
 }
 
-/// What an engine is told: a lease, and parts that changed.
+/// One call of the engine: a lease, and parts that changed.
 type Kept = (Lease, Vec<(usize, Part)>);
 
-/// An engine that notes what it is told.
+/// An engine that notes its calls.
 #[derive(Default)]
 struct Noted {
     nanos: AtomicU64,
@@ -127,7 +127,7 @@ async fn reports_are_taken_from_the_gateway_that_they_name_alone() {
     assert_eq!(status(&Peer::default(), report(|_| {})), Err(StatusCode::CONFLICT), "the same one again");
 }
 
-/// The elected gateway grants itself what it needs, and the engine has a lower share before it is confirmed.
+/// The elected gateway grants itself its demand, and the engine has a lower share before it is confirmed.
 #[tokio::test]
 async fn shares_reach_the_engine() {
     let (floors, shared) = shared(settings(1, 100_000_000));

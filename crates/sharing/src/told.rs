@@ -1,4 +1,4 @@
-//! Messages for people about changes: of the elected gateway, of stages, and of what can be reached.
+//! Messages for people about changes: of the elected gateway, of stages, and of other processes that answer or do not.
 
 use tokio::task::spawn_blocking;
 use weirgate_engine::Time;
