@@ -238,9 +238,11 @@ impl Engine {
             return Some(self.turn_away(now, index, ShedReason::FlowFull));
         }
         while let Some((_, class)) = self.queues.expiry.peek(0).filter(|(at, _)| *at <= now) {
-            let oldest = self.classes[class].queue.oldest(&self.tickets);
-            let (due, reason) = self.drop_at(now, oldest);
+            let (due, reason, oldest) = self.first_drop(now, class);
             if due <= now {
+                if self.puts_late(oldest) {
+                    continue;
+                }
                 return Some(self.turn_away(now, oldest, reason));
             }
             self.queues.expiry.set(0, class, due);
@@ -256,9 +258,12 @@ impl Engine {
         let mut passed = self.queues.waiting;
         while self.queues.waiting > 0 {
             let (class, sub_queue) = self.next()?;
-            let index = self.classes[class].queue.sub_queues[sub_queue].head;
+            let index = self.classes[class].queue.head(sub_queue, self.queues.has_late());
             let (due, reason) = self.drop_at(now, index);
             if due <= now {
+                if self.puts_late(index) {
+                    continue;
+                }
                 return Some(self.turn_away(now, index, reason));
             }
             let code = if passed == 0 { None } else { self.puts_back(index) };
@@ -398,6 +403,9 @@ impl Engine {
 
     /// The time at which a waiting request is dropped, and the reason.
     pub(crate) fn drop_at(&mut self, now: Time, index: u32) -> (Time, ShedReason) {
+        if self.is_late(index) {
+            return (self.late_until(index), ShedReason::Deadline);
+        }
         let RequestState { class, arrived, .. } = self.tickets[index];
         self.classes.roll(now, class);
         let (last, reason) = self.admission.deadline(&self.classes, class, arrived);

@@ -81,6 +81,7 @@ mod expected;
 mod forward;
 mod heap;
 mod index;
+mod late;
 mod learned;
 mod ledger;
 mod limit;

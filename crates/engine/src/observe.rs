@@ -70,6 +70,7 @@ impl Engine {
                 state.observed.counts.served += 1;
             } else {
                 state.observed.served(now, response, &guarantee);
+                self.admission.answered(class, response, &guarantee);
                 state.expected.add(compute.as_secs_f64(), estimation, guarantee.response_time);
                 if self.classes.learn(class, compute.as_secs_f64()) {
                     self.reweigh(class);

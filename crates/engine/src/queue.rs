@@ -1,10 +1,10 @@
 //! Stage *queue*: the waiting requests.
 //!
 //! Each class has one queue, fair among the sources of its requests: see [`sources`]. The requests of one source
-//! leave in order of arrival. So do requests of different sources, as long as each source has one. A request that
-//! its client cancels frees its slot at once, wherever it stands. Enqueue, dequeue and cancel are O(1), or
-//! O(log sources) for a source with several waiting requests. Bounds apply per class, per source within a class,
-//! and over all queues.
+//! leave in order of arrival. So do requests of different sources, as long as each source has one. Late requests leave
+//! after all others ([`crate::late`]). A request that its client cancels frees its slot at once, wherever it stands.
+//! Enqueue, dequeue and cancel are O(1), or O(log sources) for a source with several waiting requests. Bounds apply
+//! per class, per source within a class, and over all queues.
 //!
 //! A doubly linked list through the ticket slab keeps all requests in order of arrival, because the oldest is the
 //! first to be dropped for its wait, even if another one has the turn. The list is in order of
@@ -14,7 +14,7 @@
 //! Where a discipline knows the costs of requests (see `demand`), the queue of a class has a *sub-queue* for
 //! each resource, chosen by the tendency of the request, as in mQoS (Feng and Lin, Sec. 3.2: m classes and n
 //! resources make m·n queues). A request that waits for the disk does not stand behind one that waits for
-//! the processor. All other disciplines have one sub-queue.
+//! the processor. All other disciplines have one sub-queue, and one for late requests.
 //!
 //! Methods that use SEDA priorities see the queues of a pool as one (SEDA's queue of a stage): the number of
 //! waiting requests per priority.
@@ -36,6 +36,9 @@ use crate::time::Time;
 use sources::Sources;
 
 pub(crate) use sources::{SourceId, Turn};
+
+/// The sub-queue of late requests ([`crate::late`]), where the queue of a class has only one other.
+pub(crate) const LATE: usize = RESOURCES - 1;
 
 /// One class's queue.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +69,13 @@ impl Queue {
         let empty = SubQueue { head: NONE, last: NONE, oldest: NONE, newest: NONE, len: 0, sources: 0, crowds: 0 };
         Queue { sub_queues: [empty; RESOURCES], len: 0 }
     };
+
+    /// The request of a sub-queue that is released next, or [`NONE`]. Late requests come after all others.
+    #[inline]
+    pub(crate) fn head(&self, sub_queue: usize, has_late: bool) -> u32 {
+        let head = self.sub_queues[sub_queue].head;
+        if head == NONE && has_late { self.sub_queues[LATE].head } else { head }
+    }
 
     /// The request that has waited longest, or [`NONE`]. Compares arrival times, because a request that was put
     /// back has a late sequence number and an early arrival.
@@ -124,6 +134,12 @@ impl Queues {
     pub(crate) fn grow(&mut self, classes: usize) {
         self.expiry.grow(classes);
         self.sources.grow(classes);
+    }
+
+    /// Whether late requests wait in a sub-queue of their own.
+    #[inline]
+    pub(crate) fn has_late(&self) -> bool {
+        self.sub_queues == 1
     }
 
     /// Of the requests that stand behind younger ones, the first to be dropped, and its time.

@@ -12,11 +12,14 @@ use crate::time::Time;
 impl Engine {
     /// Stage *release*: releases a waiting request to a node.
     pub(crate) fn release(&mut self, now: Time, index: u32) -> Action {
+        let late = self.is_late(index);
         let entry = &self.tickets[index];
-        let fair = self.scheduler.charges(entry.class, usize::from(entry.sub_queue));
+        let sub_queue = if late { 0 } else { entry.sub_queue };
+        let fair = self.scheduler.charges(entry.class, usize::from(sub_queue));
         self.tickets[index].fair = fair;
         // `send` ranks the class again.
         self.dequeue(index, Turn::Used);
+        self.tickets[index].sub_queue = sub_queue;
         let node = self.send(now, index);
         let entry = &self.tickets[index];
         let waited = now.since(entry.arrived);
@@ -121,7 +124,7 @@ impl Engine {
             return;
         }
         for sub_queue in 0..self.queues.sub_queues {
-            let head = self.classes[class].queue.sub_queues[sub_queue].head;
+            let head = self.classes[class].queue.head(sub_queue, self.queues.has_late());
             if head == NONE {
                 self.scheduler.gone(class, partition, sub_queue);
                 continue;
@@ -133,7 +136,7 @@ impl Engine {
             self.queues.expiry.remove(0, class);
             return;
         }
-        let (due, _) = self.drop_at(self.now, self.classes[class].queue.oldest(&self.tickets));
+        let (due, ..) = self.first_drop(self.now, class);
         self.queues.expiry.set(0, class, due);
     }
 

@@ -151,3 +151,46 @@ fn a_failing_node_is_ejected_also_where_some_requests_fail_everywhere() {
     }
     assert_eq!(failing([0.4, 0.4, 0.4, 0.05], 1000), [0, 1, 2], "one good node can serve");
 }
+
+/// All nodes pause for longer than a limit. The owed requests that have waited too long are answered late, after those
+/// that can be in time, because a p95 allows it.
+#[test]
+fn what_a_pause_makes_late_is_answered_if_the_statistic_allows_it() {
+    for limit in [p95(400), Some((Statistic::Average, 400))] {
+        let classes = vec![class("A", Some(150.0), limit, Some(10))];
+        let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, vec![load(140.0, 0.010)], 5);
+        bench.run(20.0);
+        bench.stall(true);
+        bench.run(20.6);
+        bench.stall(false);
+        bench.run(30.0);
+        let a = &bench.tallies[0];
+        assert_eq!(a.shed, 0, "{limit:?}");
+        let late = a.served.iter().filter(|seconds| **seconds > 0.4).count();
+        assert!((10..45).contains(&late), "{limit:?}: {late} of the 84 that arrived in the pause");
+        assert!(a.served.iter().all(|seconds| *seconds < 1.0), "{limit:?}");
+    }
+}
+
+/// What a class has not earned by answers in time is refused: after a cold start, and in many pauses after one another.
+#[test]
+fn no_more_is_late_than_the_statistic_allows() {
+    let classes = vec![class("A", Some(150.0), p95(400), Some(10))];
+    let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, vec![load(140.0, 0.010)], 5);
+    let pause = |bench: &mut Bench, at: f64| {
+        bench.run(at);
+        bench.stall(true);
+        bench.run(at + 0.7);
+        bench.stall(false);
+        bench.run(at + 1.5);
+        bench.tallies[0].shed
+    };
+    assert!(pause(&mut bench, 0.3) > 20, "nothing has been earned");
+    let first = bench.tallies[0].shed;
+    assert_eq!(pause(&mut bench, 30.0), first);
+    let shed = (16..30).map(|n| pause(&mut bench, 2.0 * f64::from(n))).last();
+    assert!(shed > Some(first + 100), "{shed:?}");
+    let served = &bench.tallies[0].served;
+    let late = served.iter().filter(|seconds| **seconds > 0.4).count();
+    assert!(late * 20 < served.len(), "{late} of {}", served.len());
+}

@@ -9,21 +9,26 @@
 
 mod codel;
 mod deadline;
+mod late;
 mod predict;
 mod server_load;
 mod thresholds;
+
+use core::time::Duration;
 
 use crate::classify::Classes;
 use crate::discipline::Admit;
 use crate::dispatch::Nodes;
 use crate::limit::Limit;
-use crate::policy::Policy;
+use crate::policy::{Guarantee, Policy};
 use crate::queue::{Queues, SourceId};
 use crate::random::Random;
 use crate::request::{ClassId, ShedReason};
 use crate::scheduler::Standing;
 use crate::ticket::Tickets;
 use crate::time::Time;
+
+pub(crate) use late::PATIENCE;
 
 use codel::Codel;
 use predict::Predict;
@@ -174,6 +179,22 @@ impl Admission {
     pub(crate) fn released(&mut self, now: Time, class: ClassId, sub_queue: usize) {
         if let Admission::Predict(method) = self {
             method.released(now, class, sub_queue);
+        }
+    }
+
+    /// Returns whether one more request of the class may be late, and takes it from the account of its class.
+    pub(crate) fn takes_late(&mut self, class: ClassId) -> bool {
+        match self {
+            Admission::Predict(method) => method.takes_late(class),
+            _ => false,
+        }
+    }
+
+    /// Learns from an answer.
+    #[inline]
+    pub(crate) fn answered(&mut self, class: ClassId, response: Duration, guarantee: &Guarantee) {
+        if let Admission::Predict(method) = self {
+            method.answered(class, response, guarantee);
         }
     }
 

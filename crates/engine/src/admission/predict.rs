@@ -14,10 +14,12 @@
 
 use core::time::Duration;
 
+use super::late::LateAnswers;
 use super::{AdmissionView, Offer};
 use crate::demand::RESOURCES;
 use crate::discipline::Predict as Figures;
 use crate::index::Table;
+use crate::policy::Guarantee;
 use crate::request::{ClassId, ShedReason};
 use crate::scheduler::{Bucket, Standing};
 use crate::time::{Time, nanos};
@@ -37,6 +39,8 @@ pub(crate) struct Predict {
     rates: Table<ClassId, [ReleaseRate; RESOURCES]>,
     /// Since when requests have waited in each sub-queue, if any do.
     backlogged: Table<ClassId, [Time; RESOURCES]>,
+    /// Late answers that the guaranteed statistic still allows.
+    late: Table<ClassId, LateAnswers>,
 }
 
 impl Predict {
@@ -46,6 +50,7 @@ impl Predict {
             arrivals: Table::filled(classes, Bucket::new(now)),
             rates: Table::filled(classes, [ReleaseRate::NONE; RESOURCES]),
             backlogged: Table::filled(classes, [now; RESOURCES]),
+            late: Table::filled(classes, LateAnswers::NONE),
         }
     }
 
@@ -53,12 +58,14 @@ impl Predict {
         self.arrivals.put(class, Bucket::new(now));
         self.rates.put(class, [ReleaseRate::NONE; RESOURCES]);
         self.backlogged.put(class, [now; RESOURCES]);
+        self.late.put(class, LateAnswers::NONE);
     }
 
     /// Copies the state of a class from the old policy.
     pub(super) fn carry(&mut self, old: &Predict, from: ClassId, to: ClassId) {
         self.arrivals[to] = old.arrivals[from];
         self.rates[to] = old.rates[from];
+        self.late[to] = old.late[from];
     }
 
     /// Records an arrival and returns whether it is owed an answer.
@@ -98,6 +105,19 @@ impl Predict {
             release_rate: self.rates[class][sub_queue],
         };
         too_long(self.figures, &outlook)
+    }
+
+    /// Returns whether one more request may be late, and takes it from the account.
+    pub(super) fn takes_late(&mut self, class: ClassId) -> bool {
+        self.late[class].take()
+    }
+
+    /// Learns from an answer.
+    #[inline]
+    pub(super) fn answered(&mut self, class: ClassId, response: Duration, guarantee: &Guarantee) {
+        if let (Some(promised), Some(rate)) = (guarantee.response_time, guarantee.throughput) {
+            self.late[class].answered(response, promised, rate);
+        }
     }
 
     /// Records that requests have waited in a sub-queue since `since`.

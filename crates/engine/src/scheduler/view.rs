@@ -63,7 +63,7 @@ impl SchedulerView<'_> {
 
     /// Cost of the head of a class's sub-queue on the managed resources.
     pub(crate) fn head(&self, class: ClassId, sub_queue: usize) -> Option<Demand> {
-        let head = self.classes[class].queue.sub_queues[sub_queue].head;
+        let head = self.classes[class].queue.head(sub_queue, self.queues.has_late());
         (head != NONE).then(|| self.policy.managed(self.tickets[head].demand))
     }
 

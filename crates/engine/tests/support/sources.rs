@@ -2,6 +2,8 @@
 //!
 //! A reload moves requests to other classes, which the model does not follow. It checks no source afterwards.
 
+use std::time::Duration;
+
 use weirgate_engine::*;
 
 use super::{Model, Request, State};
@@ -22,12 +24,22 @@ impl Model {
     }
 
     /// Checks that the requests of a source are released in order of arrival. Costs may tell them apart, and a
-    /// request that is put back is passed by others.
+    /// request that is put back or may be late is passed by others.
     pub(super) fn may_leave(&self, ticket: Ticket) {
         let request = &self.requests[&ticket];
         let policy = self.engine.policy();
         let apart = policy.discipline.precedence == Precedence::Reenqueue || !policy.resources.is_empty();
-        let older = |r: &&Request| r.state == State::Waiting && r.from == request.from && r.token < request.token;
+        let class = policy.classes.get(request.from.0.0 as usize);
+        let class = class.or(policy.templates.first().map(|template| &template.class));
+        let may_be_late = |r: &Request| {
+            // At most four fifths of a limit are for the time in flight.
+            let promised = class.and_then(|class| class.guarantee.response_time);
+            let limit = promised.map_or(Duration::MAX, |promised| promised.limit);
+            matches!(policy.discipline.admit, Admit::Predict(_)) && self.now - r.arrived >= limit.as_nanos() as u64 / 5
+        };
+        let older = |r: &&Request| {
+            r.state == State::Waiting && r.from == request.from && r.token < request.token && !may_be_late(r)
+        };
         assert!(self.reloaded || apart || self.requests.values().find(older).is_none(), "{request:?} is not its turn");
     }
 
