@@ -11,8 +11,8 @@ use core::time::Duration;
 use crate::policy::{ResponseTime, Statistic};
 
 /// Seconds of answers, at the guaranteed rate, that an account remembers. A statistic is looked at over ten seconds or
-/// longer, and a disturbance at the end of a calm hour must not spend all that the hour has earned. With 20, a statistic
-/// over ten seconds was missed where some answers are late anyway.
+/// longer, and a disturbance at the end of a calm hour must not spend all that the hour has earned. With 20, the
+/// statistic of ten seconds was missed where some answers are late anyway.
 const MEMORY: f64 = 5.0;
 
 /// Limits after its arrival at which a late request is refused. Four are enough for the queue that a pause of one limit
