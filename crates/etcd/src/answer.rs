@@ -1,4 +1,4 @@
-//! What etcd answers, as JSON. Numbers of 64 bits are strings there, and a value of zero is left out.
+//! The answers of etcd, as JSON. Numbers of 64 bits are strings there, and a value of zero is left out.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ pub struct Entry {
     /// The key.
     #[serde(deserialize_with = "bytes")]
     pub key: Vec<u8>,
-    /// The value, at most [`MAX_VALUE`](crate::MAX_VALUE) bytes in what [`Client`](crate::Client) returns.
+    /// The value, at most [`MAX_VALUE`](crate::MAX_VALUE) bytes in values from [`Client`](crate::Client).
     #[serde(default, deserialize_with = "bytes")]
     pub value: Vec<u8>,
     /// Revision at which the key was created.

@@ -30,7 +30,7 @@ pub enum Turn {
     Follow {
         /// Revision of the election.
         revision: u64,
-        /// What the elected process wrote.
+        /// The value that the elected process wrote.
         value: Vec<u8>,
     },
     /// Nobody is. The next turn tries again.

@@ -5,13 +5,13 @@
 //! everything else that Weirgate asks for. Etcd's own clients may hang for as long as a member of etcd does, so every
 //! call here has one deadline, which includes all attempts.
 //!
-//! What etcd answers is not trusted: answers and values are bounded, and what is not understood is an error that
+//! Answers of etcd are not trusted: they and their values are bounded, and one that is not understood is an error that
 //! changes nothing. An election is no mutual exclusion (Jepsen's report on etcd 3.4.3). So everything that an elected
 //! process writes is guarded by the revision of its election, in the same transaction ([`Election::write`]), and every
 //! other use of an election must tolerate two processes that believe to be elected, as `weirgate-site` does.
 //!
 //! # Modules
-//! `client` (calls, and the log-in before them), `answer` (what etcd says), `election`.
+//! `client` (calls, and the log-in before them), `answer` (the answers of etcd), `election`.
 #![forbid(unsafe_code)]
 
 mod answer;

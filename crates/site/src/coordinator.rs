@@ -1,15 +1,15 @@
-//! The elected process's side: who holds what, and who gets what.
+//! The elected process's side: the account of all shares, and their division.
 //!
 //! Source: leases of Gray and Cheriton, see the crate. The rules of this coordinator:
 //!
 //! - **It acts only while it is surely the elected one**, for [`Settings::proof`] after it asked for the last proof.
 //! - **It begins by asking.** Its predecessor may act for as long, so it says nothing before that has passed, with the
-//!   margin. Then it asks each member what it holds. The answer binds the member to this coordinator.
+//!   margin. Then it asks each member for the shares that it holds. The answer binds the member to this coordinator.
 //! - **A silent member may hold anything** that the others do not, until its safe share must have ended. The driver
 //!   keeps a [`Record`] of each member, in etcd, for the successor: a member is recorded before its first grant, and
 //!   again before anything of its share is used because its lease has ended. So a silent member without a record holds
-//!   the minimum. If none is recorded as lapsed, nobody has used what they held, and their leases leave safe shares of
-//!   it.
+//!   the minimum. If none is recorded as lapsed, nobody has used the shares that they held, and
+//!   their leases leave safe shares of them.
 //! - **It counts the most that a member may hold**: of all grants that may have arrived, the largest, until a later one
 //!   is confirmed.
 //!
@@ -36,7 +36,7 @@ use crate::settings::Site;
 
 pub use slot::{Phase, Record};
 
-/// What a coordinator has done, as sums.
+/// Sums of a coordinator's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reports accepted.
@@ -51,7 +51,7 @@ pub struct Counts {
     pub lapsed: u64,
 }
 
-/// Sums have no part in what a coordinator does, so states that differ in them only are one to a search over states.
+/// No decision depends on sums, so states that differ in them only are one to a search over states.
 impl core::hash::Hash for Counts {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
@@ -67,7 +67,7 @@ pub struct Coordinator {
     proved_until: Time,
     slots: Vec<Slot>,
     table: Table,
-    /// Members that have not stated what they hold and may hold something.
+    /// Members that have not stated their shares and may hold some.
     silent: Silent,
     last_run: Option<Time>,
     grants: VecDeque<(usize, Grant)>,
@@ -76,7 +76,7 @@ pub struct Coordinator {
     counts: Counts,
 }
 
-/// What may be left to silent members of their grants of a predecessor.
+/// The part of a predecessor's grants that silent members may still hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Silent {
     /// Everything. The leases end, and leave safe shares of it.
@@ -141,7 +141,7 @@ impl Coordinator {
     /// The reason if the report changes nothing.
     pub fn report(&mut self, now: Time, member: usize, report: Report) -> Result<(), Refused> {
         let now = self.at(now);
-        // A late report must not confirm what has ended since.
+        // A late report must not confirm shares that have ended since.
         self.expire(now);
         let result = self.accept(now, member, report);
         match result {
@@ -190,7 +190,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// A member has stated what it holds: that, and nothing else, until it has confirmed another grant.
+    /// A member has stated its shares: it holds these, and nothing else, until it has confirmed another grant.
     fn adopt(&mut self, now: Time, member: usize, held: &[u64]) {
         let slot = &mut self.slots[member];
         slot.phase = Phase::Live;
@@ -428,7 +428,7 @@ impl Coordinator {
         self.revision
     }
 
-    /// What it has done.
+    /// Sums of its work.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
@@ -446,7 +446,7 @@ impl Coordinator {
         self.slots.get(member).filter(|slot| slot.number > 0).map(|slot| slot.received)
     }
 
-    /// The most of a budget that `member` may hold, without what a silent one may hold.
+    /// The most of a budget that `member` may hold, without the shares of silent ones.
     ///
     /// # Panics
     /// If there is no such member or budget.
@@ -455,7 +455,7 @@ impl Coordinator {
         self.table.held(member, budget)
     }
 
-    /// What nobody can hold of a budget.
+    /// The part of a budget that nobody can hold.
     ///
     /// # Panics
     /// If there is no such budget.

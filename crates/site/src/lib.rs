@@ -21,7 +21,7 @@
 //! - A share is lowered first at its member, which confirms, and then raised at another.
 //! - A member follows one coordinator, the one with the highest revision that it has heard of (fencing).
 //! - A coordinator acts only for [`Settings::proof`] after it has last proved that it is the elected one. Its successor
-//!   waits that long, asks every member what it holds, and gives out nothing that a silent member may hold.
+//!   waits that long, asks every member for its shares, and gives out nothing that a silent member may hold.
 //!
 //! # Sources
 //! Leases: Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency"
@@ -69,7 +69,7 @@
 //! ```
 //!
 //! # Modules
-//! `settings` (what all processes of a site agree on), `message` (what they say), `member`, `coordinator` (with
+//! `settings` (the agreement of all processes of a site), `message` (their messages), `member`, `coordinator` (with
 //! `slot`, its account of one member, and `table`, its account of all budgets), `fill` (max-min shares), and
 //! `demand` (from arrivals).
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What members and coordinator say to one another: reports, and grants that answer them.
+//! The messages between members and coordinator: reports, and grants that answer them.
 //!
 //! Lists hold only what has changed since the last message that the other side has confirmed, so a quiet site of 1,000
 //! classes sends short messages. All are bounded by the number of budgets and groups of the [`Site`].
@@ -9,7 +9,7 @@ use crate::settings::{MAX_BUDGET, Site};
 
 /// Measurements of one group of nodes, as sums since the member's process began. Sums survive loss and repetition.
 ///
-/// They are what a joint controller of the group's window needs: work per second against requests in flight.
+/// A joint controller of the group's window needs them: work per second against requests in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Evidence {
     /// Requests that the nodes have completed.
@@ -29,7 +29,7 @@ impl Evidence {
     }
 }
 
-/// A member tells a coordinator what it wants and confirms what it has.
+/// A member tells a coordinator its demand, and confirms its shares.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Report {
     /// Revision of the coordinator that is addressed. From now on the member accepts no grant of an older one.
@@ -83,11 +83,11 @@ pub struct Grant {
     pub report: u64,
     /// Sequence number among the coordinator's messages to this member. Only later ones than the last are applied.
     pub sequence: u64,
-    /// What to do.
+    /// The change to make.
     pub step: Step,
 }
 
-/// What a member does with a [`Grant`].
+/// The change that a [`Grant`] makes at its member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// State in the next report the shares of all budgets, and wait.

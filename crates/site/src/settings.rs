@@ -1,4 +1,4 @@
-//! What all processes of a site have agreed on before they speak: budgets, number of members, times.
+//! The agreement of all processes of a site before they speak: budgets, number of members, times.
 //!
 //! Every constant here is a default that the policy may change, or a bound.
 
@@ -30,7 +30,7 @@ const MINIMA: u64 = 100;
 /// piece waits for nothing.
 const PIECES: u64 = 10;
 
-/// What a site's processes agree on.
+/// The agreement of a site's processes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// Number of members, present or not. Members have indices below it.
@@ -131,7 +131,7 @@ impl fmt::Display for InvalidSettings {
 
 impl core::error::Error for InvalidSettings {}
 
-/// Checked [`Settings`], with what follows from them. Members and coordinator of a site must have equal ones.
+/// Checked [`Settings`], with the values that follow from them. Members and coordinator of a site must have equal ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Site(Settings);
 
@@ -163,7 +163,7 @@ impl Site {
         self.total(budget) / MINIMA / self.0.members as u64
     }
 
-    /// What a member is lent beyond its demand.
+    /// The amount that a member is lent beyond its demand.
     #[must_use]
     pub fn piece(&self, budget: usize) -> u64 {
         (self.total(budget) / PIECES / self.0.members as u64).max(1)
@@ -185,7 +185,7 @@ impl Site {
         millionths(self.total(budget), self.0.reserve)
     }
 
-    /// What is left of a granted `share` when its lease has ended: the safe share.
+    /// The rest of a granted `share` when its lease has ended: the safe share.
     #[must_use]
     pub fn safe(&self, budget: usize, share: u64) -> u64 {
         self.minimum(budget).max(self.safe_part(share))

@@ -4,7 +4,7 @@
 //! A breadth-first search over all states that can be reached within some ticks of true time, from a site at work. Two
 //! kinds: *dense* searches let everything happen in every tick, and *deep* ones last longer, with at most so many
 //! deviations from a quiet network. A state is known by a hash of 128 bits. Searches of sites with a rule taken away
-//! show that they can find what they look for.
+//! show that they can find a fault.
 
 mod world;
 
@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(100);
 const SLOW: Clock = Clock { offset: 0, rate: (1, 1) };
 const FAST: Clock = Clock { offset: 7, rate: (3, 2) };
 
-/// Which site, and what may happen to it.
+/// A site, and the events that may happen to it.
 #[derive(Clone, Copy)]
 struct Model {
     members: usize,
@@ -46,7 +46,7 @@ struct Model {
     records: bool,
 }
 
-/// From what a member is cut off.
+/// The peers from which a member is cut off.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Cut {
     Nothing,
@@ -56,7 +56,7 @@ enum Cut {
     Everything,
 }
 
-/// One site of the search, with what may still happen.
+/// One site of the search, with the events that may still happen.
 #[derive(Clone, Hash)]
 struct State {
     world: World,
@@ -174,7 +174,7 @@ impl Model {
         }
     }
 
-    /// What may happen at the beginning of a tick.
+    /// The events that may happen at the beginning of a tick.
     fn happen(&self, state: State, out: &mut Distinct) {
         let mut then = |change: &dyn Fn(&mut State)| {
             let mut next = state.clone();
@@ -238,7 +238,7 @@ impl Model {
         }
     }
 
-    /// Looks at every state. Returns the number of states between two ticks, or what a broken one shows.
+    /// Looks at every state. Returns the number of states between two ticks, or the fault of a broken one.
     fn search(&self) -> Result<usize, String> {
         let mut states = vec![self.start()];
         let mut looked_at = 1;
@@ -398,7 +398,7 @@ fn the_search_finds_a_proof_that_lasts_too_long() {
     assert!(Model { proof: 6, clocks: [SLOW, SLOW, FAST], ..DEEP }.search().is_err());
 }
 
-/// The successor gives out what silent members hold.
+/// The successor gives out shares that silent members hold.
 #[test]
 fn the_search_finds_missing_records() {
     assert!(Model { records: false, ..DEEP }.search().is_err());

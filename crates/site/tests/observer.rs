@@ -70,7 +70,7 @@ fn events() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Returns what the observer finds broken.
+/// Returns the faults that the observer finds.
 fn apply(world: &mut World, event: Event) -> Option<String> {
     let members = world.gateways.len();
     match event {

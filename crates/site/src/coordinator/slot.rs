@@ -4,20 +4,20 @@ use weirgate_engine::Time;
 
 use crate::message::Evidence;
 
-/// What the coordinator knows about a member.
+/// The coordinator's knowledge of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// It has not stated what it holds, or its lease has ended.
+    /// It has not stated its shares, or its lease has ended.
     Unknown,
-    /// It was asked what it holds.
+    /// It was asked for its shares.
     Asked,
-    /// It holds what it was granted.
+    /// It holds its granted shares.
     Live,
     /// It has left.
     Left,
 }
 
-/// What a coordinator keeps durably of a member, for its successor.
+/// The record of a member that a coordinator keeps for its successor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Record {
     /// It was never granted anything, or has given everything back.
@@ -25,7 +25,7 @@ pub enum Record {
     Nothing,
     /// It may hold grants, and nobody uses anything of them.
     Granted,
-    /// Its lease has ended, and what it held beyond its safe share may be used by others.
+    /// Its lease has ended, and others may use the part that it held beyond its safe share.
     Lapsed,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Slot {
     pub(super) record: Record,
     /// Number of records that are to be kept, and are not kept yet.
     pub(super) unrecorded: u32,
-    /// Its lease has ended, and what it held is counted until that is recorded.
+    /// Its lease has ended, and its shares are counted until that is recorded.
     pub(super) falling: bool,
     pub(super) incarnation: u64,
     /// Number of the last report, when it arrived, and number of the last answered one.
@@ -51,7 +51,7 @@ pub(super) struct Slot {
     pub(super) acked: u64,
     /// When the report arrived that the last grant answers.
     pub(super) granted_at: Time,
-    /// Until then it may hold what it was granted, and until then safe shares. [`Time::NEVER`]: it holds the minimum,
+    /// Until then it may hold its granted shares, and until then safe shares. [`Time::NEVER`]: it holds the minimum,
     /// which does not end.
     pub(super) level_until: Time,
     pub(super) tail_until: Time,
@@ -104,7 +104,7 @@ impl Slot {
         (self.level_until, self.tail_until) = (Time::NEVER, Time::NEVER);
     }
 
-    /// Adds what `evidence` has grown by to `sums`.
+    /// Adds the growth of `evidence` to `sums`.
     pub(super) fn note(&mut self, evidence: &[Evidence], sums: &mut [Evidence]) {
         self.evidence.resize(evidence.len(), Evidence::default());
         for ((last, new), sum) in self.evidence.iter_mut().zip(evidence).zip(sums) {

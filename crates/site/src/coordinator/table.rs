@@ -1,7 +1,8 @@
-//! The coordinator's account of all budgets: what each member wants, is to have and may have, and the division.
+//! The coordinator's account of all budgets: the amounts that each member wants, is to have and may have, and
+//! the division.
 //!
 //! Division is max-min by demand. A member with demand gets a piece beyond it, as far as the budget goes. Raising uses
-//! what nobody can hold. If that is not enough, shares are lowered at the members with the largest surplus, and only by
+//! the part that nobody can hold. If that is not enough, shares are lowered at the members with the largest surplus, and only by
 //! as much as is missing: a small shift concerns few members. Without need, a tenth of the budget is called back from
 //! members that have no use for it, so that the next rise finds it free.
 
@@ -15,11 +16,11 @@ use crate::settings::Site;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Cell {
     demand: u64,
-    /// What it is to have.
+    /// The share that it is to have.
     next: u64,
-    /// What the last grant said.
+    /// The share in the last grant.
     sent: u64,
-    /// The most of what it may hold now.
+    /// The largest share that it may hold now.
     high: u64,
     /// It is in the member's list of open budgets.
     open: bool,
@@ -38,7 +39,7 @@ pub(super) struct Table {
     members: usize,
     /// By budget, and then by member.
     cells: Vec<Cell>,
-    /// What silent members may hold together, by budget.
+    /// The shares that silent members may hold together, by budget.
     silent: Vec<u64>,
     touched: Vec<bool>,
 }
@@ -120,7 +121,7 @@ impl Table {
         self.touch_all();
     }
 
-    /// `member` has confirmed what was sent last. Budgets that are to have another share stay open.
+    /// `member` has confirmed the last grant. Budgets that are to have another share stay open.
     pub(super) fn confirmed(&mut self, member: usize, open: &mut Vec<u32>) {
         open.retain(|&budget| {
             let budget = budget as usize;
@@ -260,7 +261,7 @@ impl Table {
     }
 }
 
-/// Changes what a member is to have.
+/// Changes the share that a member is to have.
 fn change(cell: &mut Cell, slot: &mut Slot, budget: usize, to: impl Fn(u64) -> u64, urgent: bool) {
     cell.next = to(cell.next);
     slot.urgent |= urgent;

@@ -169,7 +169,7 @@ fn a_successor_asks_and_nobody_falls() {
     assert_eq!(stage.coordinator.counts().answers, 0, "the predecessor may still act");
     stage.play(2_900);
     assert_eq!(stage.shares()[..2], before[..2]);
-    // All have stated what they hold, so shares move again.
+    // All have stated their shares, so shares move again.
     stage.demands([100_000, 700_000, 0, 0]);
     stage.play(200);
     assert!(stage.share(1) >= 700_000, "{:?}", stage.shares());
@@ -189,7 +189,7 @@ fn a_successor_gives_out_nothing_that_a_silent_member_may_hold() {
     );
     stage.demands([0, 900_000, 0, 0]);
     stage.play(6_900);
-    // Only what the other three had.
+    // Only the shares of the other three.
     assert!(stage.share(1) < 150_000, "{:?}", stage.shares());
     // After (1 s + 5 s) × 1.2 the silent one can hold half of the rest, and after 31 s × 1.2 the minimum.
     stage.play(600);
@@ -204,7 +204,7 @@ fn a_successor_leaves_what_a_lapsed_member_may_hold_until_it_must_have_ended() {
     stage.demands([600_000, 100_000, 0, 0]);
     stage.play(3_000);
     stage.cut = vec![0];
-    // Others may use what the silent one held beyond its safe share, so no half of the rest is free.
+    // Others may use the part that the silent one held beyond its safe share, so no half of the rest is free.
     let records = [Record::Lapsed, Record::Granted, Record::Nothing, Record::Nothing];
     stage.coordinator = Coordinator::new(stage.now, stage.site.clone(), 2, &records);
     stage.demands([0, 900_000, 0, 0]);

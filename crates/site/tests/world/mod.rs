@@ -1,6 +1,6 @@
-//! A site in true time: processes with clocks of their own, etcd, and a network that does what a test wants.
+//! A site in true time: processes with clocks of their own, etcd, and a network under the control of a test.
 //!
-//! The observer sees what no process can: the shares that all members believe to have, at the same true instant.
+//! The observer sees more than any process: the shares that all members believe to have, at the same true instant.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// What the clock shows `nanos` after the beginning.
+    /// The time on the clock `nanos` after the beginning.
     pub fn at(self, nanos: u64) -> Time {
         Time::from_nanos(self.offset + nanos * self.rate.0 / self.rate.1)
     }
@@ -53,7 +53,7 @@ pub struct World {
     pub gateways: Vec<Gateway>,
     /// In order of their election.
     pub elected: Vec<Elected>,
-    /// What etcd has recorded: the present revision, and the records of members.
+    /// The contents of etcd: the present revision, and the records of members.
     pub revision: u64,
     pub records: Vec<Record>,
     pub network: Vec<Letter>,
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Process `index` runs and sends what is due. It records members if it is still the elected one.
+    /// Process `index` runs and sends its messages that are due. It records members if it is still the elected one.
     pub fn run(&mut self, index: usize) {
         let elected = &mut self.elected[index];
         elected.machine.run(elected.clock.at(self.now));
