@@ -2,9 +2,9 @@
 //! the division.
 //!
 //! Division is max-min by demand. A member with demand gets a piece beyond it, as far as the budget goes. Raising uses
-//! the part that nobody can hold. If that is not enough, shares are lowered at the members with the largest surplus, and only by
-//! as much as is missing: a small shift concerns few members. Without need, a tenth of the budget is called back from
-//! members that have no use for it, so that the next rise finds it free.
+//! the part that nobody can hold. If that is not enough, shares are lowered at the members with the largest surplus,
+//! and only by as much as is missing: a small shift concerns few members. Without need, a tenth of the budget is called
+//! back from members that have no use for it, so that the next rise finds it free.
 
 use std::sync::Arc;
 
