@@ -208,7 +208,9 @@ fn class_figures(
     let throughput = work.share.map(|share| tidy_down(room * share / (owed_ms / 1e3 * work.keys)));
     let limit = class.limit.map(|(statistic, factor)| {
         let limit = limit_ms(sketch, class, &cpu, io.as_deref(), (statistic, factor), draw);
-        (statistic, tidy_up(limit + blocking_ms(sketch, class.pool, unit)))
+        let limit = limit + blocking_ms(sketch, class.pool, unit);
+        // A file with a limit below a declared service time is refused, also if the declaration is wrong.
+        (statistic, tidy_up(limit.max(service_ms.unwrap_or(0.0))))
     });
     let volume = (0..sketch.phases.len()).map(|phase| {
         let reduced = if is_within(work, phase) { 1.0 } else { calm[phase] };
