@@ -196,31 +196,36 @@ impl Lessons {
         now: Time,
     ) -> (usize, Option<Arc<Table>>) {
         let Some(study) = &mut self.study else { return (0, None) };
-        let mut patterns = self.table.index.patterns().to_vec();
-        let (before, mut taken) = (patterns.len(), 0);
+        let table = Arc::clone(&self.table);
+        // A gateway may follow another one every second, and a table may have thousands of routes.
+        let numbers: BTreeMap<&Pattern, usize> = table.index.patterns().iter().zip(0..).collect();
+        let (mut found, mut taken) = (Vec::new(), 0);
         let now = now.as_secs_f64();
         for known in routes.iter().take(MAX_LEARNED_ROUTES) {
             let Ok(pattern) = Pattern::parse(&known.pattern) else { continue };
             let cost = RESOURCE_NAMES.map(|name| known.cost.get(name).copied());
             let learned = Learned { cost, at: now - age.as_secs_f64() - known.age_seconds.max(0.0) };
             let mut find = |pattern: &Pattern| self.discovery.as_mut().is_some_and(|d| d.add(pattern, known.joint));
-            let route = match patterns.iter().position(|other| *other == pattern) {
-                Some(route) => route,
+            let route = match numbers.get(&pattern) {
+                Some(route) => *route,
                 None if find(&pattern) => {
-                    patterns.push(pattern);
+                    found.push(pattern);
                     self.given.push(None);
                     study.learner.add(None)
                 }
                 None => continue,
             };
             if study.learner.begin_with(route, learned, now) {
-                self.table.set(route, study.learner.cost(route));
+                table.set(route, study.learner.cost(route));
                 taken += 1;
             }
         }
+        if found.is_empty() {
+            return (taken, None);
+        }
         // Adding routes leaves the numbers of existing routes unchanged.
-        let found = patterns.len() > before;
-        (taken, found.then(|| self.rebuild(patterns, self.table.epoch)))
+        let patterns = table.index.patterns().iter().cloned().chain(found).collect();
+        (taken, Some(self.rebuild(patterns, table.epoch)))
     }
 
     /// Returns the state for operators.
