@@ -22,6 +22,6 @@ mod routes;
 mod serve;
 mod shared_state;
 
-pub use routes::{OPEN, routes};
+pub use routes::routes;
 pub use serve::CoordinatorServer;
 pub use shared_state::SharedState;

@@ -23,13 +23,6 @@ const PAGE: Page = Page {
     script: include_str!("page/page.js"),
 };
 
-/// Public paths. Orchestrators' health probes have neither certificate nor token, and the page asks its reader for a
-/// token.
-pub const OPEN: [&str; 6] = {
-    let [html, style, parts, script] = page::PATHS;
-    ["/live", "/ready", html, style, parts, script]
-};
-
 /// Returns the routes: the page at `/`, JSON at `/reserves`, metrics at `/metrics`, and health probes for
 /// orchestrators at `/live` and `/ready`. Access control is up to the listener.
 pub fn routes(shared: Arc<SharedState>) -> Router {

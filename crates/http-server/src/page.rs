@@ -9,8 +9,15 @@ use http::StatusCode;
 
 use crate::answer::with_type;
 
-/// Paths of a page. They hold no figures and are open to all, so that the page can ask its reader for a token.
-pub const PATHS: [&str; 4] = ["/", "/page.css", "/parts.js", "/page.js"];
+/// Paths of a page. They hold no figures.
+const PATHS: [&str; 4] = ["/", "/page.css", "/parts.js", "/page.js"];
+
+/// Public paths of a process with a page. Orchestrators' health probes have neither certificate nor token, and the page
+/// asks its reader for a token.
+pub const OPEN: [&str; 6] = {
+    let [html, style, parts, script] = PATHS;
+    ["/live", "/ready", html, style, parts, script]
+};
 
 /// The frame of a page, with the names of [`Page`]'s fields in braces.
 const FRAME: &str = include_str!("page/page.html");
@@ -34,7 +41,7 @@ pub struct Page {
     pub script: &'static str,
 }
 
-/// Returns the routes of a page: [`PATHS`].
+/// Returns the routes of a page.
 pub fn routes<S: Clone + Send + Sync + 'static>(page: &Page) -> Router<S> {
     let Page { title, process, sections, api, figures, script } = *page;
     let parts = [("title", title), ("process", process), ("sections", sections), ("api", api), ("figures", figures)];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use weirgate_config::Reserves;
-use weirgate_coordinator::{CoordinatorServer, OPEN, routes};
+use weirgate_coordinator::{CoordinatorServer, routes};
 use weirgate_tls::{LiveTrust, Role};
 
 use crate::exit::{self, say, tell};
@@ -75,8 +75,9 @@ fn serve(path: &Path) -> Result<(), String> {
     let _page = match admin {
         Some((listener, place)) => {
             let guarded = guarded(listener.is_encrypted(), listener.has_token());
-            let server =
-                listener.serve_router(routes(coordinator.shared()), &OPEN, trust).map_err(|e| format!("page: {e}"))?;
+            let server = listener
+                .serve_router(routes(coordinator.shared()), &weirgate_http_server::page::OPEN, trust)
+                .map_err(|e| format!("page: {e}"))?;
             say(&format!("coordinator: page on {place}, {guarded}"));
             Some(server)
         }

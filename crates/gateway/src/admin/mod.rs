@@ -111,7 +111,7 @@ impl AdminListener {
     /// The thread or its runtime cannot be created.
     pub fn serve(self, operations: Arc<Operations>) -> io::Result<AdminServer> {
         let trust = operations.gateway().trust();
-        self.serve_router(routes::of_gateway(operations), &routes::OPEN, trust)
+        self.serve_router(routes::of_gateway(operations), &weirgate_http_server::page::OPEN, trust)
     }
 
     /// Serves `router` on its own thread, with the same rules as a gateway's admin API. Other processes

@@ -37,13 +37,6 @@ const LIVE_PAGE: page::Page = page::Page {
     script: include_str!("page/page.js"),
 };
 
-/// Public paths. Orchestrators' health probes have neither certificate nor token, and the page asks
-/// its reader for a token.
-pub(super) const OPEN: [&str; 6] = {
-    let [html, style, parts, script] = page::PATHS;
-    ["/live", "/ready", html, style, parts, script]
-};
-
 type Shared = State<Arc<Operations>>;
 
 /// Builds the routes of a gateway's admin API.
