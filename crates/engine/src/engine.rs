@@ -34,7 +34,7 @@ pub struct Engine {
     pub(crate) random: Random,
     /// Present while a class is not enforced for all its sources.
     pub(crate) shadow: Option<Box<Shadow>>,
-    /// What it keeps of guarantees that several engines promise together.
+    /// Its parts of guarantees that several engines promise together.
     pub(crate) parts: Parts,
 }
 

@@ -14,7 +14,7 @@ use crate::policy::Policy;
 use crate::request::ClassId;
 use crate::time::Time;
 
-/// What this engine keeps of the guaranteed throughput of a class, in requests a second.
+/// This engine's part of the guaranteed throughput of a class, in requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
     /// While the lease runs.

@@ -227,7 +227,7 @@ pub struct ClassSnapshot {
     pub key: Option<Vec<u8>>,
     /// Its guarantee, as the policy promises it.
     pub guarantee: Guarantee,
-    /// What this engine keeps of the guaranteed throughput now, in requests a second, if several engines promise it
+    /// This engine's part of the guaranteed throughput now, in requests a second, if several engines promise it
     /// together. The results are judged by it.
     pub part: Option<f64>,
     /// Arrivals since the start.

@@ -172,7 +172,8 @@ fn what_a_pause_makes_late_is_answered_if_the_statistic_allows_it() {
     }
 }
 
-/// What a class has not earned by answers in time is refused: after a cold start, and in many pauses after one another.
+/// Without an account earned by answers in time, late requests are refused: after a cold start, and in many pauses
+/// after one another.
 #[test]
 fn no_more_is_late_than_the_statistic_allows() {
     let classes = vec![class("A", Some(150.0), p95(400), Some(10))];

@@ -112,7 +112,7 @@ pub struct Estimate {
 #[derive(Clone, Debug)]
 struct Route {
     table: Option<Shares>,
-    /// What was learned elsewhere. It takes the place of the table.
+    /// The cost that was learned elsewhere. It takes the place of the table.
     elsewhere: Option<Learned>,
     place: Option<usize>,
     /// Activity in requests, which fades, and the time of its last update.

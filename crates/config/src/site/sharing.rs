@@ -7,7 +7,7 @@ use weirgate_engine::ClassId;
 use weirgate_listening::Address;
 use weirgate_tls::ClientSettings;
 
-/// What a gateway needs to know to keep its share of the guarantees of its site.
+/// The settings with which a gateway keeps its share of the guarantees of its site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sharing {
     /// Names of the gateways, ascending, each with the address where it listens for the others: `HOST:PORT` or
@@ -22,8 +22,8 @@ pub struct Sharing {
     /// Classes with a guaranteed throughput, ascending by name, each with its number in the policy. Their order is that
     /// of the budgets in `agreed`.
     pub classes: Vec<(String, ClassId)>,
-    /// What all gateways of the site agree on: number of members, guaranteed throughputs in millionths of a request a
-    /// second, and times.
+    /// The agreement of all gateways of the site: number of members, guaranteed throughputs in millionths of a request
+    /// a second, and times.
     pub agreed: Arc<weirgate_site::Site>,
     /// Checksum of `agreed`, and of the names that belong to it. Gateways with different ones share nothing.
     pub checksum: String,

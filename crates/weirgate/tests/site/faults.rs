@@ -34,7 +34,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// What was owed, and what no share covered.
+/// The requests that were owed, and those that no share covered.
 #[derive(Default)]
 struct Errors {
     owed: f64,
