@@ -45,6 +45,8 @@ pub(crate) struct Link {
     begun: bool,
     /// Whether no byte of the request follows those in `unsent`.
     staged: bool,
+    /// Event of the response that [`Link::look_ahead`] has found. The parser names each byte once.
+    ahead: Option<Event>,
     /// Whether the response has ended.
     ended: bool,
     /// Whether this side or the node closes the connection after the response.
@@ -137,6 +139,7 @@ impl Link {
             unsent: BytesMut::new(),
             begun: false,
             staged: true,
+            ahead: None,
             ended: true,
             closing,
             reads: 0,
@@ -273,6 +276,9 @@ impl Link {
 
     /// Returns the next event of the response, which refers to the front of the inbox. Take its bytes from there.
     pub(crate) fn poll_event(&mut self, inbox: &mut Inbox, cx: &mut Context<'_>) -> Poll<Result<Event, Broken>> {
+        if let Some(event) = self.ahead.take() {
+            return Poll::Ready(Ok(event));
+        }
         loop {
             match self.responses.receive(inbox.rest()) {
                 Ok(Event::More) => {}
@@ -318,7 +324,8 @@ impl Link {
         }
     }
 
-    /// Whether the response has ended with the bytes received, so that the slot is free at once.
+    /// Whether the response has ended with the bytes received, so that the slot is free at once. An event before the
+    /// end is kept for [`Link::poll_event`]. Call it when the bytes of the last event have been taken.
     pub(crate) fn look_ahead(&mut self, inbox: &mut Inbox) -> bool {
         loop {
             match self.responses.receive(inbox.rest()) {
@@ -328,8 +335,12 @@ impl Link {
                     self.end();
                     return true;
                 }
+                Ok(event @ (Event::Data { .. } | Event::Head(_) | Event::Hold)) => {
+                    self.ahead = Some(event);
+                    return false;
+                }
                 // A fault is found again.
-                Ok(Event::More | Event::Data { .. } | Event::Head(_) | Event::Hold) | Err(_) => return false,
+                Ok(Event::More) | Err(_) => return false,
             }
         }
     }

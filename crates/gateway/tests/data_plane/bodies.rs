@@ -25,6 +25,42 @@ fn large_bodies_pass_both_ways() {
     assert!(client.answer().text() == body);
 }
 
+/// Returns a response of these bytes, in chunks of these sizes in turn.
+fn chunked(body: &[u8], sizes: &[usize]) -> Vec<u8> {
+    let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    let (mut rest, mut turn) = (body, sizes.iter().cycle());
+    while let (false, Some(size)) = (rest.is_empty(), turn.next()) {
+        let (chunk, after) = rest.split_at(rest.len().min(*size));
+        answer.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        answer.extend_from_slice(chunk);
+        answer.extend_from_slice(b"\r\n");
+        rest = after;
+    }
+    answer.extend_from_slice(b"0\r\n\r\n");
+    answer
+}
+
+#[test]
+fn a_long_response_in_chunks_of_any_size_arrives_whole() {
+    let body: Vec<u8> = (0..1_500_000_u32).map(|i| b'a' + (i % 26) as u8).collect();
+    // Apache flushes 8 KB at a time. The others make pieces that are copied, that are sent from where they are, and
+    // that end at any place of a read.
+    for sizes in [&[8192][..], &[1], &[8192, 8184, 54], &[4096, 4097], &[3, 70_000, 8192, 1, 65_536, 5000]] {
+        let answer = chunked(&body, sizes);
+        let node = Node::replying(move |_, _| answer.clone());
+        let stage = Stage::open(&policy(&[&node], PLAIN));
+        // An old client gets the bytes without chunks.
+        for protocol in ["1.1", "1.0"] {
+            let mut client = stage.client();
+            client.send(format!("GET / HTTP/{protocol}\r\nHost: a\r\n\r\n"));
+            let answer = client.answer();
+            assert!(answer.body == body, "HTTP/{protocol}, {sizes:?}: {} bytes arrived", answer.body.len());
+            let record = stage.record();
+            assert_eq!((record.ending, record.bytes_out), (Ending::Served, body.len() as u64), "{protocol} {sizes:?}");
+        }
+    }
+}
+
 #[test]
 fn too_large_a_body_is_refused() {
     let node = Node::scripted();

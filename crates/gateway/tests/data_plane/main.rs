@@ -3,10 +3,12 @@
 mod acme;
 mod as_sent;
 mod bodies;
+mod body_fuzz;
 mod clients;
 mod collectors;
 mod discovery;
 mod discovery_dns;
+mod draw;
 mod fallback;
 mod forwarding;
 mod framing;

@@ -194,6 +194,10 @@ impl Node {
                 let (next, _) = channel();
                 let _ = sender.send(Call { head, body, connection, stream: stream.try_clone()?, next });
                 (&stream).write_all(&answer)?;
+                let head = answer.split(|byte| *byte == b'\n').take_while(|line| line.len() > 1);
+                if head.into_iter().any(|line| line.eq_ignore_ascii_case(b"connection: close\r")) {
+                    return stream.shutdown(std::net::Shutdown::Write);
+                }
             }
             Ok(())
         });

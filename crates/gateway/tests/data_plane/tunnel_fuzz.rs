@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use weirgate_gateway::Ending;
 
+use crate::draw::Draw;
 use crate::http2::{request, websockets};
 use crate::stage::{LIMIT, Stage, site, wait_until};
 
@@ -20,22 +21,7 @@ const TUNNELS: usize = 4;
 /// Number of messages that a client sends over each tunnel.
 const MESSAGES: usize = 40;
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-#[derive(Clone)]
-struct Draw(u64);
-
 impl Draw {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
     /// A message as a client sends it (RFC 6455 Sec. 5.2): masked, of any kind and of one of the three forms of length.
     fn message(&mut self) -> Vec<u8> {
         let length = [self.below(126), 126 + self.below(1000), self.below(20_000)][self.below(3)];
@@ -50,19 +36,6 @@ impl Draw {
         bytes.extend(self.next().to_be_bytes()[..4].iter());
         bytes.extend((0..length).map(|_| self.next() as u8));
         bytes
-    }
-
-    /// Cuts bytes into pieces of any size, also pieces that end within the head of a message.
-    fn pieces(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        let mut rest = bytes;
-        let mut pieces = Vec::new();
-        while !rest.is_empty() {
-            let max = [3, 200, 30_000][self.below(3)];
-            let (piece, after) = rest.split_at((1 + self.below(max)).min(rest.len()));
-            pieces.push(piece.to_vec());
-            rest = after;
-        }
-        pieces
     }
 }
 
@@ -153,8 +126,7 @@ async fn over_http2(
 
 #[test]
 fn every_byte_arrives_across_reloads() {
-    let seed = std::env::var("WEIRGATE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    println!("WEIRGATE_SEED={seed}");
+    let seed = Draw::seeded();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let new = websockets::node(true);
     let old = runtime.block_on(echoing());
@@ -181,7 +153,7 @@ fn every_byte_arrives_across_reloads() {
         let socket = TcpStream::connect(gateway).await.expect("the gateway accepts");
         let (client, connection) = h2::client::handshake(socket).await.expect("a connection");
         tokio::spawn(connection);
-        let mut draw = Draw(seed);
+        let mut draw = seed.clone();
         let tunnels = (0..4 * TUNNELS).map(|nth| {
             let bytes: Vec<u8> = (0..MESSAGES).flat_map(|_| draw.message()).collect();
             let (pieces, client, moved) = (draw.pieces(&bytes), client.clone(), &moved);
