@@ -152,10 +152,15 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 
 /// Sends one request on a new connection and returns the status of the reply.
 fn get(address: SocketAddr, class: &str, id: &str) -> u16 {
+    get_with(address, class, id, "")
+}
+
+/// As [`get`], with further header lines.
+fn get_with(address: SocketAddr, class: &str, id: &str, lines: &str) -> u16 {
     let mut stream = TcpStream::connect(address).expect("it accepts");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
     let request =
-        format!("GET /p?q={id} HTTP/1.1\r\nHost: site.test\r\nx-class: {class}\r\nX-Request-Id: {id}\r\n\r\n");
+        format!("GET /p?q={id} HTTP/1.1\r\nHost: site.test\r\nx-class: {class}\r\nX-Request-Id: {id}\r\n{lines}\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     let head = head(&mut BufReader::new(&stream)).expect("it answers");
     head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line")
@@ -382,5 +387,28 @@ fn without_service_times_a_peer_can_be_told_the_workers() {
         let directory = directory();
         let gateway = start(&approach, &experiment, &addresses, directory.path());
         assert_eq!(get(gateway.address(), "A.1", "1"), 200, "{approach}");
+    }
+}
+
+#[test]
+fn one_client_address_is_limited_where_the_peer_is_told_so() {
+    for approach in ["haproxy-leastconn:source=1", "haproxy-tuned:source=1", "nginx:source=1"] {
+        let approach = Approach::parse(approach).expect("it is sound");
+        if let Err(why) = approach.kind().installed() {
+            say(&format!("SKIPPED: {approach}: {why}"));
+            continue;
+        }
+        let (_nodes, addresses) = Recorder::three();
+        let directory = directory();
+        let gateway = start(&approach, &experiment("50", "50"), &addresses, directory.path());
+        let ask = |source: &str, number: u32| {
+            let line = format!("X-Forwarded-For: {source}\r\n");
+            get_with(gateway.address(), "A.1", &format!("{source}-{number}"), &line)
+        };
+        // Ten seconds' worth may come at once: a few more than that, for the seconds that this takes.
+        let greedy: Vec<u16> = (0..60).map(|number| ask("10.0.0.1", number)).collect();
+        assert!(greedy[..10].iter().all(|status| *status == 200), "{approach}: {greedy:?}");
+        assert!(greedy.iter().filter(|status| **status == 429).count() >= 20, "{approach}: {greedy:?}");
+        assert_eq!(ask("10.0.0.2", 0), 200, "{approach}: another address");
     }
 }

@@ -38,6 +38,45 @@ fn is_rest(text: &str) -> Result<(), String> {
     }
 }
 
+/// Limit on the requests of one client address, for the peers that have one.
+pub(super) const SOURCE: Knob = Knob {
+    name: "source",
+    default: "off",
+    about: "requests per second of one client address, beyond which they are refused, or off. Ten seconds' worth may \
+            come at once",
+    check: is::<PerSource>,
+};
+
+/// Requests per second of one client address: `2` or `0.5`. `off` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PerSource(
+    /// Above 0. `None` is no limit.
+    pub Option<f64>,
+);
+
+impl PerSource {
+    /// Time over which the rate is an average. People open several pages at once, and then read them.
+    pub(super) const WINDOW: Duration = Duration::from_secs(10);
+
+    /// Returns the number of requests that may come within [`PerSource::WINDOW`], at least one.
+    pub(super) fn burst(rate: f64) -> u32 {
+        (rate * PerSource::WINDOW.as_secs_f64()).round().max(1.0) as u32
+    }
+}
+
+impl FromStr for PerSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PerSource, String> {
+        let sound = |rate: &f64| *rate > 0.0 && *rate <= f64::from(MAX_SLOTS);
+        match text.parse().ok().filter(sound) {
+            Some(rate) => Ok(PerSource(Some(rate))),
+            None if text == "off" => Ok(PerSource(None)),
+            None => Err("write requests per second, such as 2 or 0.5, or off".to_owned()),
+        }
+    }
+}
+
 /// A number of requests: `4`, `2x` (a multiple of the slots that the guarantees need by Little's law),
 /// `workers`, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq)]

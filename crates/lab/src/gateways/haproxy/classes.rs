@@ -46,6 +46,7 @@ mod tests {
     use super::*;
     use crate::gateways::golden::{addresses, example, golden, own_address, setting};
     use crate::gateways::haproxy::config::{self, Style};
+    use crate::gateways::knob::PerSource;
     use crate::gateways::terms::pools;
 
     /// Returns the slots of each class of the example in the first and in the second server.
@@ -62,7 +63,13 @@ mod tests {
         let pools = pools(&setting(&experiment, &addresses)).unwrap();
         let approach = Approach::parse("haproxy-classes").unwrap();
         let backends = plan(&pools, &approach).unwrap();
-        let text = config::text(&approach, Style::Tuned, &backends, own_address(), Path::new("/run/lab.sock"));
+        let text = config::text(
+            &approach,
+            Style::Tuned,
+            &backends,
+            PerSource(None),
+            (own_address(), Path::new("/run/lab.sock")),
+        );
         golden("haproxy-classes.cfg", &text);
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::gateways::Approach;
-use crate::gateways::knob::Millis;
+use crate::gateways::knob::{Millis, PerSource};
 use crate::gateways::terms::{Class, HEALTH_PATH, Pool, Server};
 
 /// The extent of HAProxy's configuration.
@@ -45,8 +45,8 @@ pub(super) fn text(
     approach: &Approach,
     style: Style,
     backends: &[Backend<'_>],
-    address: SocketAddr,
-    socket: &Path,
+    PerSource(source): PerSource,
+    (address, socket): (SocketAddr, &Path),
 ) -> String {
     let mut text = format!(
         "# {approach}: {about}.
@@ -65,7 +65,7 @@ global
         Style::Plain => PLAIN_DEFAULTS,
         Style::Tuned => TUNED_DEFAULTS,
     });
-    frontend(&mut text, backends, address);
+    frontend(&mut text, backends, source, address);
     for backend in backends {
         write_backend(&mut text, style, backend);
     }
@@ -96,7 +96,7 @@ defaults
     retry-on conn-failure empty-response
 ";
 
-fn frontend(text: &mut String, backends: &[Backend<'_>], address: SocketAddr) {
+fn frontend(text: &mut String, backends: &[Backend<'_>], source: Option<f64>, address: SocketAddr) {
     let classes = || backends.iter().flat_map(|backend| backend.classes.iter().map(move |class| (backend, class)));
     let names: Vec<&str> = classes().map(|(_, class)| class.name).collect();
     let _ = write!(text, "\nfrontend clients\n    bind {address}\n");
@@ -109,6 +109,19 @@ fn frontend(text: &mut String, backends: &[Backend<'_>], address: SocketAddr) {
 ",
             last = last.name,
             names = names.join(" "),
+        );
+    }
+    if let Some(rate) = source {
+        let window = PerSource::WINDOW.as_secs();
+        let _ = write!(
+            text,
+            "    # Requests of one client address, which the load gives in X-Forwarded-For, in the last {window} seconds
+    # (4.2, http-request track-sc1 and deny, and 7.3.3, sc1_http_req_rate).
+    stick-table type string len 64 size 100k expire 60s store http_req_rate({window}s)
+    http-request track-sc1 req.hdr(x-forwarded-for)
+    http-request deny deny_status 429 if {{ sc1_http_req_rate gt {} }}
+",
+            PerSource::burst(rate)
         );
     }
     for (backend, class) in classes() {

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use self::config::{Backend, Style};
-use super::knob::{Knob, REST, Share, Slots, Span, is};
+use super::knob::{Knob, PerSource, REST, SOURCE, Share, Slots, Span, is};
 use super::launch::{Peer, SocketPath, check, version, write};
 use super::terms::{Class, Pool, Server, pools};
 use super::{Approach, Control, Gateway, Kind, Setting, State};
@@ -31,6 +31,7 @@ const PLAIN: &[Knob] = &[
         check: is::<Slots>,
     },
     Knob { name: "queue", default: "5s", about: "longest wait for a slot (timeout queue)", check: is::<Span> },
+    SOURCE,
 ];
 
 pub(super) const LEASTCONN: Kind = Kind {
@@ -75,6 +76,7 @@ pub(super) const TUNED: Kind = Kind {
             about: "share of a guaranteed rate that goes before all surplus",
             check: is::<Share>,
         },
+        SOURCE,
     ],
     sweep: &[
         "maxconn=1.5x", "maxconn=4x", "maxconn=8x", "maxconn=workers", "queue=25%", "queue=90%", "within=100%",
@@ -103,6 +105,7 @@ pub(super) const CLASSES: Kind = Kind {
             about: "longest wait for a slot, as a share of the class's own guaranteed response time",
             check: is::<Share>,
         },
+        SOURCE,
     ],
     sweep: &[
         "maxconn=4x", "maxconn=8x", "maxconn=workers", "maxconn=workers,rest=2", "rest=2", "rest=4", "queue=25%",
@@ -190,9 +193,10 @@ fn start(setting: &Setting<'_>, approach: &Approach, plan: Plan, style: Style) -
     let program = Program::HaProxy.find()?;
     let pools = pools(setting)?;
     let backends = plan(&pools, approach)?;
+    let source: PerSource = approach.knob("source")?;
     let socket = SocketPath::new();
     let peer = Peer::start("haproxy", setting, |address| {
-        let text = config::text(approach, style, &backends, address, &socket.0);
+        let text = config::text(approach, style, &backends, source, (address, &socket.0));
         let file = write(setting, "haproxy.cfg", &text)?;
         check(Command::new(&program).arg("-c").arg("-f").arg(&file))?;
         let mut command = Command::new(&program);

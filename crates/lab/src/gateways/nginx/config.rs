@@ -6,11 +6,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::gateways::Approach;
-use crate::gateways::knob::{Millis, Share, Slots};
+use crate::gateways::knob::{Millis, PerSource, Share, Slots};
 use crate::gateways::terms::{Class, Pool, Server};
 
-/// Numbers derived from the policy and the knobs, per pool.
-pub(super) struct Figures(Vec<PoolFigures>);
+/// Numbers derived from the policy and the knobs.
+pub(super) struct Figures {
+    pools: Vec<PoolFigures>,
+    /// Requests per second of one client address, if they are limited.
+    source: Option<f64>,
+}
 
 struct PoolFigures {
     classes: Vec<ClassFigures>,
@@ -87,7 +91,8 @@ impl Figures {
             let max_conns: Result<_, String> = pool.servers.iter().map(max).collect();
             Ok(PoolFigures { classes: classes?, max_conns: max_conns? })
         };
-        pools.iter().map(of_pool).collect::<Result<_, String>>().map(Figures)
+        let PerSource(source) = approach.knob("source")?;
+        Ok(Figures { pools: pools.iter().map(of_pool).collect::<Result<_, String>>()?, source })
     }
 }
 
@@ -101,12 +106,22 @@ pub(super) fn text(approach: &Approach, figures: &Figures, pools: &[Pool<'_>], a
     }
     let last_pool = classes().find(|(_, class)| class.last).map_or("", |(pool, _)| pool.name);
     map(&mut text, "$class", "$pool", last_pool, classes().map(|(pool, class)| (class.name, pool.name)));
-    for (pool, PoolFigures { classes, .. }) in pools.iter().zip(&figures.0) {
+    for (pool, PoolFigures { classes, .. }) in pools.iter().zip(&figures.pools) {
         for (class, figures) in pool.classes.iter().zip(classes) {
             zones(&mut text, class, figures);
         }
     }
-    for (pool, figures) in pools.iter().zip(&figures.0) {
+    if let Some(rate) = figures.source {
+        let _ = write!(
+            text,
+            "
+    # Requests of one client address, which the load gives in X-Forwarded-For. 10 MB are 80,000 addresses.
+    limit_req_zone $http_x_forwarded_for zone=source:10m rate={};
+",
+            rate_of(rate)
+        );
+    }
+    for (pool, figures) in pools.iter().zip(&figures.pools) {
         upstream(&mut text, pool, figures);
     }
     server(&mut text, pools, figures, address);
@@ -168,14 +183,16 @@ fn zones(text: &mut String, class: &Class<'_>, figures: &ClassFigures) {
         writeln!(text, "\n    # Class {name}: only its requests have a key here (limit_req_zone, limit_conn_zone).");
     map(text, "$class", &format!("$of_{zone}"), "", std::iter::once((name, "1")));
     if let Some((rate, _)) = figures.rate {
-        // nginx accepts whole numbers only, per second or per minute.
-        let rate =
-            if rate.fract() == 0.0 { format!("{rate}r/s") } else { format!("{}r/m", (rate * 60.0).round().max(1.0)) };
-        let _ = writeln!(text, "    limit_req_zone $of_{zone} zone=rate_{zone}:64k rate={rate};");
+        let _ = writeln!(text, "    limit_req_zone $of_{zone} zone=rate_{zone}:64k rate={};", rate_of(rate));
     }
     if figures.conn.is_some() {
         let _ = writeln!(text, "    limit_conn_zone $of_{zone} zone=conn_{zone}:64k;");
     }
+}
+
+/// Returns a rate as nginx accepts it: a whole number, per second or per minute.
+fn rate_of(rate: f64) -> String {
+    if rate.fract() == 0.0 { format!("{rate}r/s") } else { format!("{}r/m", (rate * 60.0).round().max(1.0)) }
 }
 
 fn upstream(text: &mut String, pool: &Pool<'_>, figures: &PoolFigures) {
@@ -227,7 +244,7 @@ fn server(text: &mut String, pools: &[Pool<'_>], figures: &Figures, address: Soc
         listen {address} backlog=4096;
 "
     );
-    for (pool, PoolFigures { classes, .. }) in pools.iter().zip(&figures.0) {
+    for (pool, PoolFigures { classes, .. }) in pools.iter().zip(&figures.pools) {
         for (class, ClassFigures { rate, conn }) in pool.classes.iter().zip(classes) {
             let zone = zone(class);
             if let Some((_, early)) = rate {
@@ -246,6 +263,14 @@ fn server(text: &mut String, pools: &[Pool<'_>], figures: &Figures, address: Soc
                 );
             }
         }
+    }
+    if let Some(rate) = figures.source {
+        let _ = writeln!(
+            text,
+            "        # One client address: what comes at once, and refusal beyond it.\n        limit_req zone=source \
+             burst={} nodelay;",
+            PerSource::burst(rate)
+        );
     }
     let _ = write!(
         text,
@@ -316,6 +341,9 @@ mod tests {
         // The bound covers all servers together.
         assert!(written("conn=workers").unwrap().contains("limit_conn conn_gold_1 16;"));
         assert!(written("rate=none").unwrap_err().contains("or off"));
+        let source = written("source=0.5").unwrap();
+        assert!(source.contains("limit_req_zone $http_x_forwarded_for zone=source:10m rate=30r/m;"), "{source}");
+        assert!(source.contains("limit_req zone=source burst=5 nodelay;"), "{source}");
     }
 
     #[test]

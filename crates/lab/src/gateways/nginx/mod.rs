@@ -11,7 +11,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 
 use self::config::{Figures, Rate};
-use super::knob::{Knob, Share, Slots, is};
+use super::knob::{Knob, SOURCE, Share, Slots, is};
 use super::launch::{Peer, check, version, write};
 use super::terms::pools;
 use super::{Approach, Control, Gateway, Kind, Setting};
@@ -55,6 +55,7 @@ pub(super) const NGINX: Kind = Kind {
                     workers, or off",
             check: is::<Slots>,
         },
+        SOURCE,
     ],
     sweep: &[
         "rate=110%",
