@@ -144,6 +144,8 @@ pub enum Service {
     Tomcat,
     /// Xapian's full-text search behind Apache.
     Xapian,
+    /// MediaWiki behind Apache, with one database for all machines.
+    MediaWiki,
 }
 
 /// One stream of requests.

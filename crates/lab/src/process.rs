@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -119,25 +120,46 @@ impl Drop for Process {
 /// # Errors
 /// `/proc` cannot be read. A process that exits during the call counts as zero.
 pub fn cpu_time(id: u32) -> io::Result<Duration> {
-    let mut parents = Vec::new();
+    let tick = Duration::from_secs(1) / rustix::param::clock_ticks_per_second() as u32;
+    let of = |(id, _, own, ended): (u32, u32, u32, u32)| (tick * own).max(threads(id)) + tick * ended;
+    Ok(family(id)?.into_iter().map(of).sum())
+}
+
+/// Sends `signal` to a process and to all its living descendants.
+///
+/// # Errors
+/// `/proc` cannot be read, or the signal is not allowed. A process that exits during the call does not count.
+pub fn signal_family(id: u32, signal: Signal) -> io::Result<()> {
+    for (id, ..) in family(id)? {
+        let Some(pid) = Pid::from_raw(id as i32) else { continue };
+        match kill_process(pid, signal) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Returns what [`stat`] says of a process and of all its living descendants.
+fn family(id: u32) -> io::Result<Vec<(u32, u32, u32, u32)>> {
+    let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let entry = entry?;
         if entry.file_name().to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()))
             && let Ok(text) = std::fs::read_to_string(entry.path().join("stat"))
             && let Some(stat) = stat(&text)
         {
-            parents.push(stat);
+            all.push(stat);
         }
     }
     let mut family = vec![id];
     let mut next = 0;
     while let Some(&parent) = family.get(next) {
-        family.extend(parents.iter().filter(|(_, of, ..)| *of == parent).map(|(id, ..)| *id));
+        family.extend(all.iter().filter(|(_, of, ..)| *of == parent).map(|(id, ..)| *id));
         next += 1;
     }
-    let tick = Duration::from_secs(1) / rustix::param::clock_ticks_per_second() as u32;
-    let members = parents.iter().filter(|(id, ..)| family.contains(id));
-    Ok(members.map(|(id, _, own, ended)| (tick * *own).max(threads(*id)) + tick * *ended).sum())
+    all.retain(|(id, ..)| family.contains(id));
+    Ok(all)
 }
 
 /// Returns the CPU time of a process's living threads to the nanosecond (`schedstat`, sched-stats of the

@@ -1,14 +1,14 @@
 //! The servers behind the gateway: emulated machines or real services.
 //!
-//! Emulated machines work exactly as specified and can play every fault. Real services can only be removed
-//! from the gateway. Each node of the policy is one instance of its service.
+//! Emulated machines work exactly as specified and can play every fault. Real services can be removed from the
+//! gateway, killed, and stopped where they are. Each node of the policy is one instance of its service.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use weirgate_emulator::{IdLog, NodeStats};
-use weirgate_experiment::{Condition, Experiment, FaultKind, Occupied, Service, TrafficClass};
+use weirgate_experiment::{Condition, Experiment, Fault, FaultKind, Occupied, Service, TrafficClass};
 
 use crate::load::Template;
 use crate::nodes::Nodes;
@@ -28,8 +28,10 @@ pub enum Servers {
         services: Vec<Running>,
         /// Address of each node of the policy.
         addresses: Vec<SocketAddr>,
-        /// Number of machines.
-        machines: usize,
+        /// Name and present condition of each machine.
+        machines: Vec<(String, Condition)>,
+        /// Machine of each node of the policy.
+        machine_of: Vec<usize>,
     },
 }
 
@@ -59,6 +61,7 @@ fn kind(service: Service) -> Option<Kind> {
         Service::ApachePhp => Some(Kind::ApachePhp),
         Service::Tomcat => Some(Kind::Tomcat),
         Service::Xapian => Some(Kind::Xapian),
+        Service::MediaWiki => Some(Kind::MediaWiki),
     }
 }
 
@@ -93,7 +96,8 @@ impl Servers {
         }
         let addresses: Option<Vec<SocketAddr>> = addresses.into_iter().collect();
         let addresses = addresses.ok_or("a node of the policy has no machine")?;
-        Ok(Servers::Real { services, addresses, machines: experiment.machines.len() })
+        let machines = experiment.machines.iter().map(|machine| (machine.name.clone(), Condition::WELL)).collect();
+        Ok(Servers::Real { services, addresses, machines, machine_of: experiment.machine_of.clone() })
     }
 
     /// Returns the address of each node of the policy.
@@ -130,12 +134,30 @@ impl Servers {
     /// Sets the condition of machine `machine` from now on. Removing a machine is left to the gateway.
     ///
     /// # Errors
-    /// As [`Nodes::set_condition`]. Real machines refuse every condition.
-    pub fn set_condition(&self, machine: usize, condition: Condition) -> Result<(), String> {
-        match self {
-            Servers::Emulated(nodes) => nodes.set_condition(machine, condition),
-            Servers::Real { .. } => Err(format!("machine {machine} is a real service, which cannot have faults")),
+    /// As [`Nodes::set_condition`]. A real machine can crash and stall, and refuses every other condition.
+    pub fn set_condition(&mut self, machine: usize, condition: Condition) -> Result<(), String> {
+        let (services, machines, machine_of) = match self {
+            Servers::Emulated(nodes) => return nodes.set_condition(machine, condition),
+            Servers::Real { services, machines, machine_of, .. } => (services, machines, machine_of),
+        };
+        let Some((name, present)) = machines.get_mut(machine) else { return Ok(()) };
+        let Condition { crashed, stalled, .. } = condition;
+        if (Condition { crashed, stalled, ..Condition::WELL }) != condition {
+            return Err(format!("machine {name} is a real service, which can only crash or stall"));
         }
+        for service in services {
+            let own = service.nodes.iter().enumerate().filter(|(_, node)| machine_of[**node] == machine);
+            for (number, _) in own {
+                if crashed != present.crashed {
+                    service.instances.set_killed(number, crashed)?;
+                }
+                if stalled != present.stalled {
+                    service.instances.set_frozen(number, stalled)?;
+                }
+            }
+        }
+        *present = condition;
+        Ok(())
     }
 
     /// Returns the work of each machine since the start, in seconds of CPU, disk and link time, as in
@@ -148,7 +170,7 @@ impl Servers {
         match self {
             Servers::Emulated(nodes) => nodes.done(),
             Servers::Real { services, machines, .. } => {
-                let mut done = vec![[0.0; 3]; *machines];
+                let mut done = vec![[0.0; 3]; machines.len()];
                 for service in services {
                     done[service.machine][0] = service.instances.cpu_time().as_secs_f64();
                 }
@@ -233,12 +255,31 @@ fn possible(experiment: &Experiment) -> Result<(), String> {
             traffic.class.name(&experiment.site.policy)
         ));
     }
-    let strikes = |kind: &FaultKind| !matches!(kind, FaultKind::Removed | FaultKind::Reload | FaultKind::LostReports);
-    match experiment.faults.iter().find(|fault| strikes(&fault.kind)) {
-        Some(fault) => Err(format!(
-            "the fault at {:.0} s needs emulated machines; a real service can only be `removed`",
-            fault.at.as_secs_f64()
+    for fault in &experiment.faults {
+        let at = fault.at.as_secs_f64();
+        match fault.kind {
+            FaultKind::Slow(_) | FaultKind::FailFast(_) => {
+                return Err(format!(
+                    "the fault at {at:.0} s needs emulated machines; a real service can be `removed`, `crash` or `stall`"
+                ));
+            }
+            FaultKind::Stall => shared_database(experiment, fault)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a stall of a service with one database for all its machines is one of all of them.
+fn shared_database(experiment: &Experiment, fault: &Fault) -> Result<(), String> {
+    let wiki = |machine: usize| experiment.machines[machine].service == Service::MediaWiki;
+    let left = (0..experiment.machines.len()).find(|machine| wiki(*machine) && !fault.machines.contains(machine));
+    match (fault.machines.iter().any(|machine| wiki(*machine)), left) {
+        (true, Some(left)) => Err(format!(
+            "the stall at {:.0} s is one of the database, which machine {} uses too; write all machines with `mediawiki`",
+            fault.at.as_secs_f64(),
+            experiment.machines[left].name
         )),
-        None => Ok(()),
+        _ => Ok(()),
     }
 }

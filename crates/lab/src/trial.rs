@@ -184,7 +184,7 @@ pub fn play(
     mut watch: impl FnMut(&Progress, &Running) -> ControlFlow<()>,
 ) -> Result<Outcome, String> {
     let experiment = trial.experiment;
-    let servers = Servers::start(experiment, trial.seed, trial.cpus.nodes, trial.directory)?;
+    let mut servers = Servers::start(experiment, trial.seed, trial.cpus.nodes, trial.directory)?;
     let mut gateway = trial.approach.start(&Setting {
         experiment,
         source: Some(trial.source),
@@ -207,7 +207,7 @@ pub fn play(
     let load = load.map_err(|error| format!("load generator: {error}"))?;
     let learned_costs = LearnedCosts::new(experiment.duration());
     let mut stage =
-        Stage { experiment, servers: &servers, gateway: &mut gateway, start, active: Vec::new(), learned_costs };
+        Stage { experiment, servers: &mut servers, gateway: &mut gateway, start, active: Vec::new(), learned_costs };
     let mut turns = turns(experiment).into_iter().peekable();
     let mut samples = Vec::new();
     let mut idle = IdleMeter::new(experiment);
@@ -286,7 +286,7 @@ fn whole_steps(at: Duration) -> Duration {
 /// The objects that faults and samples act on.
 struct Stage<'a> {
     experiment: &'a Experiment,
-    servers: &'a Servers,
+    servers: &'a mut Servers,
     gateway: &'a mut Gateway,
     /// Instant 0 on [`clock::now`], in nanoseconds.
     start: u64,

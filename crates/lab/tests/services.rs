@@ -177,6 +177,36 @@ fn xapian_answers_each_request_once() {
 }
 
 #[test]
+fn mediawiki_answers_each_request_once() {
+    each_request_is_answered_once(Kind::MediaWiki);
+}
+
+#[test]
+fn mediawiki_shows_pages_lists_and_histories_and_its_database_is_counted() {
+    let Some(bench) = Bench::new(Kind::MediaWiki) else { return };
+    let instances = Instances::start(Kind::MediaWiki, 2, 2, None, bench.directory.path()).expect("they start");
+    let titles: BTreeSet<&String> = instances.words().iter().collect();
+    assert_eq!(titles.len(), 300, "no page twice");
+    for &address in instances.addresses() {
+        let page = ask(address, "/index.php?title=Page_17", "page");
+        assert!(page.contains("Section 11") && page.contains("another one"), "{page}");
+        let history = ask(address, "/index.php?title=Page_17&action=history", "history");
+        assert!(history.contains("Revision history"), "{history}");
+        let found = ask(address, "/index.php?title=Special:Search&search=warranty", "search");
+        assert!(found.contains("Search results"), "{found}");
+        let text = "/api.php?action=parse&contentmodel=wikitext&format=json&text=%7B%7BVolume%7CPage_17%7D%7D";
+        let volume = ask(address, text, "volume");
+        assert_eq!(volume.matches("Section 11").count() % 16, 0, "{volume}");
+        assert!(volume.contains("Section 11"), "{volume}");
+    }
+    let used = instances.measure(20, Duration::ZERO).expect("all are answered");
+    assert!(used.cpu > Duration::from_millis(1), "{used:?}");
+    let family = descendants();
+    drop(instances);
+    nothing_is_left(&bench, &family);
+}
+
+#[test]
 fn apache_php_uses_the_cpu_time_that_is_asked_for() {
     the_cpu_time_that_is_asked_for_is_used(Kind::ApachePhp);
 }
@@ -212,6 +242,55 @@ fn apache_php_waits_without_a_cpu_and_sends_events_as_they_come() {
     nothing_is_left(&bench, &family);
 }
 
+/// Kills one of two instances and starts it again, and stops the other where it is.
+fn it_can_be_killed_and_frozen(kind: Kind) {
+    let Some(bench) = Bench::new(kind) else { return };
+    let mut instances = Instances::start(kind, 2, 2, None, bench.directory.path()).expect("they start");
+    let addresses = instances.addresses().to_vec();
+    let word = instances.words().first().cloned().unwrap_or_default();
+    let marks = [("{cpu_us}", "0"), ("{io_us}", "0"), ("{stream_us}", "0"), ("{word}", word.as_str())];
+    let path = marks.iter().fold(instances.path().to_owned(), |path, (mark, value)| path.replace(mark, value));
+    let used = instances.cpu_time();
+    instances.set_killed(0, true).expect("it can be killed");
+    assert!(TcpStream::connect(addresses[0]).is_err(), "it is gone");
+    assert_eq!(instances.ended(), None, "it has not ended by itself");
+    assert!(instances.cpu_time() >= used, "its CPU time counts on");
+    assert_eq!(status(&ask(addresses[1], &path, "other")), "200");
+    instances.set_killed(0, false).expect("it can be started again");
+    let serves = || TcpStream::connect(addresses[0]).is_ok() && status(&ask(addresses[0], &path, "again")) == "200";
+    while !serves() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    instances.set_frozen(1, true).expect("it can be stopped");
+    let mut stream = TcpStream::connect(addresses[1]).expect("the system accepts");
+    stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket has this");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nX-Request-Id: frozen\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("the system takes it");
+    let mut reply = String::new();
+    assert!(stream.read_to_string(&mut reply).is_err() && reply.is_empty(), "it answers nothing: {reply}");
+    instances.set_frozen(1, false).expect("it goes on");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket has this");
+    stream.read_to_string(&mut reply).expect("it answers");
+    assert_eq!(status(&reply), "200");
+    // One that is stopped while it is frozen ends in good order.
+    instances.set_frozen(1, true).expect("it can be stopped");
+    let family = descendants();
+    let answered = instances.answered().expect("they stop");
+    assert!(["other", "again", "frozen"].iter().all(|id| answered.iter().any(|own| own == id)), "{answered:?}");
+    drop(instances);
+    nothing_is_left(&bench, &family);
+}
+
+#[test]
+fn apache_php_can_be_killed_and_frozen() {
+    it_can_be_killed_and_frozen(Kind::ApachePhp);
+}
+
+#[test]
+fn mediawiki_can_be_killed_and_its_database_be_frozen() {
+    it_can_be_killed_and_frozen(Kind::MediaWiki);
+}
+
 #[test]
 fn tomcat_uses_the_cpu_time_that_is_asked_for() {
     the_cpu_time_that_is_asked_for_is_used(Kind::Tomcat);
@@ -235,7 +314,14 @@ fn xapian_finds_pages_and_its_searches_are_counted() {
 #[ignore = "measures for minutes, on a machine that should do nothing else"]
 fn figures() {
     let cpu = *process::cpus().expect("they can be read").last().expect("there is one");
-    let asked = [(Kind::ApachePhp, 0), (Kind::ApachePhp, 8), (Kind::Tomcat, 0), (Kind::Tomcat, 8), (Kind::Xapian, 0)];
+    let asked = [
+        (Kind::ApachePhp, 0),
+        (Kind::ApachePhp, 8),
+        (Kind::Tomcat, 0),
+        (Kind::Tomcat, 8),
+        (Kind::Xapian, 0),
+        (Kind::MediaWiki, 0),
+    ];
     for (kind, cost) in asked {
         let Some(bench) = Bench::new(kind) else { continue };
         let cost = Duration::from_millis(cost);

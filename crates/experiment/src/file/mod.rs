@@ -149,6 +149,8 @@ words! {
         "tomcat" => Service::Tomcat,
         /// A full-text search over real documents: Xapian's omega behind Apache.
         "xapian" => Service::Xapian,
+        /// Pages of a wiki: MediaWiki behind Apache, with one MariaDB for all machines.
+        "mediawiki" => Service::MediaWiki,
     }
 }
 

@@ -4,15 +4,14 @@
 //! a connection for as long as the connection is kept, so the idle connections of a gateway would occupy
 //! the slots of requests.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustix::process::Signal;
-use weirgate_emulator::clock;
 
 use super::Kind;
-use super::guarded::{Guarded, LOOK};
+use super::guarded::Guarded;
 use super::instance::{Place, Server};
 
 /// Path of Apache in Debian.
@@ -21,9 +20,6 @@ pub(super) const PROGRAM: &str = "/usr/sbin/apache2";
 /// Directory of PHP's process coordinator in Debian. The name of the program contains its version.
 const PROGRAMS: &str = "/usr/sbin";
 
-/// Maximum time until the pool listens. It forks its processes first.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Returns the newest PHP process coordinator.
 pub(super) fn php_fpm() -> Option<PathBuf> {
     let names = fs::read_dir(PROGRAMS).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -31,39 +27,56 @@ pub(super) fn php_fpm() -> Option<PathBuf> {
     names.filter(fpm).max()
 }
 
-/// Writes the configuration of Apache and the pool, and the page `name`.
-pub(super) fn prepare(place: &Place, name: &str, page: &str) -> Result<(), String> {
+/// An application of PHP.
+pub(super) struct Application<'a> {
+    /// Directory of its pages.
+    pub(super) pages: &'a str,
+    /// Lines of `php.ini`. The system's own file is not read, and no extension is loaded that is not named here.
+    pub(super) ini: &'a str,
+    /// Lines of the pool's configuration that set its environment.
+    pub(super) environment: &'a str,
+}
+
+/// Writes the configuration of Apache and the pool for `application`.
+pub(super) fn prepare(place: &Place, application: &Application) -> Result<(), String> {
     let (address, workers) = (place.address.to_string(), place.workers.to_string());
     let words = [
         ("DIRECTORY", place.directory.text()?),
+        ("PAGES", application.pages),
         ("ADDRESS", &address),
         ("WORKERS", &workers),
         ("SOCKET", place.socket.text()?),
+        ("ENVIRONMENT", application.environment),
     ];
     place.directory.write("apache.conf", include_str!("apache.conf"), &words)?;
     place.directory.write("fpm.conf", include_str!("fpm.conf"), &words)?;
+    place.directory.write("php.ini", application.ini, &[])
+}
+
+/// Writes the configuration for the page `name`, and the page.
+pub(super) fn prepare_page(place: &Place, name: &str, page: &str) -> Result<(), String> {
+    let pages = format!("{}/pages", place.directory.text()?);
+    prepare(place, &Application { pages: &pages, ini: "", environment: "" })?;
     place.directory.write(&format!("pages/{name}"), page, &[])
 }
 
 /// Writes the configuration and the page of [`Kind::ApachePhp`].
 pub(super) fn prepare_loop(place: &Place) -> Result<(), String> {
-    prepare(place, "loop.php", include_str!("loop.php"))
+    prepare_page(place, "loop.php", include_str!("loop.php"))
 }
 
-/// Starts the pool, and Apache once the pool listens.
+/// Starts the pool and Apache.
 pub(super) fn start(place: &Place) -> Result<Vec<Server>, String> {
     let program = php_fpm().ok_or_else(|| Kind::ApachePhp.missing("php-fpm"))?;
-    // -n: without the system's php.ini and its extensions.
-    let words = [program.as_os_str(), "-n".as_ref(), "-y".as_ref(), "fpm.conf".as_ref()];
-    let mut pool = Guarded::start("php-fpm", &words, place.cpu, place.directory.path())?;
-    let (socket, start) = (place.socket.text()?, clock::now());
-    while std::os::unix::net::UnixStream::connect(socket).is_err() {
-        if pool.ended().is_some() || clock::now() - start > clock::nanos(PATIENCE) {
-            let said = fs::read_to_string(&pool.log).unwrap_or_default();
-            return Err(format!("{}: {} does not listen:\n{said}", place.name, program.display()));
-        }
-        clock::pause(LOOK);
+    // Without the system's directory of extensions.
+    let before = ["env", "PHP_INI_SCAN_DIR="].map(OsStr::new);
+    let options = ["-c", "php.ini", "-y", "fpm.conf"].map(OsStr::new);
+    let words: Vec<&OsStr> = before.into_iter().chain([program.as_os_str()]).chain(options).collect();
+    // Remains of servers that were killed. The numbers of their processes may belong to others by now.
+    for remains in [place.directory.path().join("apache.pid"), PathBuf::from(place.socket.text()?)] {
+        let _ = fs::remove_file(remains);
     }
+    let pool = Guarded::start("php-fpm", &words, place.cpu, place.directory.path())?;
     let words = [PROGRAM, "-d", place.directory.text()?, "-f", "apache.conf", "-D", "FOREGROUND"];
     let apache = Guarded::start("apache", &words, place.cpu, place.directory.path())?;
     // Apache finishes its requests upon SIGWINCH ("Stopping and Restarting": graceful stop), and the pool

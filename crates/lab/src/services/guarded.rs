@@ -8,6 +8,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -37,6 +38,10 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 /// usually waited already, and the clean-up of a virtual machine. Also the maximum time until killed
 /// processes are gone.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Maximum time until a server listens on its socket. A pool of PHP forks its processes first, and a database reads its
+/// files.
+const STARTING: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it kills it with all its child processes and waits for their end.
 #[derive(Debug)]
@@ -70,6 +75,19 @@ impl Guarded {
             Ok(guard) => Ok(Guarded { name: name.to_owned(), guard, state, log }),
             Err(error) => Err(format!("{name} cannot be started in {}: {error}", directory.display())),
         }
+    }
+
+    /// Waits until it listens on the Unix socket `path`.
+    pub(super) fn await_socket(&mut self, path: &str) -> Result<(), String> {
+        let start = clock::now();
+        while UnixStream::connect(path).is_err() {
+            if self.ended().is_some() || clock::now() - start > clock::nanos(STARTING) {
+                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+                return Err(format!("{} does not listen:\n{said}", self.name));
+            }
+            clock::pause(LOOK);
+        }
+        Ok(())
     }
 
     /// Returns a message with its status if it has exited by itself.
@@ -116,6 +134,14 @@ impl Guarded {
             clock::pause(LOOK);
         }
         Ok(())
+    }
+
+    /// Stops the server with all its child processes where they are, or lets them go on. The guard goes on, so that
+    /// they end with the lab in any case.
+    pub(super) fn freeze(&self, frozen: bool) -> Result<(), String> {
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        let Some(Ok(id)) = self.lines().next().map(|id| id.parse()) else { return Ok(()) };
+        process::signal_family(id, signal).map_err(|error| format!("{} takes no signal: {error}", self.name))
     }
 
     /// Returns the guard's process group, and the server's if it has made one.

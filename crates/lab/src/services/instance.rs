@@ -41,19 +41,41 @@ pub(super) type Server = (Guarded, Signal);
 
 #[derive(Debug)]
 pub(super) struct Instance {
-    /// Its servers in the order in which they are stopped. They end before the directory is removed.
+    kind: Kind,
+    /// Its servers in the order in which they are stopped. They end before the directory is removed. None while it is
+    /// killed.
     servers: Vec<Server>,
     place: Place,
+    /// CPU time of servers that were killed.
+    spent: Duration,
 }
 
 impl Instance {
     /// Starts the servers of an instance of `kind` in `place`, where all files are prepared.
     pub(super) fn start(kind: Kind, place: Place) -> Result<Instance, String> {
-        let servers = match kind {
-            Kind::ApachePhp | Kind::Xapian => apache::start(&place)?,
-            Kind::Tomcat => tomcat::start(&place)?,
+        let mut instance = Instance { kind, servers: Vec::new(), place, spent: Duration::ZERO };
+        instance.revive()?;
+        Ok(instance)
+    }
+
+    /// Kills its servers with their requests.
+    pub(super) fn kill(&mut self) {
+        self.spent = self.cpu_time();
+        self.servers.clear();
+    }
+
+    /// Starts its servers, which are killed or were never started. They serve some moments later.
+    pub(super) fn revive(&mut self) -> Result<(), String> {
+        self.servers = match self.kind {
+            Kind::ApachePhp | Kind::Xapian | Kind::MediaWiki => apache::start(&self.place)?,
+            Kind::Tomcat => tomcat::start(&self.place)?,
         };
-        Ok(Instance { servers, place })
+        Ok(())
+    }
+
+    /// Stops its servers where they are, or lets them go on.
+    pub(super) fn freeze(&self, frozen: bool) -> Result<(), String> {
+        self.servers.iter().try_for_each(|(server, _)| server.freeze(frozen))
     }
 
     /// Waits until a request for `path` is answered with 200 by this instance, which its log proves.
@@ -68,6 +90,8 @@ impl Instance {
             if !answered {
                 match fetch(self.place.address, path, GLANCE) {
                     Ok((200, _)) => answered = true,
+                    // Apache serves before its pool of PHP does.
+                    Ok((503, _)) => obstacle = "it is answered with 503".to_owned(),
                     Ok((status, _)) => return Err(self.fault(&format!("{path} is answered with {status}"))),
                     Err(error) => obstacle = error,
                 }
@@ -83,7 +107,7 @@ impl Instance {
     }
 
     pub(super) fn cpu_time(&self) -> Duration {
-        self.servers.iter().map(|(server, _)| server.cpu_time()).sum()
+        self.spent + self.servers.iter().map(|(server, _)| server.cpu_time()).sum::<Duration>()
     }
 
     /// Returns a message if one of its servers has exited by itself.
@@ -93,6 +117,7 @@ impl Instance {
 
     /// Lets its requests in flight finish, and stops it.
     pub(super) fn stop(&mut self) -> Result<(), String> {
+        self.freeze(false)?;
         self.servers.iter_mut().try_for_each(|(server, signal)| server.stop(*signal))
     }
 

