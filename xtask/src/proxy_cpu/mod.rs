@@ -1,4 +1,4 @@
-//! The experiment `proxy-cpu`: CPU time of a request in Weirgate, HAProxy and nginx, in several cases.
+//! The experiment `proxy-cpu`: CPU time of a request in Weirgate, HAProxy, nginx and a bare relay, in several cases.
 //!
 //! `experiments/proxy-cpu/README.md` describes the measurement.
 
@@ -56,7 +56,9 @@ struct Proxy {
 
 /// Runs the experiment and writes `bench/runs/DATE-proxy-cpu/`.
 pub(crate) fn run() -> Result<(), String> {
-    show(Command::new(env!("CARGO")).args(["build", "--locked", "--profile", "production", "--package", "weirgate"]))?;
+    for what in [&["--package", "weirgate"][..], &["--package", "weirgate-emulator", "--example", "relay"]] {
+        show(Command::new(env!("CARGO")).args(["build", "--locked", "--profile", "production"]).args(what))?;
+    }
     let experiment = crate::root().join("experiments/proxy-cpu");
     let directory = std::env::temp_dir().join(format!("weirgate-proxy-cpu-{}", std::process::id()));
     std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
@@ -115,15 +117,20 @@ fn start(experiment: &Path, directory: &Path, threads: u32) -> Result<Vec<Proxy>
     };
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
     let weirgate = target.join("production/weirgate");
-    let commands = [
+    let haproxy = |file: &str| -> Result<Vec<PathBuf>, String> {
+        Ok(vec![program("haproxy")?, "-db".into(), "-f".into(), configured(file, "nbthread")?])
+    };
+    let mut commands = vec![
         ("weirgate", 18101, vec![weirgate, "run".into(), configured("weirgate.yaml", "threads:")?]),
-        (
-            "haproxy",
-            18102,
-            vec![program("haproxy")?, "-db".into(), "-f".into(), configured("haproxy.cfg", "nbthread")?],
-        ),
+        ("haproxy", 18102, haproxy("haproxy.cfg")?),
+        (report::EQUAL, 18104, haproxy("haproxy-equal.cfg")?),
         ("nginx", 18103, nginx(directory, &configured("nginx.conf", "worker_processes")?)?),
     ];
+    // It has one thread.
+    if threads == 1 {
+        let relay = target.join("production/examples/relay");
+        commands.push(("relay", 18105, vec![relay, "127.0.0.1:18105".into(), "127.0.0.1:18100".into()]));
+    }
     let core = if threads == 1 { PROXY_CORE } else { BOTH_CORES };
     let start = |(name, port, command): (_, _, Vec<PathBuf>)| {
         Ok(Proxy { name, port, process: Process::start(core, &command, port)? })

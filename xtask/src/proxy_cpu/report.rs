@@ -6,6 +6,9 @@ use std::process::Command;
 
 use crate::steps::read;
 
+/// Name of HAProxy with the work on the messages that Weirgate does.
+pub(crate) const EQUAL: &str = "haproxy-equal";
+
 /// One measured run.
 pub(crate) struct Run {
     case: &'static str,
@@ -62,7 +65,7 @@ impl Run {
 
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<8} {:6.2} µs a request at {:.0}/s", self.proxy, self.micros_per_request(), self.rate())
+        write!(f, "{:<13} {:6.2} µs a request at {:.0}/s", self.proxy, self.micros_per_request(), self.rate())
     }
 }
 
@@ -102,7 +105,8 @@ pub(crate) fn rate_of(proxy: &str, case: &str, runs: &[Run]) -> f64 {
 fn summary(runs: &[Run]) -> String {
     let mut text = String::from(
         "# CPU time of a request\n\nMedians over the rounds, with the lowest and the highest in brackets. A ratio is within a \
-         round.\n\n| case | proxy | µs of CPU a request | to HAProxy | requests/s | p50 ms | p99 ms |\n|---|---|---|---|---|---|---|\n",
+         round.\n\n| case | proxy | µs of CPU a request | to HAProxy | to haproxy-equal | requests/s | p50 ms | p99 ms |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     let mut cases: Vec<&str> = runs.iter().map(|run| run.case).collect();
     cases.dedup();
@@ -112,15 +116,22 @@ fn summary(runs: &[Run]) -> String {
             runs.sort_by_key(|run| run.round);
             runs
         };
-        for proxy in ["weirgate", "haproxy", "nginx"] {
-            let (runs, peers) = (of(proxy), of("haproxy"));
+        for proxy in ["weirgate", "haproxy", EQUAL, "nginx", "relay"] {
+            let runs = of(proxy);
+            if runs.is_empty() {
+                continue;
+            }
             let spread = |value: fn(&Run) -> f64| Spread::of(runs.iter().map(|run| value(run)));
-            let pairs = runs.iter().zip(peers);
-            let ratio = Spread::of(pairs.map(|(run, peer)| run.micros_per_request() / peer.micros_per_request()));
+            let ratio = |peer: &str| {
+                let pairs = runs.iter().zip(of(peer));
+                Spread::of(pairs.map(|(run, peer)| run.micros_per_request() / peer.micros_per_request()))
+            };
             let _ = writeln!(
                 text,
-                "| {case} | {proxy} | {} | {ratio} | {:.0} | {:.2} | {:.2} |",
+                "| {case} | {proxy} | {} | {} | {} | {:.0} | {:.2} | {:.2} |",
                 spread(Run::micros_per_request),
+                ratio("haproxy"),
+                ratio(EQUAL),
                 spread(Run::rate).median,
                 spread(|run| run.p50_ms).median,
                 spread(|run| run.p99_ms).median,

@@ -1,0 +1,133 @@
+//! A bare relay: it passes bytes between a client and a node, and reads none of them.
+//!
+//! `cargo xtask bench proxy-cpu` measures it beside the proxies. It makes the system calls that a proxy cannot do
+//! without, an event for each message, one read and one write, and nothing else. So it shows what part of a proxy's CPU
+//! time is the kernel's. It is no proxy: every client has a connection to the node of its own, which ends with it.
+//!
+//! ```text
+//! relay LISTEN NODE
+//! relay 127.0.0.1:18105 127.0.0.1:18100
+//! ```
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+
+/// The token of the listener. Each pair of connections has the two that follow its even number.
+const LISTENER: Token = Token(usize::MAX);
+
+/// Size of a read. A message that is shorter has been read whole, and no second read has to find that out.
+const READ: usize = 64 * 1024;
+
+/// Maximum number of events of one wait, and of connections that wait to be accepted.
+const EVENTS: usize = 1024;
+
+/// A client, its connection to the node, and the bytes that each of them has not taken.
+struct Pair {
+    sides: [TcpStream; 2],
+    unsent: [Vec<u8>; 2],
+}
+
+struct Relay {
+    poll: Poll,
+    listener: TcpListener,
+    node: SocketAddr,
+    pairs: HashMap<usize, Pair>,
+    next: usize,
+    buffer: Vec<u8>,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let (Some(listen), Some(node), None) = (words.next(), words.next(), words.next()) else {
+        return Err("write two addresses: where to listen, and the node".into());
+    };
+    let mut relay = Relay {
+        poll: Poll::new()?,
+        listener: TcpListener::bind(listen.parse()?)?,
+        node: node.parse()?,
+        pairs: HashMap::new(),
+        next: 0,
+        buffer: vec![0; READ],
+    };
+    relay.poll.registry().register(&mut relay.listener, LISTENER, Interest::READABLE)?;
+    let mut events = Events::with_capacity(EVENTS);
+    loop {
+        relay.poll.poll(&mut events, None)?;
+        for event in &events {
+            match event.token() {
+                LISTENER => relay.accept()?,
+                Token(token) => relay.pass(token / 2 * 2, token % 2, event.is_readable(), event.is_writable())?,
+            }
+        }
+    }
+}
+
+impl Relay {
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            let mut client = match self.listener.accept() {
+                Ok((client, _)) => client,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let (both, token) = (Interest::READABLE | Interest::WRITABLE, self.next);
+            self.next += 2;
+            client.set_nodelay(true)?;
+            let mut node = TcpStream::connect(self.node)?;
+            node.set_nodelay(true)?;
+            self.poll.registry().register(&mut node, Token(token + 1), both)?;
+            self.poll.registry().register(&mut client, Token(token), both)?;
+            self.pairs.insert(token, Pair { sides: [client, node], unsent: [Vec::new(), Vec::new()] });
+        }
+    }
+
+    /// Passes on what side `from` of a pair has sent, and what it can take again.
+    fn pass(&mut self, pair: usize, from: usize, readable: bool, writable: bool) -> io::Result<()> {
+        let Some(Pair { sides, unsent }) = self.pairs.get_mut(&pair) else { return Ok(()) };
+        let mut sources = [readable.then_some(from), None];
+        if writable && !unsent[from].is_empty() {
+            let sent = send(&mut sides[from], &unsent[from])?;
+            unsent[from].drain(..sent);
+            // The other side may have more, which has waited for this.
+            sources[1] = unsent[from].is_empty().then_some(1 - from);
+        }
+        for source in sources.into_iter().flatten() {
+            let target = 1 - source;
+            while unsent[target].is_empty() {
+                let read = match sides[source].read(&mut self.buffer) {
+                    Ok(read) => read,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
+                    Err(error) => return Err(error),
+                };
+                if read == 0 {
+                    // One side has ended, which ends the other.
+                    self.pairs.remove(&pair);
+                    return Ok(());
+                }
+                let sent = send(&mut sides[target], &self.buffer[..read])?;
+                unsent[target].extend_from_slice(&self.buffer[sent..read]);
+                if read < READ {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends as much as the connection takes, and returns how much that was.
+fn send(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    match stream.write(bytes) {
+        Ok(sent) => Ok(sent),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) => Ok(0),
+        Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+            Ok(bytes.len())
+        }
+        Err(error) => Err(error),
+    }
+}
