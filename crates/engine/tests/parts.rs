@@ -189,3 +189,35 @@ fn a_new_policy_keeps_the_parts_of_classes_that_stay() {
     engine.reconfigure(now, lower).expect("a valid policy");
     assert_eq!([0, 1].map(|class| engine.part(ClassId(class)).map(|part| part.granted)), [None, Some(30.0)]);
 }
+
+/// Load moves to an engine that keeps next to nothing of the guarantee, while others fill the nodes.
+#[test]
+fn requests_within_the_whole_wait_for_a_larger_part() {
+    let mut engine = engine(100.0, 1);
+    let (lease, least) = for_ever(0.25);
+    engine.keep_parts(Time::ZERO, lease, &least);
+    let arrival = |class, token| Arrival { class, flow: token, demand: None, locality_key: None, position: 0, token };
+    let mut in_flight: Vec<Ticket> = Vec::new();
+    for token in 0..400 {
+        if let Decision::Release { ticket, .. } = engine.arrive(Time::ZERO, arrival(ClassId(1), token)) {
+            in_flight.push(ticket);
+        }
+    }
+    assert!(!in_flight.is_empty());
+    for token in 0..30 {
+        let now = Time::from_millis(1_000 + 10 * token);
+        let decision = engine.arrive(now, arrival(GOLD, 1_000 + token));
+        assert!(!matches!(decision, Decision::Shed(_)), "{token}: {decision:?}");
+    }
+    let now = Time::from_millis(1_310);
+    let (lease, larger) = for_ever(90.0);
+    engine.keep_parts(now, lease, &larger);
+    let mut released = 0;
+    for ticket in in_flight {
+        engine.observe(now, ticket, Outcome::LastByte { status: 200 });
+    }
+    while let Some(action) = engine.poll(now) {
+        released += usize::from(matches!(action, Action::Release { token, .. } if token >= 1_000));
+    }
+    assert!(released > 0, "they go first now");
+}

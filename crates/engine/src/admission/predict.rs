@@ -7,6 +7,10 @@
 //! refused as soon as the queue is longer than a small part of the limit. A longer queue would not serve
 //! more requests. It would only move every response time to the limit.
 //!
+//! Parts ([`crate::Part`]): an arrival within the whole guarantee may wait as an owed request does, although it has no
+//! claim yet to go first. The other engines are granted less before this one is granted more, which takes some tenths
+//! of a second after the load has moved.
+//!
 //! Sources: the queue of a request is the number of requests that have their turn before it. A greedy source
 //! therefore has a long queue, and a polite source of the same class has one request per source in it. The
 //! guaranteed arrivals belong to the class: a greedy source can use them up, and the requests of others are then
@@ -18,7 +22,7 @@ use super::late::LateAnswers;
 use super::{AdmissionView, Offer};
 use crate::demand::RESOURCES;
 use crate::discipline::Predict as Figures;
-use crate::index::Table;
+use crate::index::{Id as _, Table};
 use crate::policy::Guarantee;
 use crate::request::{ClassId, ShedReason};
 use crate::scheduler::{Bucket, Standing};
@@ -72,7 +76,9 @@ impl Predict {
     pub(super) fn offered(&mut self, view: &AdmissionView<'_>, offer: &Offer) -> Standing {
         let Offer { class, sub_queue, .. } = *offer;
         let mut standing = Standing::Surplus;
-        if let Some(rate) = view.classes.spec(class).guarantee.throughput
+        // Of a guarantee that several engines share the whole counts: this one may be granted more of it at once.
+        let promised = view.policy.classes.get(class.row()).map(|class| class.guarantee.throughput);
+        if let Some(rate) = promised.unwrap_or(view.classes.spec(class).guarantee.throughput)
             && self.arrivals[class].level(view.now, rate) >= 1.0
         {
             standing = Standing::Owed;
