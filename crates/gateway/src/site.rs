@@ -7,13 +7,14 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::UNIX_EPOCH;
 
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use weirgate_config::{Sharing, Site};
 use weirgate_engine::{ClassId, Engine, Lease, Part, Time};
 use weirgate_sharing::{End, Floors};
-use weirgate_wire::admin::SiteStatus;
+use weirgate_wire::admin::{EventKind, SiteStatus};
 
 use crate::active_config::ActiveConfig;
 use crate::gateway::{Gateway, Phase, Shared, lock};
@@ -146,6 +147,13 @@ impl Floors for OfEngine {
     fn keep(&self, lease: Lease, parts: &[(usize, Part)]) {
         let parts: Vec<(ClassId, Part)> = parts.iter().map(|(budget, part)| (self.classes[*budget], *part)).collect();
         self.shared.control.keep_parts(|active_config| self.is_of(active_config), lease, &parts);
+    }
+
+    fn tell(&self, kind: EventKind, text: String) {
+        let unix = weirgate_clock::calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let message = self.shared.events.add(self.now(), unix, kind, text);
+        // Not on this thread: a slow reader of standard error would delay reports.
+        tokio::task::spawn_blocking(move || weirgate_log::write(&[message]));
     }
 }
 

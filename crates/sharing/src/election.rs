@@ -15,6 +15,7 @@ use weirgate_http_client::Address;
 use weirgate_log::Level;
 use weirgate_site::{Coordinator, MAX_MEMBERS, Record};
 use weirgate_tls::told as faults_told;
+use weirgate_wire::admin::EventKind;
 
 use crate::state::{Elected, Shared};
 use crate::told::say;
@@ -141,7 +142,7 @@ impl Voter<'_> {
              its own, and start this one again",
             self.shared.name()
         );
-        say(Level::Error, text);
+        self.shared.floors.tell(EventKind::GatewayFenced, text);
         Ok(())
     }
 
@@ -190,7 +191,7 @@ impl Voter<'_> {
         if state.elected.as_ref() != Some(&elected) {
             let divides = if is_own { ": this gateway" } else { "" };
             let text = format!("site: {} is elected and divides the guarantees{divides}", elected.name);
-            say(Level::Info, text);
+            self.shared.floors.tell(EventKind::GatewayElected, text);
             state.member.follow(elected.revision);
             state.elected = Some(elected);
             self.shared.member.notify_one();

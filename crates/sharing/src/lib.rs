@@ -31,10 +31,11 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use weirgate_engine::{Lease, Part, Time};
 use weirgate_site::Member;
 use weirgate_tls::LiveTrust;
+use weirgate_wire::admin::EventKind;
 
 pub use state::{Before, Shared};
 
-/// The engine and the clock, as this crate needs them. Calls must not block for long.
+/// The engine, the clock and the events, as this crate needs them. Calls must not block for long.
 pub trait Floors: Send + Sync {
     /// The present time, as the engine counts it.
     fn now(&self) -> Time;
@@ -45,6 +46,9 @@ pub trait Floors: Send + Sync {
 
     /// Keeps these parts of the guaranteed throughputs. Does nothing if another policy is in force.
     fn keep(&self, lease: Lease, parts: &[(usize, Part)]);
+
+    /// Tells operators of a change, now and in the list of events.
+    fn tell(&self, kind: EventKind, text: String);
 }
 
 /// Maximum time for a farewell. The gateway that divides the guarantees answers within milliseconds, and a process that

@@ -10,6 +10,7 @@ use weirgate_engine::{ClassId, Lease, Part, Time};
 use weirgate_http_server::Peer;
 use weirgate_site::{Coordinator, MAX_BUDGET, MAX_BUDGETS, Record, Report, Settings, Step};
 use weirgate_tls::{ClientSettings, Party, Role};
+use weirgate_wire::admin::EventKind;
 use weirgate_wire::{MAX_SITE_BYTES, SiteReport};
 
 use crate::Floors;
@@ -38,6 +39,7 @@ type Kept = (Lease, Vec<(usize, Part)>);
 struct Noted {
     nanos: AtomicU64,
     kept: Mutex<Vec<Kept>>,
+    told: Mutex<Vec<EventKind>>,
 }
 
 impl Floors for Noted {
@@ -51,6 +53,10 @@ impl Floors for Noted {
 
     fn keep(&self, lease: Lease, parts: &[(usize, Part)]) {
         self.kept.lock().expect("no panic").push((lease, parts.to_vec()));
+    }
+
+    fn tell(&self, kind: EventKind, _: String) {
+        self.told.lock().expect("no panic").push(kind);
     }
 }
 
@@ -179,4 +185,5 @@ async fn shares_reach_the_engine() {
         "it has left"
     );
     assert!(shared.lock().member.is_gone());
+    assert_eq!(*floors.told.lock().expect("no panic"), [EventKind::SharesGranted], "an end that is wanted is no news");
 }

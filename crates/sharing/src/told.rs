@@ -5,6 +5,7 @@ use weirgate_engine::Time;
 use weirgate_log::{Level, Message};
 use weirgate_site::Stage;
 use weirgate_spanned_yaml::unit::span_text;
+use weirgate_wire::admin::EventKind;
 
 use crate::state::{Shared, State};
 
@@ -53,13 +54,13 @@ pub(crate) fn stage(shared: &Shared, state: &mut State, now: Time) {
         return;
     }
     let settings = shared.settings.agreed.settings();
-    let (level, text) = match stage {
+    let (kind, text) = match stage {
         Stage::Granted => {
             let by = state.elected.as_ref().map_or("an elected gateway", |elected| &elected.name);
-            (Level::Info, format!("site: {by} grants this gateway its shares of the guarantees"))
+            (EventKind::SharesGranted, format!("site: {by} grants this gateway its shares of the guarantees"))
         }
         Stage::Safe => (
-            Level::Warning,
+            EventKind::SharesSafe,
             format!(
                 "site: no shares were granted for {}. Until {} this gateway keeps {} % of the last ones",
                 span_text(settings.lease),
@@ -69,9 +70,10 @@ pub(crate) fn stage(shared: &Shared, state: &mut State, now: Time) {
         ),
         // A gateway that starts has nothing to say yet, and one that leaves no longer.
         Stage::Minimum if before.is_none() || state.ending.is_some() => return,
-        Stage::Minimum => {
-            (Level::Warning, "site: this gateway keeps the minimum of each guarantee until it is granted more".into())
-        }
+        Stage::Minimum => (
+            EventKind::SharesMinimum,
+            "site: this gateway keeps the minimum of each guarantee until it is granted more".into(),
+        ),
     };
-    say(level, text);
+    shared.floors.tell(kind, text);
 }

@@ -1,7 +1,8 @@
 //! Events: the changes that an operator acts on, on standard error and for the admin API.
 //!
 //! Once a second the engine's snapshots are compared with those before. Nothing is added to the path of a request, and
-//! a change that comes and goes between two looks is not told. Refusals are counted, so they are always seen.
+//! a change that comes and goes between two looks is not told. Refusals are counted, so they are always seen. The site
+//! of the gateway tells its changes itself ([`Events::add`]).
 //! [`Certificates`], [`Classes`], [`Connections`] and [`Nodes`] compare. [`words`] has the reasons in plain words.
 
 mod certificates;
@@ -84,7 +85,7 @@ impl Events {
         unix: Duration,
     ) -> Vec<Message> {
         let mut state = lock(&self.state);
-        let State { events, count, classes, connections, nodes, certificates: known } = &mut *state;
+        let State { classes, connections, nodes, certificates: known, .. } = &mut *state;
         let mut told = Vec::new();
         let mut tell = |kind, text| told.push((kind, text));
         nodes.compare(version.0, version.1, &whole.nodes, &mut tell);
@@ -95,24 +96,32 @@ impl Events {
             told.truncate(AT_ONCE);
             told.push((EventKind::More, format!("{more} more changes at the same time")));
         }
-        let mut messages = Vec::new();
-        for (kind, text) in told {
-            messages.push(Message { event: Some(name(kind)), ..Message::new(level(kind), text.clone()) });
-            *count += 1;
-            let at_seconds = whole.now.as_secs_f64();
-            events.push_back(Event { number: *count, at_seconds, unix_seconds: unix.as_secs_f64(), kind, text });
-            if events.len() > KEPT {
-                events.pop_front();
-            }
+        told.into_iter().map(|(kind, text)| state.add(whole.now, unix, kind, text)).collect()
+    }
+
+    /// Adds a change that was told by another part of the process, and returns its message for standard error.
+    pub(crate) fn add(&self, now: Time, unix: Duration, kind: EventKind, text: String) -> Message {
+        lock(&self.state).add(now, unix, kind, text)
+    }
+}
+
+impl State {
+    fn add(&mut self, now: Time, unix: Duration, kind: EventKind, text: String) -> Message {
+        let message = Message { event: Some(name(kind)), ..Message::new(level(kind), text.clone()) };
+        self.count += 1;
+        let (at_seconds, unix_seconds) = (now.as_secs_f64(), unix.as_secs_f64());
+        self.events.push_back(Event { number: self.count, at_seconds, unix_seconds, kind, text });
+        if self.events.len() > KEPT {
+            self.events.pop_front();
         }
-        messages
+        message
     }
 }
 
 /// Returns how much a change matters.
 fn level(kind: EventKind) -> Level {
     match kind {
-        EventKind::UpstreamUnusable | EventKind::CertificateEnded => Level::Error,
+        EventKind::UpstreamUnusable | EventKind::CertificateEnded | EventKind::GatewayFenced => Level::Error,
         EventKind::NodeDown
         | EventKind::NodeEjected
         | EventKind::SheddingBegan
@@ -120,6 +129,8 @@ fn level(kind: EventKind) -> Level {
         | EventKind::LimitImpossible
         | EventKind::ConnectionsRefused
         | EventKind::CertificateEnding
+        | EventKind::SharesSafe
+        | EventKind::SharesMinimum
         | EventKind::More => Level::Warning,
         EventKind::PolicyChanged
         | EventKind::NodeDraining
@@ -133,7 +144,9 @@ fn level(kind: EventKind) -> Level {
         | EventKind::GuaranteeHeld
         | EventKind::LimitPossible
         | EventKind::ConnectionsAccepted
-        | EventKind::CertificateRenewed => Level::Info,
+        | EventKind::CertificateRenewed
+        | EventKind::GatewayElected
+        | EventKind::SharesGranted => Level::Info,
     }
 }
 

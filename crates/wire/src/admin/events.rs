@@ -77,6 +77,16 @@ pub enum EventKind {
     CertificateEnded,
     /// A certificate that ended soon has been renewed.
     CertificateRenewed,
+    /// A gateway of the site is elected, and divides the guarantees.
+    GatewayElected,
+    /// The elected gateway grants this one its shares of the guarantees.
+    SharesGranted,
+    /// No shares were granted for too long. This gateway keeps a part of the last ones.
+    SharesSafe,
+    /// This part has ended, too. The gateway keeps the minimum.
+    SharesMinimum,
+    /// Another process runs under the name of this gateway, so it keeps the minimum and is not elected.
+    GatewayFenced,
     /// More events at once than are told one by one.
     More,
 }

@@ -4,7 +4,8 @@
 const SHOWN_EVENTS = 100;
 const FIRST_CLASSES = 25; // Shown at first, so that the parts below them are not far away.
 const GOOD = new Set(["node_up", "node_appeared", "upstream_usable", "shedding_ended", "guarantee_held", "limit_possible"]);
-const BAD = new Set(["node_down", "node_ejected", "upstream_unusable", "guarantee_missed", "limit_impossible"]);
+const BAD = new Set(["node_down", "node_ejected", "upstream_unusable", "guarantee_missed", "limit_impossible",
+  "shares_minimum", "gateway_fenced"]);
 
 let lastEvent = 0;
 let uptime = 0; // Seconds, at the last look.
