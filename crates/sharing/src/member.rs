@@ -19,7 +19,10 @@ use crate::state::{Shared, State};
 use crate::told::{self, say};
 
 /// Time over which arrivals are counted. The estimate of the demand is made for it.
-const INTERVAL: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(25);
+
+/// Longest time over which arrivals are counted as if they had been even, in intervals.
+const LONGEST: u32 = 64;
 
 /// Connections to the elected gateway. One report waits there for news, and a change of the demand needs another.
 const CONNECTIONS: usize = 2;
@@ -151,7 +154,7 @@ impl Meter {
         Meter { counts, demands, since: now, due: now + INTERVAL }
     }
 
-    /// Counts the arrivals of an interval, if one has ended.
+    /// Counts the arrivals of the intervals that have ended. A busy machine is late, and counts several at once.
     fn measure(&mut self, shared: &Shared) {
         let now = shared.floors.now();
         if now < self.due {
@@ -159,15 +162,17 @@ impl Meter {
         }
         let mut counts = Vec::with_capacity(self.counts.len());
         shared.floors.arrivals(&mut counts);
-        let span = now.since(self.since);
-        (self.since, self.due) = (now, now + INTERVAL);
+        let intervals = (now.since(self.since).as_nanos() / INTERVAL.as_nanos()).clamp(1, u128::from(LONGEST)) as u32;
+        // The rest of the time counts for the next interval, if it is shorter than one.
+        self.since = (self.since + INTERVAL * intervals).max(now - INTERVAL);
+        self.due = self.since + INTERVAL;
         if counts.len() == self.counts.len() {
             let mut state = shared.lock();
             for (budget, demand) in self.demands.iter_mut().enumerate() {
                 let arrived = counts[budget].saturating_sub(self.counts[budget]);
-                // A busy machine makes intervals longer.
-                let usual = arrived as f64 * INTERVAL.as_secs_f64() / span.as_secs_f64().max(1e-9);
-                demand.note(usual.round() as u64);
+                let until = |interval: u32| arrived * u64::from(interval) / u64::from(intervals);
+                let share = state.member.share(now, budget);
+                (0..intervals).for_each(|interval| demand.note(until(interval + 1) - until(interval), share, INTERVAL));
                 state.member.demand(budget, demand.micro_per_s(INTERVAL));
             }
         }

@@ -19,10 +19,10 @@ fn shares_never_exceed_the_floor_under_faults() {
 fn a_steady_overload_is_served_to_the_floor() {
     let steady = Scenario { shift_every: Duration::from_secs(1_000), ..Scenario::default() };
     let outcome = play(&steady, Design::Leases, 1);
-    assert!(outcome.floor_error < 0.01 && outcome.messages_per_s < 30.0, "{outcome:?}");
+    assert!(outcome.floor_error < 0.015 && outcome.lost < 0.01 && outcome.messages_per_s < 40.0, "{outcome:?}");
     let fits = Scenario { load: 0.95, ..steady };
     let outcome = play(&fits, Design::Leases, 1);
-    assert!(outcome.floor_error < 0.002, "{outcome:?}");
+    assert!(outcome.floor_error < 0.003 && outcome.lost < 0.001, "{outcome:?}");
 }
 
 #[test]
@@ -33,6 +33,17 @@ fn a_shift_of_load_is_followed_within_a_second() {
     assert_eq!(follow.len(), 18, "three classes shift six times");
     assert!(follow[9] < Duration::from_millis(400) && follow[17] < Duration::from_secs(1), "{follow:?}");
     assert!(outcome.floor_error < 0.035 && outcome.exceeded.is_zero(), "{outcome:?}");
+}
+
+/// Few requests of a small guarantee are lost, although little is known of some ten requests a second.
+#[test]
+fn a_shift_of_a_small_load_costs_one_request_in_a_hundred() {
+    for (floor, lost) in [(100.0, 0.01), (400.0, 0.002)] {
+        let scenario = Scenario { floor, load: 0.95, ..Scenario::default() };
+        let all: Vec<f64> = (1..=8).map(|seed| play(&scenario, Design::Leases, seed).lost).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        assert!(mean < lost, "{floor}: {all:?}");
+    }
 }
 
 /// What the alternatives do is why they are not the chosen design.

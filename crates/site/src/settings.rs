@@ -30,6 +30,10 @@ const MINIMA: u64 = 100;
 /// piece waits for nothing.
 const PIECES: u64 = 10;
 
+/// Members × budgets beyond which messages are less frequent. More of them take a part of the coordinator's core
+/// (ADR 23). With fewer, a share that moves is lost for a shorter time.
+const LARGE: usize = 10_000;
+
 /// The agreement of a site's processes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
@@ -65,6 +69,7 @@ impl Settings {
     /// margin covers two clocks of which chrony slews one forward and one back at its default limit of 8.3 %.
     #[must_use]
     pub fn new(members: usize, budgets: Vec<u64>) -> Settings {
+        let restless = members * budgets.len();
         Settings {
             members,
             budgets,
@@ -74,7 +79,7 @@ impl Settings {
             safe_for: Duration::from_secs(30),
             proof: Duration::from_secs(1),
             hold: Duration::from_millis(500),
-            pace: Duration::from_millis(20),
+            pace: if restless > LARGE { Duration::from_millis(20) } else { Duration::from_millis(5) },
             margin_percent: 20,
             reserve: 0,
         }

@@ -26,9 +26,6 @@ const LEASES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_sec
 /// Longest time for which safe shares last.
 const MAX_SAFE_FOR: Duration = Duration::from_secs(3600);
 
-/// Minimum time between two reports of a gateway: 25 a second, so that a request for the engine's lock is rare.
-const PACE: Duration = Duration::from_millis(40);
-
 /// Longest beginning of keys of etcd.
 const MAX_PREFIX: usize = 128;
 
@@ -232,7 +229,7 @@ fn agreed(
     }
     let budgets = classes.iter().map(|(_, _, rate)| *rate).collect();
     let defaults = Settings::new(members, budgets);
-    let settings = Settings { lease, safe: (safe * 1e6) as u32, safe_for, pace: PACE, ..defaults };
+    let settings = Settings { lease, safe: (safe * 1e6) as u32, safe_for, ..defaults };
     match settings.check() {
         Ok(agreed) => Some((classes.into_iter().map(|(name, id, _)| (name, id)).collect(), agreed)),
         Err(error) => {

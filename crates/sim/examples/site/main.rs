@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p weirgate-sim --example site                 # the designs
+//! cargo run --release -p weirgate-sim --example site -- floors       # the chosen one at low and high rates
 //! cargo run --release -p weirgate-sim --example site -- seeds 10000  # the invariant under faults
 //! cargo run --release -p weirgate-sim --example site -- cost docs/figures/site-cost.svg
 //! ```
@@ -24,12 +25,36 @@ fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => designs(),
+        ["floors"] => floors(),
         ["seeds", count] => seeds(count.parse()?)?,
         ["cost"] => drop(cost::table()?),
         ["cost", file] => std::fs::write(file, chart::svg(&cost::table()?))?,
-        _ => return Err("site [seeds COUNT | cost [FILE.svg]]".into()),
+        _ => return Err("site [floors | seeds COUNT | cost [FILE.svg]]".into()),
     }
     Ok(())
+}
+
+/// Prints the error of the leases by floor and load, with and without shifts every ten seconds.
+fn floors() {
+    println!(
+        "| floor | load | shifts | floor error, % | requests lost, % | follows in ms, median | 99 % | messages/s |\n\
+         |---|---|---|---|---|---|---|---|"
+    );
+    for floor in [100.0, 400.0, 800.0] {
+        for (load, shifts) in [(0.95, true), (1.2, true), (0.95, false), (1.2, false)] {
+            let shift_every = Duration::from_secs(if shifts { 10 } else { 1_000 });
+            let scenario = Scenario { floor, load, shift_every, ..Scenario::default() };
+            let all = outcomes(&scenario, Design::Leases, SEEDS);
+            let [median, most] = follow(&all);
+            println!(
+                "| {floor}/s | {load} | {} | {:.2} | {:.2} | {median} | {most} | {:.0} |",
+                if shifts { "every 10 s" } else { "none" },
+                100.0 * mean(&all, |o| o.floor_error),
+                100.0 * mean(&all, |o| o.lost),
+                mean(&all, |o| o.messages_per_s),
+            );
+        }
+    }
 }
 
 /// Prints one table for each scenario.
@@ -49,7 +74,7 @@ fn designs() {
     ];
     for (name, scenario) in scenarios {
         println!(
-            "\n### {name}\n\n| design | floor error, % | largest sum, × floor | exceeded, s | follows in ms, median | 99 % \
+            "\n### {name}\n\n| design | floor error, % | requests lost, % | largest sum, × floor | exceeded, s | follows in ms, median | 99 % \
              | messages/s | etcd/s | added to a request, ms |\n|---|---|---|---|---|---|---|---|---|"
         );
         for design in Design::ALL {
@@ -97,19 +122,23 @@ fn outcomes(scenario: &Scenario, design: Design, count: usize) -> Vec<Outcome> {
     all
 }
 
-fn row(design: Design, all: &[Outcome]) {
+/// The median and the 99th percentile of the times to follow a shift, in milliseconds.
+fn follow(all: &[Outcome]) -> [String; 2] {
     let mut follow: Vec<f64> = all.iter().flat_map(|o| &o.follow).map(|d| d.as_secs_f64() * 1e3).collect();
     follow.sort_by(f64::total_cmp);
-    let part =
-        |part: f64| follow.get((part * follow.len() as f64) as usize).map_or("–".into(), |ms| format!("{ms:.0}"));
+    [0.5, 0.99]
+        .map(|part| follow.get((part * follow.len() as f64) as usize).map_or("–".into(), |ms| format!("{ms:.0}")))
+}
+
+fn row(design: Design, all: &[Outcome]) {
+    let [median, most] = follow(all);
     println!(
-        "| {} | {:.2} | {:.4} | {:.1} | {} | {} | {:.0} | {:.1} | {:.2} |",
+        "| {} | {:.2} | {:.2} | {:.4} | {:.1} | {median} | {most} | {:.0} | {:.1} | {:.2} |",
         design.name(),
         100.0 * mean(all, |o| o.floor_error),
+        100.0 * mean(all, |o| o.lost),
         max(all, |o| o.largest_sum),
         mean(all, |o| o.exceeded.as_secs_f64()),
-        part(0.5),
-        part(0.99),
         mean(all, |o| o.messages_per_s),
         mean(all, |o| o.etcd_per_s),
         1e3 * mean(all, |o| o.added_delay.as_secs_f64()),

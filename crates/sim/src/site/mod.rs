@@ -1,10 +1,10 @@
 //! Sites of several gateways in virtual time, to compare designs that divide a floor between gateways.
 //!
-//! Load is a fluid: each gateway is offered so many requests a second of each class, and may serve at most its share as
-//! guaranteed. The load of a class moves from gateway to gateway, as behind a balancer that changes its mind. Gateways
-//! measure their demand as the real one does, from random arrivals. Messages are late and lost, gateways are killed,
+//! Requests arrive at random, and the load of a class moves from gateway to gateway, as behind a balancer that changes
+//! its mind. Gateways measure their demand as the real one does. Messages are late and lost, gateways are killed,
 //! stopped and cut off, etcd is away, and clocks run at different rates. The observer of this module compares the sum
-//! of all shares with the floor, and what is served with what is owed.
+//! of all shares with the floor, and twice what is served with what is owed: as a fluid, where a share covers load at
+//! the same instant or never, and by requests that wait for tokens of a share (`queue`).
 //!
 //! The designs are those of ADR 23: [`Design::Leases`] runs the very machines of `weirgate-site`.
 
@@ -13,12 +13,14 @@ mod faults;
 mod gossip;
 mod leases;
 mod network;
+mod queue;
 mod split;
 
 use std::time::Duration;
 
 use faults::Faults;
 pub use faults::Kind as Fault;
+use queue::Queue;
 use weirgate_emulator::random::Random;
 use weirgate_engine::Time;
 use weirgate_site::{Demand, Settings};
@@ -27,7 +29,7 @@ use weirgate_site::{Demand, Settings};
 const STEP: Duration = Duration::from_millis(1);
 
 /// Interval of the gateways' measurements of demand, in steps: that of the gateway.
-const MEASURE: u64 = 100;
+const MEASURE: u64 = 25;
 
 /// A shift is followed, and a class is not short, when this part of what is owed is served. Demands that were measured
 /// for some tenths of a second are known to a few percent.
@@ -128,8 +130,10 @@ impl Scenario {
 /// What the observer saw.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Part of what was owed that no share covered.
+    /// Part of what was owed that no share covered at the instant.
     pub floor_error: f64,
+    /// Part of the requests that one gateway with the whole floor would have let through, and these did not.
+    pub lost: f64,
     /// Largest sum of shares at any instant, as a multiple of the floor.
     pub largest_sum: f64,
     /// Time for which a sum exceeded the floor.
@@ -183,6 +187,11 @@ struct Site {
     /// Offered and measured load by gateway and class, requests a second.
     offered: Vec<Vec<f64>>,
     measured: Vec<Vec<Demand>>,
+    /// Requests that arrive in this step, and those since the last measurement.
+    arrived: Vec<Vec<u64>>,
+    counted: Vec<Vec<u64>>,
+    /// Load until the next arrival, in requests.
+    next: Vec<Vec<f64>>,
     /// Rate and beginning of each gateway's clock.
     clocks: Vec<(f64, u64)>,
 }
@@ -204,6 +213,9 @@ impl Site {
             loss: scenario.loss,
             offered: vec![vec![0.0; scenario.classes]; scenario.gateways],
             measured: vec![vec![Demand::default(); scenario.classes]; scenario.gateways],
+            arrived: vec![vec![0; scenario.classes]; scenario.gateways],
+            counted: vec![vec![0; scenario.classes]; scenario.gateways],
+            next: vec![vec![1.0; scenario.classes]; scenario.gateways],
         }
     }
 
@@ -247,13 +259,30 @@ impl Site {
         }
     }
 
-    /// Counts the arrivals of an interval, which are Poisson's.
-    fn measure(&mut self) {
+    /// Lets requests arrive, as a Poisson process of the offered load.
+    fn arrive(&mut self) {
         for gateway in 0..self.scenario.gateways {
             for class in 0..self.scenario.classes {
-                let mean = self.offered[gateway][class] * interval().as_secs_f64();
-                let counted = (mean + mean.sqrt() * normal(&mut self.random)).max(0.0).round();
-                self.measured[gateway][class].note(counted as u64);
+                let left = &mut self.next[gateway][class];
+                *left -= self.offered[gateway][class] * STEP.as_secs_f64();
+                let mut arrivals = 0;
+                while *left <= 0.0 {
+                    *left += self.random.exponential();
+                    arrivals += 1;
+                }
+                self.arrived[gateway][class] = arrivals;
+                self.counted[gateway][class] += arrivals;
+            }
+        }
+    }
+
+    /// Ends an interval of the measurement.
+    fn measure(&mut self, sharing: &dyn Sharing) {
+        for gateway in 0..self.scenario.gateways {
+            for class in 0..self.scenario.classes {
+                let share = micro(sharing.share(self, gateway, class));
+                let count = std::mem::take(&mut self.counted[gateway][class]);
+                self.measured[gateway][class].note(count, share, interval());
             }
         }
     }
@@ -267,11 +296,6 @@ impl Site {
 /// The interval of measurements.
 fn interval() -> Duration {
     STEP * MEASURE as u32
-}
-
-/// A normal number, by the sum of twelve even ones.
-fn normal(random: &mut Random) -> f64 {
-    (0..12).map(|_| random.unit()).sum::<f64>() - 6.0
 }
 
 /// Millionths of a request a second, the unit of `weirgate-site`.
@@ -308,8 +332,9 @@ pub fn play(scenario: &Scenario, design: Design, seed: u64) -> Outcome {
             if up { sharing.started(&site, gateway) } else { sharing.killed(gateway) }
         }
         site.offer();
+        site.arrive();
         if step % MEASURE == MEASURE - 1 {
-            site.measure();
+            site.measure(sharing.as_ref());
         }
         sharing.step(&mut site);
         observer.look(&site, sharing.as_ref());
@@ -328,6 +353,12 @@ struct Observer {
     outcome: Outcome,
     owed: f64,
     served: f64,
+    /// Requests of each class at each gateway, and at a single gateway for comparison.
+    queues: Vec<Vec<Queue>>,
+    single: Vec<Queue>,
+    /// Requests that the single one and all others let through.
+    expected: u64,
+    passed: u64,
     /// By class: since when too little is served, and since when a shift is not yet followed.
     short_since: Vec<Option<u64>>,
     shifted_at: Vec<Option<u64>>,
@@ -340,6 +371,10 @@ impl Observer {
             outcome: Outcome::default(),
             owed: 0.0,
             served: 0.0,
+            queues: vec![vec![Queue::new(); scenario.classes]; scenario.gateways],
+            single: vec![Queue::new(); scenario.classes],
+            expected: 0,
+            passed: 0,
             short_since: vec![None; scenario.classes],
             shifted_at: vec![None; scenario.classes],
             shift: 0,
@@ -356,8 +391,12 @@ impl Observer {
         let mut exceeded = false;
         for class in 0..site.scenario.classes {
             let (mut sum, mut offered, mut served) = (0.0, 0.0, 0.0);
+            let (mut arrivals, mut passed) = (0, 0);
             for gateway in (0..site.scenario.gateways).filter(|gateway| site.up[*gateway]) {
                 let share = sharing.share(site, gateway, class);
+                let arrived = site.arrived[gateway][class];
+                arrivals += arrived;
+                passed += self.queues[gateway][class].step(site.now, arrived, share);
                 sum += share;
                 offered += site.offered[gateway][class];
                 served += share.min(site.offered[gateway][class]);
@@ -370,9 +409,11 @@ impl Observer {
             if enough && let Some(at) = self.shifted_at[class].take() {
                 self.outcome.follow.push(Duration::from_nanos(site.now - at));
             }
+            let expected = self.single[class].step(site.now, arrivals, floor);
             if !settled {
                 continue;
             }
+            (self.expected, self.passed) = (self.expected + expected, self.passed + passed);
             self.owed += owed;
             self.served += served.min(owed);
             self.short_since[class] = if enough { None } else { Some(self.short_since[class].unwrap_or(site.now)) };
@@ -383,6 +424,10 @@ impl Observer {
     }
 
     fn outcome(self) -> Outcome {
-        Outcome { floor_error: 1.0 - self.served / self.owed.max(f64::MIN_POSITIVE), ..self.outcome }
+        Outcome {
+            floor_error: 1.0 - self.served / self.owed.max(f64::MIN_POSITIVE),
+            lost: 1.0 - self.passed as f64 / self.expected.max(1) as f64,
+            ..self.outcome
+        }
     }
 }
