@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(crate) etcd: Health,
     pub(crate) answers: Health,
     pub(crate) refused: u64,
+    /// Number of times that shares have changed.
+    pub(crate) changes: u64,
     /// Checksums of members that do not agree, of which people were told.
     disagreements: std::collections::BTreeMap<usize, String>,
     /// The last stage that people were told of.
@@ -99,6 +101,7 @@ impl Shared {
             etcd: Health::default(),
             answers: Health::default(),
             refused: 0,
+            changes: 0,
             disagreements: std::collections::BTreeMap::new(),
             told: None,
             kept: None,
@@ -205,6 +208,7 @@ impl State {
         let is_new = |budget: &usize| before.is_none_or(|(_, all)| all[*budget] != steps[*budget]);
         let changed: Vec<(usize, Part)> =
             (0..budgets).filter(is_new).map(|budget| (budget, part(steps[budget]))).collect();
+        self.changes += u64::from(!changed.is_empty());
         shared.floors.keep(lease, &changed);
         self.kept = Some((lease, steps));
     }

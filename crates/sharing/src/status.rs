@@ -45,6 +45,7 @@ impl Shared {
             etcd_error: state.etcd.error.clone(),
             checksum: self.settings.checksum.clone(),
             refused: state.refused,
+            changes: state.changes,
             members: members.collect(),
             classes: self.settings.classes.iter().enumerate().map(share).collect(),
         }

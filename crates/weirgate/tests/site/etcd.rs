@@ -1,11 +1,12 @@
 //! An etcd of several members with empty folders.
 
 use std::io::Write as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use tempfile::TempDir;
 
 use crate::gateway::{free_port, kill};
+use crate::net::Net;
 
 pub(crate) struct Etcd {
     members: Vec<Member>,
@@ -13,24 +14,25 @@ pub(crate) struct Etcd {
 }
 
 struct Member {
+    name: String,
     address: String,
     arguments: Vec<String>,
     process: Option<Child>,
 }
 
 impl Etcd {
-    /// Starts so many members, or says that the test is skipped.
-    pub(crate) fn start(count: usize) -> Option<Etcd> {
+    /// Starts the members of these names, or says that the test is skipped.
+    pub(crate) fn start(names: &[&str], net: &Net) -> Option<Etcd> {
         let data = tempfile::tempdir().expect("a folder");
-        let address = |_| format!("127.0.0.1:{}", free_port());
-        let clients: Vec<String> = (0..count).map(address).collect();
-        let peers: Vec<String> = (0..count).map(|index| format!("http://{}", address(index))).collect();
-        let all: Vec<String> = peers.iter().enumerate().map(|(index, peer)| format!("m{index}={peer}")).collect();
-        let member = |(index, (address, peer)): (usize, (&String, &String))| {
-            let folder = data.path().join(format!("m{index}")).display().to_string();
+        let address = |name: &&str| format!("{}:{}", net.control(name), free_port());
+        let clients: Vec<String> = names.iter().map(address).collect();
+        let peers: Vec<String> = names.iter().map(|name| format!("http://{}", address(name))).collect();
+        let all: Vec<String> = names.iter().zip(&peers).map(|(name, peer)| format!("{name}={peer}")).collect();
+        let member = |(name, (address, peer)): (&&str, (&String, &String))| {
+            let folder = data.path().join(name).display().to_string();
             let client = format!("http://{address}");
             let arguments = [
-                ["--name", &format!("m{index}")],
+                ["--name", *name],
                 ["--initial-cluster", &all.join(",")],
                 ["--data-dir", &folder],
                 ["--listen-client-urls", &client],
@@ -39,11 +41,11 @@ impl Etcd {
                 ["--initial-advertise-peer-urls", peer],
             ];
             let arguments = arguments.concat().into_iter().map(str::to_owned).collect();
-            Member { address: address.clone(), arguments, process: None }
+            Member { name: (*name).to_owned(), address: address.clone(), arguments, process: None }
         };
-        let members = clients.iter().zip(&peers).enumerate().map(member).collect();
+        let members = names.iter().zip(clients.iter().zip(&peers)).map(member).collect();
         let mut etcd = Etcd { members, _data: data };
-        (0..count).all(|index| etcd.begin(index)).then_some(etcd)
+        (0..names.len()).all(|index| etcd.begin(index, net)).then_some(etcd)
     }
 
     /// URLs of the members, as a policy names them.
@@ -53,9 +55,10 @@ impl Etcd {
     }
 
     /// Starts a member, with the folder that it has.
-    pub(crate) fn begin(&mut self, index: usize) -> bool {
+    pub(crate) fn begin(&mut self, index: usize, net: &Net) -> bool {
         let member = &mut self.members[index];
-        let started = Command::new("etcd").args(&member.arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut command = net.command(&member.name, "etcd");
+        let started = command.args(&member.arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         match started {
             Ok(process) => {
                 member.process = Some(process);

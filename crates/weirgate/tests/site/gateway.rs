@@ -1,7 +1,8 @@
 //! Gateways of one site as processes, a node for them, load, and a witness who looks at all shares.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,17 +11,23 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use weirgate_clock::{Clock, becomes_true, pause};
+use weirgate_emulator::{Cluster, NodeSpec};
 use weirgate_http_client::blocking::exchange;
 use weirgate_http_client::{Address, Limits, Request};
 use weirgate_wire::admin::{SiteStage, SiteStatus};
 
 use crate::etcd::Etcd;
+use crate::load::{LIMIT, Load, PATIENT, Stream};
+use crate::net::Net;
 
 /// Time limit of everything that is waited for, ten times the time that a loaded machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Throughput that the gateways guarantee together, in requests a second.
 pub(crate) const FLOOR: f64 = 100.0;
+
+/// CPUs of the node.
+pub(crate) const CPUS: u32 = 8;
 
 /// A port that was free a moment ago, and is none of those from 32768 on, which the system gives to outgoing
 /// connections.
@@ -40,18 +47,21 @@ pub(crate) fn kill(signal: &str, process: u32) {
 /// One gateway.
 pub(crate) struct Gateway {
     pub(crate) name: String,
-    policy: std::path::PathBuf,
+    policy: PathBuf,
     listen: SocketAddr,
-    pub(crate) admin: String,
+    /// Socket of its admin API. It is reached whatever happens to the network.
+    pub(crate) admin: PathBuf,
     process: Option<Child>,
     said: Arc<Mutex<Vec<String>>>,
-    load: Load,
+    /// Clients of the guaranteed class, and of the other one.
+    pub(crate) gold: Arc<Stream>,
+    pub(crate) rest: Arc<Stream>,
 }
 
 impl Gateway {
     /// Starts it, with the policy that it has.
-    pub(crate) fn begin(&mut self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
+    pub(crate) fn begin(&mut self, net: &Net) {
+        let mut command = net.command(&self.name, env!("CARGO_BIN_EXE_weirgate"));
         command.arg("run").arg(&self.policy).env_remove("WEIRGATE_ADMIN_TOKEN").env_remove("NOTIFY_SOCKET");
         let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
         let stream = BufReader::new(process.stderr.take().expect("a pipe"));
@@ -81,16 +91,6 @@ impl Gateway {
         }
     }
 
-    /// Requests a second that reach it from now on.
-    pub(crate) fn load(&self, per_second: f64) {
-        self.load.per_second.store(per_second.to_bits(), Ordering::Relaxed);
-    }
-
-    /// Number of requests sent to it so far.
-    pub(crate) fn sent(&self) -> u64 {
-        self.load.sent.load(Ordering::Relaxed)
-    }
-
     /// The site as it knows it. `None` if it does not answer in time.
     pub(crate) fn site(&self) -> Option<SiteStatus> {
         site(&self.admin)
@@ -117,144 +117,121 @@ impl Drop for Gateway {
 }
 
 /// Returns the answer of an admin API.
-pub(crate) fn get(admin: &str, path: &str) -> Option<(u16, Vec<u8>)> {
+pub(crate) fn get(admin: &Path, path: &str) -> Option<(u16, Vec<u8>)> {
     let limits = Limits::new(Duration::from_secs(5), 4 << 20);
-    let answer = exchange(&Address::Tcp(admin.to_owned()), Request::get("localhost", path), &limits).ok()?;
+    let answer = exchange(&Address::Unix(admin.to_owned()), Request::get("localhost", path), &limits).ok()?;
     Some((answer.status, answer.body.to_vec()))
 }
 
-fn site(admin: &str) -> Option<SiteStatus> {
+fn site(admin: &Path) -> Option<SiteStatus> {
     let (_, body) = get(admin, "/snapshot")?;
     let page: serde_json::Value = serde_json::from_slice(&body).ok()?;
     serde_json::from_value(page.get("site")?.clone()).ok()
-}
-
-/// Clients of a gateway. One alone would wait for each answer before its next request.
-const CLIENTS: u32 = 3;
-
-/// Requests to one gateway, evenly spread in time. Failures do not stop them.
-struct Load {
-    per_second: Arc<AtomicU64>,
-    sent: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-    clients: Vec<JoinHandle<()>>,
-}
-
-impl Load {
-    fn start(address: SocketAddr) -> Load {
-        let (per_second, sent, stop) = (Arc::default(), Arc::default(), Arc::default());
-        let client = |_| {
-            let (rate, sent, stop) = (Arc::clone(&per_second), Arc::clone(&sent), Arc::clone(&stop));
-            std::thread::spawn(move || send(address, &rate, &sent, &stop))
-        };
-        let clients = (0..CLIENTS).map(client).collect();
-        Load { per_second, sent, stop, clients }
-    }
-}
-
-/// Sends requests to `address` at a part of this rate, until `stop`.
-fn send(address: SocketAddr, rate: &AtomicU64, sent: &AtomicU64, stop: &AtomicBool) {
-    let (clock, mut due, mut connection) = (Clock::start(), Duration::ZERO, None);
-    while !stop.load(Ordering::Relaxed) {
-        let now = clock.now();
-        let per_second = f64::from_bits(rate.load(Ordering::Relaxed)) / f64::from(CLIENTS);
-        if per_second <= 0.0 || now < due {
-            due = due.max(now.min(due + Duration::from_millis(100)));
-            pause(Duration::from_millis(1));
-            continue;
-        }
-        // Requests that are late by more than a second are left out.
-        due = due.max(now.saturating_sub(Duration::from_secs(1))) + Duration::from_secs_f64(1.0 / per_second);
-        connection = connection.or_else(|| connect(address));
-        sent.fetch_add(u64::from(connection.is_some()), Ordering::Relaxed);
-        connection = connection.and_then(ask);
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.clients.drain(..).for_each(|client| drop(client.join()));
-    }
-}
-
-fn connect(address: SocketAddr) -> Option<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok()?;
-    // A gateway that is stopped must not stop the load of the others.
-    stream.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
-    Some(stream)
-}
-
-fn ask(mut stream: TcpStream) -> Option<TcpStream> {
-    stream.write_all(b"GET /gold HTTP/1.1\r\nHost: a.test\r\n\r\n").ok()?;
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\r\n\r\nok") {
-        let mut piece = [0; 512];
-        match stream.read(&mut piece) {
-            Ok(length) if length > 0 && answer.len() < 4096 => answer.extend_from_slice(&piece[..length]),
-            _ => return None,
-        }
-    }
-    Some(stream)
-}
-
-/// A node that answers `ok` to everything.
-fn node() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let mut lines = BufReader::new(stream.try_clone().expect("a descriptor"));
-                let mut line = String::new();
-                while lines.read_line(&mut line).is_ok_and(|length| length > 0) {
-                    if line == "\r\n" && stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
-                        return;
-                    }
-                    line.clear();
-                }
-            });
-        }
-    });
-    address
 }
 
 /// A site under test.
 pub(crate) struct Site {
     pub(crate) etcd: Etcd,
     pub(crate) gateways: Vec<Gateway>,
+    pub(crate) net: Net,
     witness: Option<(Arc<AtomicBool>, JoinHandle<f64>)>,
+    _load: Load,
+    _node: Cluster,
     _folder: TempDir,
 }
+
+/// The site to start.
+pub(crate) struct Plan<'a> {
+    /// Number of gateways. A single one keeps its guarantee alone.
+    pub(crate) gateways: usize,
+    /// Throughput that they guarantee together, in requests a second.
+    pub(crate) floor: f64,
+    /// CPU time of a request on the node.
+    pub(crate) demand: Duration,
+    /// Further lines of the block `site:`.
+    pub(crate) more: &'a str,
+    /// Whether each process has a network namespace of its own.
+    pub(crate) is_apart: bool,
+}
+
+impl Plan<'_> {
+    /// Requests a second that the node can answer.
+    pub(crate) fn capacity(&self) -> f64 {
+        f64::from(CPUS) / self.demand.as_secs_f64()
+    }
+}
+
+/// Names of the members of etcd.
+const ETCD: [&str; 3] = ["m0", "m1", "m2"];
 
 impl Site {
     /// Starts so many gateways with three members of etcd. `more` is added to the block `site:`. `None` without etcd.
     pub(crate) fn start(count: usize, more: &str) -> Option<Site> {
-        let etcd = Etcd::start(3)?;
+        Site::of(&Plan { gateways: count, floor: FLOOR, demand: Duration::ZERO, more, is_apart: false })
+    }
+
+    /// Starts the gateways of a plan, with three members of etcd. `None` without etcd, or without namespaces.
+    pub(crate) fn of(plan: &Plan) -> Option<Site> {
+        let names: Vec<String> = (1..=plan.gateways).map(|index| format!("gw{index}")).collect();
+        let members: &[&str] = if plan.gateways == 1 { &[] } else { &ETCD };
+        let net = if plan.is_apart {
+            let all: Vec<String> = names.iter().cloned().chain(members.iter().map(|name| (*name).to_owned())).collect();
+            Net::namespaces(&all)?
+        } else {
+            Net::Loopback
+        };
+        let etcd = Etcd::start(members, &net)?;
         let folder = tempfile::tempdir().expect("a folder");
-        let node = node();
-        let members: Vec<String> =
-            (1..=count).map(|index| format!("gw{index}: \"127.0.0.1:{}\"", free_port())).collect();
-        let gateway = |index: usize| {
-            let name = format!("gw{index}");
-            let (listen, admin) = (free_port(), format!("127.0.0.1:{}", free_port()));
-            let policy = folder.path().join(format!("{name}.yaml"));
-            let text = format!(
-                "listen: 127.0.0.1:{listen}\nadmin: {admin}\nthreads: 1\nupstreams: {{ web: {{ nodes: [{node}] }} }}\n\
-                 classes:\n  - {{ name: gold, match: {{ path_prefix: /gold }}, guarantee: {{ throughput: {FLOOR}/s }} }}\n  \
-                 - name: rest\nsite:\n  name: {name}\n  members: {{ {} }}\n  etcd: {{ endpoints: [{}] }}\n{more}",
-                members.join(", "),
-                etcd.endpoints()
+        let node = NodeSpec {
+            addresses: vec![SocketAddr::new(net.data(None).parse().expect("an address"), 0)],
+            reply_bytes: 2,
+            ..NodeSpec::new("node", CPUS)
+        };
+        let node = Cluster::start(vec![node], 1).expect("a node");
+        let address = |name: &String| format!("{name}: \"{}:{}\"", net.control(name), free_port());
+        let addresses: Vec<String> = names.iter().map(address).collect();
+        if plan.is_apart {
+            pki(folder.path(), &["init", "--site", "test"]);
+            names.iter().for_each(|name| pki(folder.path(), &["issue", "gateway", name]));
+        }
+        let gateway = |name: &String| {
+            let listen = format!("{}:{}", net.data(Some(name)), free_port());
+            let admin = folder.path().join(format!("{name}.sock"));
+            let mut text = format!(
+                "listen: {listen}\nadmin: unix:{}\nthreads: 1\nupstreams: {{ web: {{ nodes: [{}] }} }}\n\
+                 classes:\n  - {{ name: gold, match: {{ path_prefix: /gold }}, guarantee: {{ throughput: {}/s, response_time: {{ p95: 300ms }} }} }}\n  \
+                 - name: rest\n",
+                admin.display(),
+                node.addresses()[0],
+                plan.floor
             );
+            if plan.is_apart {
+                text += &format!("trust: {}\n", folder.path().join("issued").join(format!("gateway-{name}")).display());
+            }
+            if plan.gateways > 1 {
+                text += &format!(
+                    "site:\n  name: {name}\n  members: {{ {} }}\n  etcd: {{ endpoints: [{}], insecure: true }}\n{}",
+                    addresses.join(", "),
+                    etcd.endpoints(),
+                    plan.more
+                );
+            }
+            let policy = folder.path().join(format!("{name}.yaml"));
             std::fs::write(&policy, text).expect("the folder is writable");
-            let listen = SocketAddr::from(([127, 0, 0, 1], listen));
-            let mut gateway =
-                Gateway { name, policy, listen, admin, process: None, said: Arc::default(), load: Load::start(listen) };
-            gateway.begin();
+            let listen: SocketAddr = listen.parse().expect("an address");
+            let of = |class: &str, limit| {
+                Stream::new(listen, format!("/{class}?demand={}us", plan.demand.as_micros()), limit)
+            };
+            let (gold, rest) = (of("gold", LIMIT), of("rest", PATIENT));
+            let (process, said) = (None, Arc::default());
+            let mut gateway = Gateway { name: name.clone(), policy, listen, admin, process, said, gold, rest };
+            gateway.begin(&net);
             gateway
         };
-        let gateways: Vec<Gateway> = (1..=count).map(gateway).collect();
-        let mut site = Site { etcd, gateways, witness: None, _folder: folder };
+        let gateways: Vec<Gateway> = names.iter().map(gateway).collect();
+        let streams = gateways.iter().flat_map(|gateway| [Arc::clone(&gateway.gold), Arc::clone(&gateway.rest)]);
+        let load = Load::start(streams.collect());
+        let mut site = Site { etcd, gateways, net, witness: None, _load: load, _node: node, _folder: folder };
         site.witness = Some(site.watch());
         Some(site)
     }
@@ -272,7 +249,7 @@ impl Site {
 
     /// Sends so many requests a second to each gateway, and waits until their shares cover them.
     pub(crate) fn follows(&self, loads: &[f64]) {
-        self.gateways.iter().zip(loads).for_each(|(gateway, load)| gateway.load(*load));
+        self.gateways.iter().zip(loads).for_each(|(gateway, load)| gateway.gold.load(*load));
         self.wait(&format!("shares follow {loads:?}"), |site| {
             site.gateways
                 .iter()
@@ -313,8 +290,10 @@ impl Site {
                     let mut looks = Vec::new();
                     while !ends.load(Ordering::Relaxed) {
                         let from = clock.now();
-                        let share = site(&admin).and_then(|site| Some(site.classes.first()?.share_per_second));
-                        looks.push(Look { from, to: clock.now(), share: share.unwrap_or(0.0) });
+                        let seen = site(&admin);
+                        let share = seen.as_ref().and_then(|site| Some(site.classes.first()?.share_per_second));
+                        let changes = seen.map(|site| (site.revision, site.changes));
+                        looks.push(Look { from, to: clock.now(), share: share.unwrap_or(0.0), changes });
                         pause(Duration::from_millis(20));
                     }
                     looks
@@ -336,6 +315,12 @@ impl Site {
     }
 }
 
+fn pki(folder: &Path, words: &[&str]) {
+    let done = Command::new(env!("CARGO_BIN_EXE_weirgate")).arg("pki").args(words).arg("--folder").arg(folder).output();
+    let done = done.expect("the binary starts");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
 impl Gateway {
     /// Whether it has at least this share.
     pub(crate) fn holds(&self, per_second: f64) -> bool {
@@ -349,11 +334,15 @@ pub(crate) struct Look {
     from: Duration,
     to: Duration,
     share: f64,
+    /// The elected gateway, and the number of changes. `None` without an answer.
+    changes: Option<(u64, u64)>,
 }
 
-/// Between two looks that found the same share, or a larger and a smaller one, the smaller one was held all the time,
-/// because a share that falls and rises again in between takes two messages. So the sum over all gateways of the
-/// smaller ones was held at each instant that is between two looks of every gateway.
+/// Longest time between two looks with the same number of changes in which no lease can have ended and begun again.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Between two looks that found the same number of changes the share was held all the time. So the sum over all
+/// gateways of such shares was held at each instant. Gateways of which that is not known count as nothing.
 fn largest_sum(looks: &[Vec<Look>]) -> f64 {
     let mut instants: Vec<Duration> = looks.iter().flatten().map(|look| look.to).collect();
     instants.sort();
@@ -368,7 +357,10 @@ fn largest_sum(looks: &[Vec<Look>]) -> f64 {
             // The last look that was over, and the next one that begins later.
             let before = looks[..=*at].iter().rev().find(|look| look.to <= instant);
             let after = looks.get(*at + 1);
-            sum += before.zip(after).map_or(0.0, |(before, after)| before.share.min(after.share));
+            let known = before.zip(after).filter(|(before, after)| {
+                after.changes.is_some() && before.changes == after.changes && after.to - before.from < LEASE
+            });
+            sum += known.map_or(0.0, |(before, after)| before.share.min(after.share));
         }
         largest = largest.max(sum);
     }

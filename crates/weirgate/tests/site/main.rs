@@ -5,6 +5,8 @@
 mod etcd;
 mod faults;
 mod gateway;
+mod load;
+mod net;
 
 use std::time::Duration;
 
@@ -34,6 +36,9 @@ fn shares_follow_the_load_and_outlive_gateways() {
     assert_eq!(gold["guarantee"]["throughput_per_second"], FLOOR);
     assert!(gold["part_per_second"].as_f64().is_some_and(|part| part < FLOOR), "{gold}");
     assert_eq!(gold["achieved"]["throughput_held"], true, "{gold}");
+    let events = get(&site.gateways[3].admin, "/events").expect("it answers").1;
+    let events = String::from_utf8_lossy(&events).into_owned();
+    assert!(events.contains("gateway_elected") && events.contains("shares_granted"), "{events}");
 
     // The one with most of the load is not there any more, and its clients go to another one.
     let busy = if elected == 3 { 0 } else { 3 };
@@ -48,8 +53,8 @@ fn shares_follow_the_load_and_outlive_gateways() {
     site.gateways[elected].end("TERM");
     let next = site.elected();
     assert_ne!(next, elected);
-    site.gateways[elected].begin();
-    site.gateways[busy].begin();
+    site.gateways[elected].begin(&site.net);
+    site.gateways[busy].begin(&site.net);
     site.follows(&[30.0, 20.0, 20.0, 20.0]);
 
     // The elected one is killed. The others keep what they have until another one is elected.
@@ -75,8 +80,8 @@ fn a_gateway_that_is_stopped_uses_nothing_when_it_goes_on() {
     loads[stopped] = 80.0;
     site.follows(&loads);
     site.gateways[stopped].signal("STOP");
-    site.gateways[stopped].load(0.0);
-    site.gateways[other].load(85.0);
+    site.gateways[stopped].gold.load(0.0);
+    site.gateways[other].gold.load(85.0);
     site.wait("its share is free", |site| site.gateways[other].holds(76.0));
     site.gateways[stopped].signal("CONT");
     site.wait("it gets shares again", |site| stage(site, stopped) == Some(SiteStage::Granted));
@@ -113,7 +118,7 @@ fn shares_end_in_steps_without_etcd_and_come_back() {
     site.etcd.signal(1, "CONT");
     site.elected();
     site.follows(&[10.0, 80.0]);
-    assert!(site.etcd.begin(0));
+    assert!(site.etcd.begin(0, &site.net));
     let sum = site.largest_sum();
     assert!(sum > 0.5 * FLOOR && sum <= FLOOR + ROUNDING, "{sum}");
 }

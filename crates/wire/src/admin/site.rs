@@ -36,6 +36,10 @@ pub struct SiteStatus {
     pub refused: u64,
     /// All gateways, by name.
     pub members: Vec<SiteMember>,
+    /// Number of times that shares have changed, under the policy in force. Between two looks with the same number they
+    /// have not, unless a lease has ended.
+    #[serde(default)]
+    pub changes: u64,
     /// Classes with a guaranteed throughput, by name.
     pub classes: Vec<SiteShare>,
 }
