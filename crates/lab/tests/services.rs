@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use weirgate_emulator::clock;
 use weirgate_lab::process;
 use weirgate_lab::services::{Instances, Kind};
 
@@ -259,7 +260,7 @@ fn it_can_be_killed_and_frozen(kind: Kind) {
     instances.set_killed(0, false).expect("it can be started again");
     let serves = || TcpStream::connect(addresses[0]).is_ok() && status(&ask(addresses[0], &path, "again")) == "200";
     while !serves() {
-        std::thread::sleep(Duration::from_millis(10));
+        clock::pause(Duration::from_millis(10));
     }
     instances.set_frozen(1, true).expect("it can be stopped");
     let mut stream = TcpStream::connect(addresses[1]).expect("the system accepts");
