@@ -65,6 +65,13 @@ fn kind(service: Service) -> Option<Kind> {
     }
 }
 
+/// Returns the real services of an experiment, each once.
+#[must_use]
+pub fn services(experiment: &Experiment) -> Vec<Kind> {
+    let used = |kind: &Kind| experiment.machines.iter().any(|machine| self::kind(machine.service) == Some(*kind));
+    Kind::ALL.into_iter().filter(used).collect()
+}
+
 impl Servers {
     /// Starts the machines of `experiment`, on CPU number `cpu` if one is given. Real services keep their
     /// files in `directory` while they run.

@@ -4,6 +4,7 @@ mod install;
 mod list;
 mod play;
 mod provision;
+mod real;
 mod reports;
 mod reserves;
 mod table1;
@@ -33,6 +34,7 @@ Examples:
   weirgate lab run experiments/quorum-fig9.yaml --compress 4
   weirgate lab run experiments/quorum-fig9.yaml --approach weirgate --approach haproxy-tuned:maxconn=4 --seeds 3
   weirgate lab run experiments/quorum-fig9.yaml --approach nginx --sweep
+  weirgate lab real --seeds 5
   weirgate lab compare lab-runs/A lab-runs/B
   weirgate lab figures lab-runs/mqos/* > mqos.html
   weirgate lab provision experiments/quorum-table3.yaml --approach haproxy-leastconn
@@ -52,6 +54,7 @@ enum Command {
     List(list::Args),
     Install(install::Args),
     Run(play::Args),
+    Real(real::Args),
     Report(reports::ReportArgs),
     Compare(reports::CompareArgs),
     Figures(reports::FiguresArgs),
@@ -112,6 +115,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Install(args) => install::run(&args),
         Command::Run(args) => play::run(&args),
+        Command::Real(args) => real::run(&args),
         Command::Report(args) => reports::report(&args),
         Command::Compare(args) => reports::compare(&args),
         Command::Figures(args) => reports::figures(&args),
