@@ -392,7 +392,8 @@ fn without_service_times_a_peer_can_be_told_the_workers() {
 
 #[test]
 fn one_client_address_is_limited_where_the_peer_is_told_so() {
-    for approach in ["haproxy-leastconn:source=1", "haproxy-tuned:source=1", "nginx:source=1"] {
+    for approach in ["haproxy-leastconn:source=1", "haproxy-tuned:source=1", "nginx:source=1", "envoy-classes:source=1"]
+    {
         let approach = Approach::parse(approach).expect("it is sound");
         if let Err(why) = approach.kind().installed() {
             say(&format!("SKIPPED: {approach}: {why}"));

@@ -38,7 +38,7 @@ fn is_rest(text: &str) -> Result<(), String> {
     }
 }
 
-/// Limit on the requests of one client address, for the peers that have one.
+/// Limit on the requests of one client address.
 pub(super) const SOURCE: Knob = Knob {
     name: "source",
     default: "off",

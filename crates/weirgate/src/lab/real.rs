@@ -26,7 +26,7 @@ const CAMPAIGN: [(&str, &[&str]); 6] = [
             "haproxy-tuned:maxconn=4,source=1",
             "haproxy-classes:maxconn=4,rest=1,source=1",
             "nginx:source=1,rate=off,conn=8,rest=2,max_conns=workers",
-            "envoy-classes:requests=4,rest=1",
+            "envoy-classes:requests=4,rest=1,source=1",
         ],
     ),
     ("real-servers", USUAL),

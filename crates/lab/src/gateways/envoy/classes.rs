@@ -87,7 +87,14 @@ mod tests {
         let endpoints: Vec<_> =
             pools.iter().map(|pool| Endpoints::new(pool, Path::new("/results/endpoints"))).collect();
         let (filter, clusters) = (filter(&approach).unwrap(), clusters(&pools, &approach).unwrap());
-        config::text(&approach, &filter, &clusters, own_address(), Path::new("/run/lab.sock"), &endpoints)
+        config::text(
+            &approach,
+            &filter,
+            &clusters,
+            approach.knob("source").expect("it is sound"),
+            (own_address(), Path::new("/run/lab.sock")),
+            &endpoints,
+        )
     }
 
     #[test]

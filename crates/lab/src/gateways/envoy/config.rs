@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::gateways::Approach;
-use crate::gateways::knob::{Share, Slots, Span};
+use crate::gateways::knob::{PerSource, Share, Slots, Span};
 use crate::gateways::terms::{Class, HEALTH_PATH, Pool};
 
 /// Value of `rtt` with which Envoy itself measures the ideal response time.
@@ -193,8 +193,8 @@ pub(super) fn text(
     approach: &Approach,
     filter: &Filter,
     clusters: &[Cluster<'_>],
-    address: SocketAddr,
-    admin: &Path,
+    PerSource(source): PerSource,
+    (address, admin): (SocketAddr, &Path),
     endpoints: &[Endpoints],
 ) -> String {
     let mut text = format!(
@@ -227,6 +227,9 @@ static_resources:
         ip = address.ip(),
         port = address.port(),
     );
+    if let Some(rate) = source {
+        text.push_str(&per_source(rate));
+    }
     for (name, cluster, classes) in filters(filter, clusters) {
         write_filter(&mut text, filter, &name, cluster, &classes);
     }
@@ -250,6 +253,30 @@ static_resources:
         }
     }
     text
+}
+
+/// Returns the filter that limits the requests of one client address.
+fn per_source(rate: f64) -> String {
+    format!(
+        "          # Requests of one client address, which the load gives in X-Forwarded-For. A descriptor without a value has a
+          # bucket for every value. Nothing is limited for all clients together.
+          - name: local-ratelimit
+            typed_config:
+              \"@type\": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+              stat_prefix: source
+              filter_enabled: {{ default_value: {{ numerator: 100, denominator: HUNDRED }} }}
+              filter_enforced: {{ default_value: {{ numerator: 100, denominator: HUNDRED }} }}
+              token_bucket: {{ max_tokens: 4294967295, tokens_per_fill: 4294967295, fill_interval: 1s }}
+              max_dynamic_descriptors: 100000
+              rate_limits:
+              - actions: [{{ request_headers: {{ header_name: x-forwarded-for, descriptor_key: source }} }}]
+              descriptors:
+              - entries: [{{ key: source }}]
+                token_bucket: {{ max_tokens: {burst}, tokens_per_fill: {burst}, fill_interval: {window} }}
+",
+        burst = PerSource::burst(rate),
+        window = Seconds(PerSource::WINDOW),
+    )
 }
 
 /// Returns every filter with the classes that it applies to.

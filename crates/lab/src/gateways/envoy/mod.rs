@@ -16,7 +16,7 @@ use weirgate_http_client::blocking::exchange;
 use weirgate_http_client::{Address, Limits, Request};
 
 use self::config::{Cluster, Endpoints, Filter};
-use super::knob::{Knob, REST, Share, Slots, Span, is};
+use super::knob::{Knob, PerSource, REST, SOURCE, Share, Slots, Span, is};
 use super::launch::{Peer, SocketPath, check, subdirectory, version, write};
 use super::terms::{Pool, pools};
 use super::{Approach, Control, Gateway, Kind, Setting};
@@ -62,6 +62,7 @@ pub(super) const ADAPTIVE: Kind = Kind {
             check: is::<Slots>,
         },
         Knob { name: "update", default: "100ms", about: "time between two changes of the limit", check: is::<Span> },
+        SOURCE,
     ],
     sweep: &[
         "per=pool", "rtt=measured", "rtt=measured,min=8x", "rtt=200%", "rtt=400%", "min=2x", "min=8x",
@@ -94,6 +95,7 @@ pub(super) const ADMISSION: Kind = Kind {
         },
         Knob { name: "window", default: "30s", about: "period over which success is counted", check: is::<Span> },
         Knob { name: "rejection", default: "80%", about: "maximum share of requests rejected", check: percent },
+        SOURCE,
     ],
     sweep: &[
         "per=pool", "deadline=50%", "threshold=80%", "threshold=99%", "aggression=200%", "window=5s", "rejection=95%",
@@ -137,6 +139,7 @@ pub(super) const CLASSES: Kind = Kind {
                 _ => Err("write measured or off".into()),
             },
         },
+        SOURCE,
     ],
     sweep: &[
         "requests=4x", "requests=8x", "requests=workers", "requests=workers,rest=2", "rest=4", "pending=90%",
@@ -192,9 +195,10 @@ fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter, plan: Plan)
     for pool in &endpoints {
         replace(&pool.file, &pool.text(&out))?;
     }
+    let source: PerSource = approach.knob("source")?;
     let socket = SocketPath::new();
     let peer = Peer::start("envoy", setting, |address| {
-        let text = config::text(approach, &filter, &clusters, address, &socket.0, &endpoints);
+        let text = config::text(approach, &filter, &clusters, source, (address, &socket.0), &endpoints);
         let file = write(setting, "envoy.yaml", &text)?;
         check(Command::new(&program).args(["--mode", "validate", "--log-level", "warn", "-c"]).arg(&file))?;
         let mut command = Command::new(&program);
