@@ -84,6 +84,8 @@ pub(crate) struct Drfq {
     candidates: Vec<Candidate>,
     /// The clock after the one that released last.
     turn: usize,
+    /// Whether resources that were kept for a head have become free in this choice.
+    freed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +127,8 @@ struct Clock {
     released: f64,
     /// The class and sub-queue with the head for which resources are reserved.
     reserved: Option<(ClassId, usize)>,
+    /// Whether resources are kept on the machines for that head.
+    keeps: bool,
 }
 
 impl Clock {
@@ -200,6 +204,7 @@ impl Drfq {
             waiting: Heaps::new(partitions * sub_queues, 0),
             candidates: Vec::new(),
             turn: 0,
+            freed: false,
         }
     }
 
@@ -293,7 +298,13 @@ impl Drfq {
     /// The class and the resource with the next head to release.
     pub(super) fn next(&mut self, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
         let mut turn = self.turn;
-        let found = in_turn(&mut turn, self.clocks.len(), |clock| self.next_in(clock, view));
+        let mut round = |drfq: &mut Drfq| in_turn(&mut turn, drfq.clocks.len(), |clock| drfq.next_in(clock, view));
+        self.freed = false;
+        let mut found = round(self);
+        // A clock may have no more use for resources that an earlier one of the round lacked, on machines of both.
+        if found.is_none() && self.freed {
+            found = round(self);
+        }
         self.turn = turn;
         found
     }
@@ -328,6 +339,8 @@ impl Drfq {
             self.clocks[clock].reserved = None;
         }
         let fits = view.keep(clock, head);
+        let keeps = head.is_some() && !fits;
+        self.freed |= core::mem::replace(&mut self.clocks[clock].keeps, keeps) && !keeps;
         reserved.filter(|_| fits)
     }
 
