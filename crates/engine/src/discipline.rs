@@ -94,14 +94,12 @@ pub struct Predict {
     pub soft_share: f64,
     /// Lower bound of that wait.
     pub soft_min: Duration,
-    /// Share of the limit that the predicted wait and the compute time may use together, from 0 to 1.
+    /// Share of the limit that the wait and the expected compute time may use together, from 0 to 1.
     pub margin: f64,
     /// Largest share of a limit that the expected compute time may use, from 0 to 1.
     pub max_compute: f64,
     /// A queue younger than this may be a burst.
     pub young: Duration,
-    /// A queue older than this is not a burst.
-    pub old: Duration,
     /// Weight of the latest tenth of a second in the rate of releases, more than 0 and at most 1.
     pub fresh: f64,
 }

@@ -416,8 +416,8 @@ impl Engine {
     /// Admission and its view of the engine.
     #[inline]
     pub(crate) fn admitting(&mut self) -> (&mut Admission, AdmissionView<'_>, &mut Random) {
-        let Engine { now, policy, classes, tickets, queues, nodes, admission, limit, random, .. } = self;
-        let view = AdmissionView { now: *now, policy, classes, tickets, queues, nodes, limit };
+        let Engine { now, policy, classes, tickets, queues, nodes, admission, random, .. } = self;
+        let view = AdmissionView { now: *now, policy, classes, tickets, queues, nodes };
         (admission, view, random)
     }
 

@@ -29,7 +29,8 @@ fn rates(bench: &Bench, seconds: f64) -> Vec<f64> {
 }
 
 /// Table 3 of the paper at a fifth of its size: 2 nodes × 2 CPUs serve 370/s at 10.8 ms. The overloaded class
-/// gets the rest of the capacity, and the others compute as if alone, whatever the declared service time.
+/// gets the rest of the capacity, and the others compute as if alone, whatever the declared service time. The window
+/// wanders a little, so the median of three seeds counts.
 #[test]
 fn the_window_finds_the_knee_from_either_side() {
     for factor in [0.25, 0.5, 1.0, 2.0, 4.0] {
@@ -41,23 +42,29 @@ fn the_window_finds_the_knee_from_either_side() {
         for class in &mut classes {
             class.service_time = Some(Duration::from_secs_f64(0.0108 * factor));
         }
-        let loads = vec![load(37.0, 0.0108), load(344.0, 0.0108), load(105.0, 0.0108)];
-        let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 1);
-        bench.run(60.0);
-        bench.reset();
-        bench.run(120.0);
-        let [a, b, c] = [0, 1, 2].map(|i| bench.tallies[i].clone());
-        assert_eq!((a.shed, c.shed), (0, 0), "×{factor}");
-        let served: usize = [&a, &b, &c].iter().map(|t| t.served.len()).sum();
-        let utilisation = served as f64 * 0.0108 / 60.0 / 4.0;
-        assert!(utilisation > 0.95, "×{factor}: {utilisation}");
-        for (name, tally) in [("A", &a), ("C", &c)] {
-            let mean = mean(&tally.served);
-            // The need of a guarantee is computed from the declared time, so twice the need is admitted.
-            let bound = if factor > 1.0 { 0.055 } else { 0.040 };
-            assert!(mean < bound, "×{factor}: {name} takes {mean} s");
+        let mut means = [const { Vec::new() }; 3];
+        for seed in 1..=3 {
+            let loads = vec![load(37.0, 0.0108), load(344.0, 0.0108), load(105.0, 0.0108)];
+            let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes.clone()), 2.0, loads, seed);
+            bench.run(60.0);
+            bench.reset();
+            bench.run(120.0);
+            let [a, _, c] = [0, 1, 2].map(|i| &bench.tallies[i]);
+            assert_eq!((a.shed, c.shed), (0, 0), "×{factor}, seed {seed}");
+            let served: usize = bench.tallies.iter().map(|tally| tally.served.len()).sum();
+            let utilisation = served as f64 * 0.0108 / 60.0 / 4.0;
+            assert!(utilisation > 0.95, "×{factor}, seed {seed}: {utilisation}");
+            means.iter_mut().zip(&bench.tallies).for_each(|(means, tally)| means.push(mean(&tally.served)));
         }
-        assert!(mean(&b.served) < 0.150, "×{factor}: the queue of an overloaded class is short");
+        let [a, b, c] = means.map(|mut means| {
+            means.sort_by(f64::total_cmp);
+            means[1]
+        });
+        // The window is at least the need of the guarantees by the declared time, and a third more in its high half.
+        let needed = 1.3 * (75.0 + 187.0 + 112.0) * 0.0108 * factor;
+        let bound = (1.1 * needed / (4.0 / 0.0108)).max(0.040);
+        assert!(a < bound && c < bound, "×{factor}: A takes {a} s, C {c} s");
+        assert!(b < 0.150, "×{factor}: the queue of an overloaded class is short");
     }
 }
 

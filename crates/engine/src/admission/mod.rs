@@ -19,7 +19,6 @@ use core::time::Duration;
 use crate::classify::Classes;
 use crate::discipline::Admit;
 use crate::dispatch::Nodes;
-use crate::limit::Limit;
 use crate::policy::{Guarantee, Policy};
 use crate::queue::{Queues, SourceId};
 use crate::random::Random;
@@ -44,7 +43,6 @@ pub(crate) struct AdmissionView<'a> {
     pub(crate) tickets: &'a Tickets,
     pub(crate) queues: &'a Queues,
     pub(crate) nodes: &'a Nodes,
-    pub(crate) limit: &'a Limit,
 }
 
 /// A request that asks for admission.
@@ -226,7 +224,7 @@ impl Admission {
         let expected = state.expected.guaranteed().unwrap_or(0.0);
         let expected = match self {
             Admission::Deadline => expected,
-            Admission::Predict(method) => method.expected(limit, expected, state.in_flight == 0),
+            Admission::Predict(method) => method.left(limit, expected, state.in_flight == 0),
             _ => return deadline::patience(arrived, max_wait),
         };
         deadline::last_release(arrived, limit, expected, max_wait)

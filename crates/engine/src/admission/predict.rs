@@ -1,11 +1,15 @@
-//! [`crate::Admit::Predict`]: a request that would wait too long is refused at arrival.
+//! [`crate::Admit::Predict`]: a surplus request that would wait too long is refused at arrival.
 //!
-//! Source: our own design, after Quorum's selective dropping (see `deadline`), with two differences. It
-//! decides at arrival: the predicted wait is the length of the queue divided by the release rate of the
-//! class. And it distinguishes owed requests, which are within the guaranteed rate of arrivals and a burst
-//! of one second, from surplus. An owed request waits as long as it can meet its limit. A surplus request is
-//! refused as soon as the queue is longer than a small part of the limit. A longer queue would not serve
-//! more requests. It would only move every response time to the limit.
+//! Source: our own design, after Quorum's selective dropping (see `deadline`), with two differences. It distinguishes
+//! owed requests, which are within the guaranteed rate of arrivals and a burst of one second, from surplus. An owed
+//! request waits as long as it can meet its limit. About surplus it decides at arrival: the predicted wait is the length
+//! of the queue divided by the release rate of the class. A surplus request is refused as soon as the queue is longer
+//! than a small part of the limit. A longer queue would not serve more requests. It would only move every response time
+//! to the limit.
+//!
+//! An owed request that has waited too long is dropped a margin before the last instant at which it would be in time.
+//! Without it, a class that is overloaded would be served at its limit, and every error of the expected compute time
+//! would break the guarantee.
 //!
 //! Parts ([`crate::Part`]): an arrival within the whole guarantee may wait as an owed request does, although it has no
 //! claim yet to go first. The other engines are granted less before this one is granted more, which takes some tenths
@@ -27,10 +31,6 @@ use crate::policy::Guarantee;
 use crate::request::{ClassId, ShedReason};
 use crate::scheduler::{Bucket, Standing};
 use crate::time::{Time, nanos};
-
-/// Time, in limits, during which a queue of owed requests may still be the result of a burst or of a window
-/// that had to shrink.
-const BURST: f64 = 2.0;
 
 /// State of the classes.
 #[derive(Clone, Debug)]
@@ -94,16 +94,15 @@ impl Predict {
     pub(super) fn predicted(&self, view: &AdmissionView<'_>, offer: &Offer, standing: Standing) -> Option<ShedReason> {
         let Offer { class, sub_queue, .. } = *offer;
         let waiting = view.queues.ahead(&view.classes[class].queue, sub_queue, offer.source);
-        // If the nodes have room, an owed request waits for a moment only, and there is nothing to predict.
-        let (partition, open) = (view.classes[class].partition, standing == Standing::Owed);
-        if waiting == 0 || (open && view.limit.is_open(view.nodes, partition, sub_queue)) {
+        // Owed requests are released sooner or later. The rate of releases while nodes hang, or while a window shrinks,
+        // says nothing about the rate after that.
+        if waiting == 0 || standing == Standing::Owed {
             return None;
         }
         let spec = view.classes.spec(class);
         let outlook = Outlook {
             waiting,
             backlogged: view.now.as_nanos() - self.backlogged[class][sub_queue].as_nanos(),
-            owed: standing == Standing::Owed,
             guaranteed: spec.guarantee.throughput.unwrap_or(0.0),
             limit: spec.guarantee.response_time.map(|rt| rt.limit),
             max_wait: spec.queue.max_wait,
@@ -137,20 +136,23 @@ impl Predict {
         self.rates[class][sub_queue].released(now, self.figures.fresh);
     }
 
-    /// The expected compute time in seconds, capped if it uses up the limit. `alone` says that no request of
-    /// the class is in flight.
+    /// The seconds of a limit that must be left at a release. `alone` says that no request of the class is in flight.
     #[inline]
-    pub(super) fn expected(&self, limit: Duration, expected: f64, alone: bool) -> f64 {
+    pub(super) fn left(&self, limit: Duration, expected: f64, alone: bool) -> f64 {
         // One request must pass, because otherwise the engine never learns that the class is fast again.
-        if alone { 0.0 } else { expected.min(self.figures.max_compute * limit.as_secs_f64()) }
+        if alone { 0.0 } else { left(self.figures, limit.as_secs_f64(), expected) }
     }
 }
 
-/// The facts about a class that [`Predict`] needs at an arrival.
+/// Returns the seconds of a limit that must be left at a release: the expected compute time, capped if it uses up the
+/// limit, and a margin for its error.
+fn left(figures: Figures, limit: f64, expected: f64) -> f64 {
+    expected.min(figures.max_compute * limit) + (1.0 - figures.margin) * limit
+}
+
+/// The facts about a class that [`Predict`] needs at the arrival of a surplus request.
 #[derive(Clone, Copy, Debug)]
 struct Outlook {
-    /// Whether the request is within the guaranteed rate.
-    owed: bool,
     /// Number of requests already waiting, at least one.
     waiting: u32,
     /// Age of the queue in nanoseconds.
@@ -166,14 +168,11 @@ struct Outlook {
     release_rate: ReleaseRate,
 }
 
-/// Returns the reason if a request that arrives now would wait too long.
+/// Returns the reason if a surplus request that arrives now would wait too long.
 fn too_long(figures: Figures, outlook: &Outlook) -> Option<ShedReason> {
     let patience = outlook.limit.unwrap_or(outlook.max_wait).as_secs_f64();
-    // Owed requests are released sooner or later. Until the queue has outlived its first requests, its
-    // release rate says little.
-    let burst = if outlook.owed { (BURST * patience * 1e9) as u64 } else { 0 };
-    let young = outlook.backlogged < nanos(figures.young).max(burst);
-    if young && (outlook.owed || outlook.guaranteed == 0.0) {
+    let young = outlook.backlogged < nanos(figures.young);
+    if young && outlook.guaranteed == 0.0 {
         return None;
     }
     // A queue may be young only because the class has sent less until now.
@@ -182,10 +181,10 @@ fn too_long(figures: Figures, outlook: &Outlook) -> Option<ShedReason> {
     // At least one request could be released in the time that the queue has existed.
     let rate = rate.max(1e9 / outlook.backlogged.max(1) as f64);
     let wait = f64::from(outlook.waiting) / rate.max(1e-9);
-    let compute = if outlook.limit.is_some() { outlook.expected.min(figures.max_compute * patience) } else { 0.0 };
-    let hard = figures.margin * patience - compute;
+    let expected = if outlook.limit.is_some() { outlook.expected } else { 0.0 };
+    let hard = patience - left(figures, patience, expected);
     let soft = (figures.soft_share * patience).max(figures.soft_min.as_secs_f64());
-    if (!outlook.owed || outlook.backlogged > nanos(figures.old)) && wait > soft && soft < hard {
+    if wait > soft && soft < hard {
         return Some(ShedReason::Overload);
     }
     (wait > hard).then_some(ShedReason::Deadline)

@@ -371,11 +371,6 @@ impl Limit {
                 || nodes.groups_of(classes[class].partition).any(|group| method.allows(class, group.row())))
     }
 
-    /// Returns whether all owed requests are released at once, as long as nodes have room.
-    pub(crate) fn is_open(&self, nodes: &Nodes, partition: PartitionId, sub_queue: usize) -> bool {
-        nodes.groups_of(partition).any(|group| self.windows[self.window_of(sub_queue, group) as usize].reach > 0)
-    }
-
     /// Returns the counters of the nodes' resources, if they bound the number in flight.
     #[inline]
     pub(crate) fn resources(&self) -> Option<&Resources> {

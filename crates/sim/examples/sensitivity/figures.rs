@@ -80,13 +80,12 @@ macro_rules! time {
 const ANY: f64 = f64::INFINITY;
 
 /// All figures. Shares end at 1. `search` is more than 1, and 1.01 means almost no search.
-pub const ALL: [Figure; 32] = [
+pub const ALL: [Figure; 31] = [
     number!(predict.soft_share, 0.0, 1.0),
     time!(predict.soft_min),
     number!(predict.margin, 0.0, 1.0),
     number!(predict.max_compute, 0.0, 1.0),
     time!(predict.young),
-    time!(predict.old),
     number!(predict.fresh, 0.0, 1.0),
     number!(window.swing, 0.0, ANY),
     number!(window.target, 0.0, 1.0),
