@@ -1,7 +1,7 @@
 //! The expected compute time of a class: the time its requests are in flight, from release to last byte.
 //!
 //! The estimate covers the last control period with completions and uses the guaranteed statistic: the mean
-//! or a percentile. The paper only says "how other requests of the same class are currently performing". See
+//! or a percentile. Under [`Admit::Predict`] a percentile covers at least 1/(1 − p) answers, also from earlier periods. The paper only says "how other requests of the same class are currently performing". See
 //! `docs/adr/0006-two-readings-of-quorum.md`. It does not define the expected time when nothing completes.
 //! See [`StaleEstimate`] and `docs/adr/0002-stale-estimates-decay.md`.
 
@@ -34,13 +34,17 @@ pub(crate) struct Estimation {
     hold: bool,
     /// Number of compute times kept.
     kept: usize,
+    /// A percentile is taken over as many answers as it needs, and not only over those of the last period.
+    whole: bool,
 }
 
 impl Estimation {
     pub(crate) fn of(admit: &Admit) -> Estimation {
         match admit {
-            Admit::Deadline { stale } => Estimation { hold: *stale == StaleEstimate::Hold, kept: KEPT_AT_THE_LIMIT },
-            _ => Estimation { hold: false, kept: KEPT },
+            Admit::Deadline { stale } => {
+                Estimation { hold: *stale == StaleEstimate::Hold, kept: KEPT_AT_THE_LIMIT, whole: false }
+            }
+            admit => Estimation { hold: false, kept: KEPT, whole: matches!(admit, Admit::Predict(_)) },
         }
     }
 }
@@ -54,8 +58,47 @@ pub(crate) struct Expected {
     mean: Option<f64>,
     /// The guaranteed percentile in seconds, if a percentile is guaranteed.
     percentile: Option<f64>,
-    /// The latest compute times of the period, in seconds.
-    kept: Option<Box<[f32]>>,
+    /// The latest compute times, if a percentile is guaranteed.
+    kept: Option<Kept>,
+}
+
+/// The latest compute times of a class.
+#[derive(Clone, Debug)]
+struct Kept {
+    /// In seconds, as a ring.
+    times: Box<[f32]>,
+    /// Place of the next one.
+    next: usize,
+    /// Number of them so far, at most all.
+    count: usize,
+}
+
+impl Kept {
+    fn new(size: usize) -> Kept {
+        Kept { times: vec![0.0; size].into_boxed_slice(), next: 0, count: 0 }
+    }
+
+    #[inline]
+    fn add(&mut self, seconds: f64) {
+        self.times[self.next] = seconds as f32;
+        self.next = if self.next + 1 == self.times.len() { 0 } else { self.next + 1 };
+        self.count = (self.count + 1).min(self.times.len());
+    }
+
+    /// Returns a percentile in seconds of the latest `count` times, or of 1/(1 − p) if these are more and `whole` says
+    /// so: of fewer, one in 1/(1 − p) is the largest only by chance, and the estimate is too low.
+    fn percentile(&self, percent: f64, count: u32, whole: bool) -> f64 {
+        let needed = if whole { (1.0 / (1.0 - percent / 100.0)).ceil() as usize } else { 0 };
+        let count = (count as usize).max(needed).clamp(1, self.count.max(1));
+        let mut latest = [0.0; KEPT_AT_THE_LIMIT];
+        let latest = &mut latest[..count];
+        for (ago, time) in latest.iter_mut().enumerate() {
+            *time = self.times[(self.next + self.times.len() - 1 - ago) % self.times.len()];
+        }
+        latest.sort_unstable_by(f32::total_cmp);
+        let rank = (count as f64 * percent / 100.0).ceil() as usize;
+        f64::from(latest[rank.clamp(1, count) - 1])
+    }
 }
 
 impl Expected {
@@ -77,13 +120,9 @@ impl Expected {
         self.period = period;
         if self.count > 0 {
             self.mean = Some(self.sum / f64::from(self.count));
-            self.percentile = match (limit.map(|rt| rt.statistic), &mut self.kept) {
-                (Some(Statistic::Percentile(p)), Some(kept)) => {
-                    let some = kept.len().min(self.count as usize);
-                    let kept = &mut kept[..some];
-                    kept.sort_unstable_by(f32::total_cmp);
-                    let rank = (kept.len() as f64 * p / 100.0).ceil() as usize;
-                    Some(f64::from(kept[rank.clamp(1, kept.len()) - 1]))
+            self.percentile = match (limit.map(|rt| rt.statistic), &self.kept) {
+                (Some(Statistic::Percentile(percent)), Some(kept)) => {
+                    Some(kept.percentile(percent, self.count, estimation.whole))
                 }
                 _ => None,
             };
@@ -101,9 +140,7 @@ impl Expected {
     /// Adds a completion. Call [`Expected::roll`] first.
     pub(crate) fn add(&mut self, seconds: f64, estimation: Estimation, limit: Option<ResponseTime>) {
         if let Some(Statistic::Percentile(_)) = limit.map(|rt| rt.statistic) {
-            let size = estimation.kept;
-            let kept = self.kept.get_or_insert_with(|| vec![0.0; size].into_boxed_slice());
-            kept[self.count as usize % kept.len()] = seconds as f32;
+            self.kept.get_or_insert_with(|| Kept::new(estimation.kept)).add(seconds);
         }
         self.sum += seconds;
         self.count += 1;
@@ -171,6 +208,27 @@ mod tests {
         e.add(0.2, quorum, mean);
         e.roll(at(3), true, quorum, mean);
         assert!(close(e.guaranteed(), 0.2), "{e:?}");
+    }
+
+    #[test]
+    fn a_percentile_spans_as_many_answers_as_it_needs() {
+        let at = |period: u64| Time::from_nanos(period * PERIOD);
+        let p95 = Some(ResponseTime { statistic: Statistic::Percentile(95.0), limit: Duration::from_secs(1) });
+        let predict = Estimation::of(&Admit::Predict(crate::discipline::Predict::default()));
+        let quorum = Estimation::of(&Admit::Deadline { stale: StaleEstimate::Decay });
+        for (estimation, expected) in [(predict, 9.0), (quorum, 0.1)] {
+            let mut e = Expected::UNKNOWN;
+            e.roll(at(1), true, estimation, p95);
+            // Two answers a period, and the first two of twenty are slow.
+            for period in 2..12 {
+                [if period == 2 { 9.0 } else { 0.1 }; 2].iter().for_each(|s| e.add(*s, estimation, p95));
+                e.roll(at(period), true, estimation, p95);
+            }
+            assert!((e.guaranteed().unwrap() - expected).abs() < 1e-6, "{e:?}");
+            (0..40).for_each(|_| e.add(0.1, estimation, p95));
+            e.roll(at(12), true, estimation, p95);
+            assert!((e.guaranteed().unwrap() - 0.1).abs() < 1e-6, "{e:?}");
+        }
     }
 
     #[test]
