@@ -1,7 +1,8 @@
 //! The expected compute time of a class: the time its requests are in flight, from release to last byte.
 //!
 //! The estimate covers the last control period with completions and uses the guaranteed statistic: the mean
-//! or a percentile. Under [`Admit::Predict`] a percentile covers at least 1/(1 − p) answers, also from earlier periods. The paper only says "how other requests of the same class are currently performing". See
+//! or a percentile. Under [`Admit::Predict`] a percentile covers at least 1/(1 − p) answers, also from earlier periods.
+//! The paper only says "how other requests of the same class are currently performing". See
 //! `docs/adr/0006-two-readings-of-quorum.md`. It does not define the expected time when nothing completes.
 //! See [`StaleEstimate`] and `docs/adr/0002-stale-estimates-decay.md`.
 

@@ -2,10 +2,10 @@
 //!
 //! Source: our own design, after Quorum's selective dropping (see `deadline`), with two differences. It distinguishes
 //! owed requests, which are within the guaranteed rate of arrivals and a burst of one second, from surplus. An owed
-//! request waits as long as it can meet its limit. About surplus it decides at arrival: the predicted wait is the length
-//! of the queue divided by the release rate of the class. A surplus request is refused as soon as the queue is longer
-//! than a small part of the limit. A longer queue would not serve more requests. It would only move every response time
-//! to the limit.
+//! request waits as long as it can meet its limit. About surplus it decides at arrival: the predicted wait is the
+//! length of the queue divided by the release rate of the class. A surplus request is refused as soon as the queue is
+//! longer than a small part of the limit. A longer queue would not serve more requests. It would only move every
+//! response time to the limit.
 //!
 //! An owed request that has waited too long is dropped a margin before the last instant at which it would be in time.
 //! Without it, a class that is overloaded would be served at its limit, and every error of the expected compute time
