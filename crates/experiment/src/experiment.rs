@@ -146,6 +146,8 @@ pub enum Service {
     Xapian,
     /// MediaWiki behind Apache, with one database for all machines.
     MediaWiki,
+    /// An API in Python with gunicorn that uses the requested CPU time.
+    Gunicorn,
 }
 
 /// One stream of requests.

@@ -62,6 +62,7 @@ fn kind(service: Service) -> Option<Kind> {
         Service::Tomcat => Some(Kind::Tomcat),
         Service::Xapian => Some(Kind::Xapian),
         Service::MediaWiki => Some(Kind::MediaWiki),
+        Service::Gunicorn => Some(Kind::Gunicorn),
     }
 }
 
@@ -258,7 +259,7 @@ fn possible(experiment: &Experiment) -> Result<(), String> {
     if let Some((_, traffic)) = experiment.traffic.iter().enumerate().find(|stream| streams(*stream)) {
         return Err(format!(
             "replies to {} stream, but these real services send a reply in one piece; make the machines emulated or \
-             `apache-php`, or give the traffic a `request:` whose `path` has `{{stream_us}}`",
+             `apache-php` or `gunicorn`, or give the traffic a `request:` whose `path` has `{{stream_us}}`",
             traffic.class.name(&experiment.site.policy)
         ));
     }

@@ -178,6 +178,26 @@ fn xapian_answers_each_request_once() {
 }
 
 #[test]
+fn gunicorn_answers_each_request_once() {
+    each_request_is_answered_once(Kind::Gunicorn);
+}
+
+#[test]
+fn gunicorn_uses_the_cpu_time_that_is_asked_for() {
+    the_cpu_time_that_is_asked_for_is_used(Kind::Gunicorn);
+}
+
+#[test]
+fn gunicorn_can_be_killed_and_frozen() {
+    it_can_be_killed_and_frozen(Kind::Gunicorn);
+}
+
+#[test]
+fn gunicorn_waits_without_a_cpu_and_sends_events_as_they_come() {
+    it_waits_and_streams(Kind::Gunicorn, "/loop");
+}
+
+#[test]
 fn mediawiki_answers_each_request_once() {
     each_request_is_answered_once(Kind::MediaWiki);
 }
@@ -214,21 +234,25 @@ fn apache_php_uses_the_cpu_time_that_is_asked_for() {
 
 #[test]
 fn apache_php_waits_without_a_cpu_and_sends_events_as_they_come() {
-    let Some(bench) = Bench::new(Kind::ApachePhp) else { return };
-    let instances = Instances::start(Kind::ApachePhp, 1, 2, None, bench.directory.path()).expect("it starts");
+    it_waits_and_streams(Kind::ApachePhp, "/loop.php");
+}
+
+fn it_waits_and_streams(kind: Kind, page: &str) {
+    let Some(bench) = Bench::new(kind) else { return };
+    let instances = Instances::start(kind, 1, 2, None, bench.directory.path()).expect("it starts");
     let address = instances.addresses()[0];
     let before = instances.cpu_time();
-    let waited = ask(address, "/loop.php?us=0&wait=500000", "wait");
+    let waited = ask(address, &format!("{page}?us=0&wait=500000"), "wait");
     assert_eq!(status(&waited), "200", "{waited}");
     let used = instances.cpu_time().saturating_sub(before);
     assert!(used < Duration::from_millis(400), "it has waited with a CPU: {used:?}");
     for bad in ["us=0&wait=x", "us=0&wait=61000000", "us=0&stream=-1"] {
-        assert_eq!(status(&ask(address, &format!("/loop.php?{bad}"), "bad")), "400", "{bad}");
+        assert_eq!(status(&ask(address, &format!("{page}?{bad}"), "bad")), "400", "{bad}");
     }
     // The stream ends after a minute. Its first event comes long before.
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket has this");
-    let head = "GET /loop.php?us=0&stream=60000000 HTTP/1.1\r\nHost: test\r\nX-Request-Id: events\r\n\r\n";
+    let head = format!("GET {page}?us=0&stream=60000000 HTTP/1.1\r\nHost: test\r\nX-Request-Id: events\r\n\r\n");
     stream.write_all(head.as_bytes()).expect("it reads");
     let (mut seen, mut part) = (Vec::new(), [0; 1000]);
     while !String::from_utf8_lossy(&seen).contains("event\n") {
@@ -322,6 +346,8 @@ fn figures() {
         (Kind::Tomcat, 8),
         (Kind::Xapian, 0),
         (Kind::MediaWiki, 0),
+        (Kind::Gunicorn, 0),
+        (Kind::Gunicorn, 8),
     ];
     for (kind, cost) in asked {
         let Some(bench) = Bench::new(kind) else { continue };

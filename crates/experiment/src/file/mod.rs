@@ -151,6 +151,8 @@ words! {
         "xapian" => Service::Xapian,
         /// Pages of a wiki: MediaWiki behind Apache, with one MariaDB for all machines.
         "mediawiki" => Service::MediaWiki,
+        /// An API in Python, behind gunicorn, that uses the requested CPU time.
+        "gunicorn" => Service::Gunicorn,
     }
 }
 

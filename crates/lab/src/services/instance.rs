@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::calibration::fetch;
 use super::directory::{Directory, Socket};
 use super::guarded::{Guarded, LOOK};
-use super::{Kind, apache, tomcat};
+use super::{Kind, apache, gunicorn, tomcat};
 use weirgate_emulator::clock;
 
 /// Maximum time until an instance answers for the first time. A JVM needs 3 s of CPU time, and several
@@ -69,6 +69,7 @@ impl Instance {
         self.servers = match self.kind {
             Kind::ApachePhp | Kind::Xapian | Kind::MediaWiki => apache::start(&self.place)?,
             Kind::Tomcat => tomcat::start(&self.place)?,
+            Kind::Gunicorn => gunicorn::start(&self.place)?,
         };
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! page that can also wait and send a stream of events, and Tomcat, the "CPU-loop service" of Blanquer et al.,
 //! *Quorum* (NSDI 2005), Sec. 4.2 and following. The third searches the documentation of Linux with
 //! Xapian's Omega. It replaces the Teoma index search of the paper's Sec. 4.1, which is not available. The fourth is
-//! MediaWiki with a database, an application whose pages cost what they cost.
+//! MediaWiki with a database, an application whose pages cost what they cost. The fifth is an API in Python.
 //!
 //! The programs are Debian's. Each instance has its own directory with its configuration and logs, shares
 //! nothing with the system's instance, and listens on a loopback port that the system chose. All processes
@@ -15,6 +15,7 @@ mod apache;
 mod calibration;
 mod directory;
 mod guarded;
+mod gunicorn;
 mod index;
 mod instance;
 mod mediawiki;
@@ -51,11 +52,13 @@ pub enum Kind {
     Xapian,
     /// A page of a wiki, MediaWiki behind Apache and PHP, with one MariaDB.
     MediaWiki,
+    /// An API that burns CPU time, in Python with gunicorn.
+    Gunicorn,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 4] = [Kind::ApachePhp, Kind::Tomcat, Kind::Xapian, Kind::MediaWiki];
+    pub const ALL: [Kind; 5] = [Kind::ApachePhp, Kind::Tomcat, Kind::Xapian, Kind::MediaWiki, Kind::Gunicorn];
 
     /// Returns its name in experiments and on command lines.
     #[must_use]
@@ -65,6 +68,7 @@ impl Kind {
             Kind::Tomcat => "tomcat",
             Kind::Xapian => "xapian",
             Kind::MediaWiki => "mediawiki",
+            Kind::Gunicorn => "gunicorn",
         }
     }
 
@@ -79,6 +83,9 @@ impl Kind {
             Kind::Tomcat => "Tomcat. A request burns the CPU time that it asks for (Quorum's CPU-loop service)",
             Kind::Xapian => "Apache, PHP and Xapian Omega. A request searches the documentation of Linux",
             Kind::MediaWiki => "Apache, PHP and MediaWiki with one MariaDB. A request views a page of the wiki",
+            Kind::Gunicorn => {
+                "gunicorn and Python. A request burns the CPU time that it asks for, then waits or streams"
+            }
         }
     }
 
@@ -92,6 +99,7 @@ impl Kind {
             Kind::MediaWiki => {
                 &["apache2", "mariadb-server-core", "mediawiki", "php-apcu", "php-cli", "php-fpm", "php-mysql"]
             }
+            Kind::Gunicorn => &["gunicorn"],
         }
     }
 
@@ -107,6 +115,7 @@ impl Kind {
             // narrow the search.
             Kind::Xapian => "/search.php?DB=docs&DEFAULTOP=or&FMT=topterms&P={word}",
             Kind::MediaWiki => "/index.php?title={word}",
+            Kind::Gunicorn => "/loop?us={cpu_us}&wait={io_us}&stream={stream_us}",
         }
     }
 
@@ -120,10 +129,11 @@ impl Kind {
             Kind::Tomcat => &tomcat::NEEDS,
             Kind::Xapian => &[xapian::PROGRAM, index::INDEXER, index::READER, index::DOCUMENTS],
             Kind::MediaWiki => &mediawiki::NEEDS,
+            Kind::Gunicorn => &[gunicorn::PROGRAM],
         };
         let missing = needs.iter().find(|need| !Path::new(need).exists()).map(|need| (*need).to_owned());
         let of_php = || match self {
-            Kind::Tomcat => None,
+            Kind::Tomcat | Kind::Gunicorn => None,
             _ if !Path::new(apache::PROGRAM).exists() => Some(apache::PROGRAM.to_owned()),
             _ if apache::php_fpm().is_none() => Some("php-fpm".to_owned()),
             Kind::MediaWiki => mediawiki::missing_extension(),
@@ -212,8 +222,11 @@ impl Instances {
             match (&index, &wiki) {
                 (Some(index), _) => xapian::prepare(&place, index)?,
                 (_, Some(wiki)) => wiki.prepare(&place)?,
-                (None, None) if kind == Kind::Tomcat => tomcat::prepare(&place)?,
-                (None, None) => apache::prepare_loop(&place)?,
+                (None, None) => match kind {
+                    Kind::Tomcat => tomcat::prepare(&place)?,
+                    Kind::Gunicorn => gunicorn::prepare(&place)?,
+                    Kind::ApachePhp | Kind::Xapian | Kind::MediaWiki => apache::prepare_loop(&place)?,
+                },
             }
             drop(held);
             instances.push(Instance::start(kind, place)?);
@@ -339,7 +352,11 @@ mod tests {
             assert!(!kind.packages().is_empty() && !kind.description().is_empty());
         }
         let error = "nginx".parse::<Kind>().expect_err("there is none");
-        assert_eq!(error, "`nginx` is not a service; write one of apache-php, tomcat, xapian, mediawiki");
+        assert_eq!(
+            error,
+            "`nginx` is not a service; write one of apache-php, tomcat, xapian, mediawiki, \
+                           gunicorn"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `weirgate lab real`: the campaign on real servers.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,16 +10,28 @@ use weirgate_lab::report::{self, RunFile};
 use super::{CANNOT, Played, play};
 use crate::exit;
 
-/// The experiments of the campaign with the approaches of each, and the settings of peers that differ from their
-/// defaults. Every peer is set up as someone would who knows it and the application: with the classes, and with a limit
-/// per address where crawlers come.
-const CAMPAIGN: [(&str, &[&str]); 6] = [
-    ("day-mediawiki", USUAL),
-    (
-        "siege-mediawiki",
+/// An experiment of the campaign.
+struct Entry {
+    /// Its name, and that of its directory.
+    name: &'static str,
+    /// Its file.
+    file: &'static str,
+    /// A change to the file.
+    set: Option<&'static str>,
+    /// Its approaches. Every peer is set up as someone would who knows it and the application: with the classes, and with
+    /// a limit per address where crawlers come.
+    approaches: &'static [&'static str],
+}
+
+const CAMPAIGN: [Entry; 8] = [
+    Entry { name: "day-mediawiki", file: "day-mediawiki", set: None, approaches: USUAL },
+    Entry {
+        name: "siege-mediawiki",
+        file: "siege-mediawiki",
+        set: None,
         // The policy declares no cost, so the peers are told numbers: eight PHP processes in each of two servers, some
         // of them for readers alone.
-        &[
+        approaches: &[
             "weirgate",
             "none",
             "haproxy-leastconn:source=1",
@@ -28,11 +40,18 @@ const CAMPAIGN: [(&str, &[&str]); 6] = [
             "nginx:source=1,rate=off,conn=8,rest=2,max_conns=workers",
             "envoy-classes:requests=4,rest=1,source=1",
         ],
-    ),
-    ("real-servers", USUAL),
-    ("search", USUAL),
-    ("everyday-sockets/slow-dependency-apache", USUAL),
-    ("everyday-sockets/expensive-tenant-apache", USUAL),
+    },
+    Entry { name: "api-gunicorn", file: "api-gunicorn", set: None, approaches: USUAL },
+    Entry { name: "real-servers", file: "real-servers", set: None, approaches: USUAL },
+    Entry {
+        name: "real-servers-tomcat",
+        file: "real-servers",
+        set: Some("machines.service=tomcat"),
+        approaches: USUAL,
+    },
+    Entry { name: "search", file: "search", set: None, approaches: USUAL },
+    Entry { name: "slow-dependency", file: "everyday-sockets/slow-dependency-apache", set: None, approaches: USUAL },
+    Entry { name: "expensive-tenant", file: "everyday-sockets/expensive-tenant-apache", set: None, approaches: USUAL },
 ];
 
 /// Approaches in their default settings, which docs/guide/peers.md explains.
@@ -41,9 +60,10 @@ const USUAL: &[&str] = &[
     "envoy-classes",
 ];
 
-/// Play the campaign on real servers: MediaWiki, Apache with PHP and Xapian behind Weirgate and its peers.
+/// Play the campaign on real servers: MediaWiki, an API in Python, Apache with PHP, Tomcat and Xapian behind Weirgate and
+/// its peers.
 ///
-/// Six experiments under six to eight approaches with five seeds take most of a day. What has been played stays: give
+/// Eight experiments under seven to eight approaches with five seeds take most of a day. What has been played stays: give
 /// the same `--output` again to go on where a campaign has ended, or to play more of it. Peers and services that are
 /// not installed are left out, and named.
 #[derive(Debug, clap::Args)]
@@ -91,38 +111,39 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 /// Returns whether Weirgate held every guarantee.
 fn campaign(args: &Args) -> Result<bool, String> {
-    let name = |file: &str| Path::new(file).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let known: Vec<String> = CAMPAIGN.iter().map(|(file, _)| name(file)).collect();
-    if let Some(unknown) = args.only.iter().find(|only| !known.contains(only)) {
-        return Err(format!("`{unknown}` is no experiment of the campaign; write some of {}", known.join(", ")));
+    if let Some(unknown) = args.only.iter().find(|only| CAMPAIGN.iter().all(|entry| entry.name != **only)) {
+        let known = CAMPAIGN.map(|entry| entry.name).join(", ");
+        return Err(format!("`{unknown}` is no experiment of the campaign; write some of {known}"));
     }
     let date = super::now();
     let output = args.output.clone().unwrap_or_else(|| report::default_directory(&date, "real"));
-    let wanted = CAMPAIGN.iter().filter(|(file, _)| args.only.is_empty() || args.only.contains(&name(file)));
+    let wanted = |entry: &&Entry| args.only.is_empty() || args.only.iter().any(|only| only == entry.name);
     let mut runs: Vec<RunFile> = Vec::new();
-    for (file, approaches) in wanted {
-        let directory = output.join(name(file));
+    for Entry { name, file, set, approaches } in CAMPAIGN.iter().filter(wanted) {
+        let directory = output.join(name);
         if directory.join("run.json").exists() {
             runs.push(report::read(&directory)?);
             continue;
         }
         if args.print {
-            exit::say(&format!("{} has not been played", name(file)));
+            exit::say(&format!("{name} has not been played"));
             continue;
         }
         let path = args.experiments.join(format!("{file}.yaml"));
         let mut campaign = args.played.campaign(&path, Vec::new(), directory, date.clone())?;
+        let set = set.map(str::parse).transpose().map_err(|error| format!("{name}: {error}"))?;
+        campaign.overrides.extend(set);
         campaign.seeds = (1..=args.seeds).collect();
         let experiment = campaign.experiment()?;
         let services = weirgate_lab::servers::services(&experiment);
         if let Some(why) = services.into_iter().find_map(|service| service.check().err()) {
-            exit::say(&format!("{} is left out: {why}", name(file)));
+            exit::say(&format!("{name} is left out: {why}"));
             continue;
         }
         campaign.approaches = installed(approaches)?;
         let trials = campaign.approaches.len() * campaign.seeds.len();
         let length = experiment.duration() * u32::try_from(trials).unwrap_or(u32::MAX);
-        exit::say(&format!("{}: {trials} trials, {}", name(file), about(length)));
+        exit::say(&format!("{name}: {trials} trials, {}", about(length)));
         runs.push(play::watched(&campaign)?);
     }
     if runs.is_empty() {
@@ -159,17 +180,20 @@ fn about(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn every_experiment_and_every_setting_of_the_campaign_exists() {
-        for (file, approaches) in CAMPAIGN {
+        for Entry { name, file, set, approaches } in CAMPAIGN {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../experiments/{file}.yaml"));
-            let loaded =
-                weirgate_experiment::load_experiment_file(&path, &[]).unwrap_or_else(|errors| panic!("{errors}"));
-            assert!(!weirgate_lab::servers::services(&loaded.experiment).is_empty(), "{file} is on real servers");
+            let overrides: Vec<_> = set.iter().map(|set| set.parse().expect("a change")).collect();
+            let loaded = weirgate_experiment::load_experiment_file(&path, &overrides);
+            let experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
+            assert!(!weirgate_lab::servers::services(&experiment).is_empty(), "{name} is on real servers");
             for approach in approaches {
-                Approach::parse(approach).unwrap_or_else(|why| panic!("{file}: {why}"));
+                Approach::parse(approach).unwrap_or_else(|why| panic!("{name}: {why}"));
             }
         }
     }
