@@ -1,7 +1,7 @@
 //! An API in Python, behind gunicorn with processes and threads.
 //!
-//! Most APIs in Python run like this: few processes, because only one thread of each computes at a time, and threads for
-//! requests that wait. Requests beyond the threads wait in the system's queue of connections.
+//! Most APIs in Python run like this: few processes, because only one thread of each computes at a time, and threads
+//! for requests that wait. Requests beyond the threads wait in the system's queue of connections.
 
 use rustix::process::Signal;
 

@@ -18,8 +18,8 @@ struct Entry {
     file: &'static str,
     /// A change to the file.
     set: Option<&'static str>,
-    /// Its approaches. Every peer is set up as someone would who knows it and the application: with the classes, and with
-    /// a limit per address where crawlers come.
+    /// Its approaches. Every peer is set up as someone would who knows it and the application: with the classes, and
+    /// with a limit per address where crawlers come.
     approaches: &'static [&'static str],
 }
 
@@ -60,8 +60,8 @@ const USUAL: &[&str] = &[
     "envoy-classes",
 ];
 
-/// Play the campaign on real servers: MediaWiki, an API in Python, Apache with PHP, Tomcat and Xapian behind Weirgate and
-/// its peers.
+/// Play the campaign on real servers: MediaWiki, an API in Python, Apache with PHP, Tomcat and Xapian behind Weirgate
+/// and its peers.
 ///
 /// Eight experiments under seven to eight approaches with five seeds take most of a day. What has been played stays: give
 /// the same `--output` again to go on where a campaign has ended, or to play more of it. Peers and services that are
