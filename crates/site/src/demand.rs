@@ -29,7 +29,8 @@ const CHANGE: f64 = 8.0;
 const DRY: f64 = 0.1;
 
 /// Time in which a bucket that runs dry is to have that part again, in seconds. With [`DRY`], demand is more than the
-/// mean by at most half of the share. More of it moves shares to and fro, and each move loses some milliseconds of them.
+/// mean by at most half of the share. More of it moves shares to and fro, and each move loses them for some
+/// milliseconds.
 const REFILL: f64 = 0.2;
 
 /// Estimates a rate of arrivals.
