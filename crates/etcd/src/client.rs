@@ -19,8 +19,8 @@ use weirgate_http_client::{Address, Connection, Error as HttpError, Limits, Requ
 
 use crate::answer::{Entry, Failure, Lease, LogIn, Range, Streamed, Transaction};
 
-/// Largest value that is read or written, in bytes. An address or a state of a member is much shorter.
-pub const MAX_VALUE: usize = 4 << 10;
+/// Largest value that is read or written, in bytes: a policy of 60 KiB as JSON. Everything else is much shorter.
+pub const MAX_VALUE: usize = 128 << 10;
 
 /// Largest answer, in bytes: a thousand entries with values of a few hundred bytes, in base64.
 const MAX_ANSWER: u64 = 1 << 20;

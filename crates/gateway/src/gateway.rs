@@ -83,7 +83,7 @@ pub(crate) struct Shared {
     phase: AtomicU8,
     /// Open listeners.
     pub(crate) listeners: Mutex<Vec<Opened>>,
-    source: ReloadSource,
+    pub(crate) source: ReloadSource,
     /// Held while the listeners or the phase may change.
     pub(crate) reloading: Mutex<()>,
     /// Whether another process is about to take over.

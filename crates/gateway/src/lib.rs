@@ -76,6 +76,7 @@ mod refusal;
 mod reply;
 mod request;
 mod request_stream;
+mod rollout;
 mod roster;
 mod signals;
 mod site;

@@ -6,24 +6,25 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use weirgate_config::{Sharing, Site};
 use weirgate_engine::{ClassId, Engine, Lease, Part, Time};
-use weirgate_sharing::{End, Floors};
+use weirgate_sharing::{End, Floors, Seen};
 use weirgate_wire::admin::{EventKind, SiteStatus};
 
 use crate::active_config::ActiveConfig;
 use crate::gateway::{Gateway, Phase, Shared, lock};
+use crate::rollout::{self, Reload};
 
 /// Millionths of a request.
 const MILLION: f64 = 1e6;
 
 /// This gateway's part in its site.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Membership {
     /// Present while the policy names a site.
     running: Mutex<Option<Arc<weirgate_sharing::Shared>>>,
@@ -31,6 +32,8 @@ pub(crate) struct Membership {
     started: AtomicBool,
     /// Another policy or phase is in force.
     pub(crate) changed: Notify,
+    /// Puts the policy file in force.
+    pub(crate) reload: OnceLock<Reload>,
 }
 
 /// Brings the engine's parts in line with a policy that is in force from now on. Classes that the site shares from now
@@ -155,13 +158,40 @@ impl Floors for OfEngine {
         // Not on this thread: a slow reader of standard error would delay reports.
         tokio::task::spawn_blocking(move || weirgate_log::write(&[message]));
     }
+
+    fn check(&self, text: &str) -> Result<(), String> {
+        rollout::check(&self.shared, &self.sharing, text)
+    }
+
+    fn put(&self, id: &str, text: &str, is_decided: bool) -> Result<(), String> {
+        rollout::put(&self.shared, id, text, is_decided)
+    }
+
+    fn put_back(&self, id: &str) -> Result<(), String> {
+        rollout::put_back(&self.shared, id)
+    }
+
+    fn seen(&self) -> Seen {
+        rollout::seen(&self.shared)
+    }
 }
 
 impl Gateway {
+    /// Puts the policy file in force by `reload` when a rollout has written it, as a signal does. Without it observers
+    /// do not follow.
+    pub fn reload_by(&self, reload: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        // Only the first one counts: a process has one.
+        let _ = self.shared.membership.reload.set(Box::new(reload));
+    }
+
+    /// Returns this gateway's part in its site, if it has one.
+    pub(crate) fn sharing(&self) -> Option<Arc<weirgate_sharing::Shared>> {
+        lock(&self.shared.membership.running).clone()
+    }
+
     /// Returns the site as this gateway knows it. `None` if it keeps all guarantees alone.
     #[must_use]
     pub fn site(&self) -> Option<SiteStatus> {
-        let running = lock(&self.shared.membership.running).clone();
-        running.map(|running| running.status())
+        self.sharing().map(|running| running.status())
     }
 }

@@ -17,6 +17,7 @@ use weirgate_site::{Coordinator, MAX_MEMBERS, Record};
 use weirgate_tls::told as faults_told;
 use weirgate_wire::admin::EventKind;
 
+use crate::rollout::Rollout;
 use crate::state::{Elected, Shared};
 use crate::told::say;
 
@@ -72,6 +73,7 @@ struct Voter<'s> {
     /// Number of times that it has begun.
     begun: u32,
     turns: u32,
+    rollout: Rollout,
     /// Another process has the name of this gateway.
     replaced: bool,
     asked: Time,
@@ -86,7 +88,9 @@ impl Voter<'_> {
         let election = Election::new(&key(&shared.settings, "coordinator"), shared.name().as_bytes(), STAYS);
         let (client, incarnation) = (None, None);
         let own = format!("{} {:016x}", shared.settings.members[shared.settings.own].1, weirgate_clock::seed());
-        Voter { shared, client, election, own, incarnation, begun: 0, turns: 0, replaced: false, asked: Time::ZERO }
+        let rollout = Rollout::default();
+        let asked = Time::ZERO;
+        Voter { shared, client, election, own, incarnation, begun: 0, turns: 0, rollout, replaced: false, asked }
     }
 
     /// Asks etcd for the elected gateway, unless it was asked just now, and keeps records.
@@ -112,6 +116,7 @@ impl Voter<'_> {
                 return Ok(());
             }
             self.vote(now).await?;
+            self.roll_out().await;
         }
         self.keep_records().await.map_err(|error| error.to_string())
     }
@@ -144,6 +149,16 @@ impl Voter<'_> {
         );
         self.shared.floors.tell(EventKind::GatewayFenced, text);
         Ok(())
+    }
+
+    /// Follows a rollout, once a second or if a policy is proposed here.
+    async fn roll_out(&mut self) {
+        let Some(client) = &mut self.client else { return };
+        let is_due = self.turns.is_multiple_of(LOOKS) || self.shared.lock().proposal.is_some();
+        if self.shared.settings.rollouts && is_due {
+            // It is rare and large, so it is not part of this future.
+            Box::pin(self.rollout.turn(self.shared, client, &mut self.election)).await;
+        }
     }
 
     /// Stands for election, or proves it.

@@ -11,13 +11,14 @@
 //! # Modules
 //! `state` (the machines and their surroundings, behind one lock), `member` (demand, reports and grants), `coordinator`
 //! (the listener, and the elected machine), `election` (etcd), `messages` (the machines' messages as JSON), `status`
-//! (for people), and `told` (messages about changes).
+//! (for people), `told` (messages about changes), and `rollout` (a policy for all gateways).
 #![forbid(unsafe_code)]
 
 mod coordinator;
 mod election;
 mod member;
 mod messages;
+mod rollout;
 mod state;
 mod status;
 #[cfg(test)]
@@ -49,6 +50,39 @@ pub trait Floors: Send + Sync {
 
     /// Tells operators of a change, now and in the list of events.
     fn tell(&self, kind: EventKind, text: String);
+
+    /// Checks that this gateway could put the policy `text` in force. Blocks while it is read.
+    ///
+    /// # Errors
+    /// Why it could not.
+    fn check(&self, text: &str) -> Result<(), String>;
+
+    /// Puts the policy `text` of rollout `id` in force and into the policy file, and keeps the one before.
+    /// `is_decided`: it will not be put back. Blocks meanwhile.
+    ///
+    /// # Errors
+    /// Why it cannot. File and policy are as before.
+    fn put(&self, id: &str, text: &str, is_decided: bool) -> Result<(), String>;
+
+    /// Puts the policy before [`Floors::put`] of rollout `id` in force again, if there is one. Blocks meanwhile.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn put_back(&self, id: &str) -> Result<(), String>;
+
+    /// How requests have fared so far.
+    fn seen(&self) -> Seen;
+}
+
+/// How requests have fared, of all classes since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Requests that arrived.
+    pub asked: u64,
+    /// Those that were refused, failed, or were given up by their clients.
+    pub unanswered: u64,
+    /// Names of classes that miss a guarantee now.
+    pub missed: Vec<String>,
 }
 
 /// Maximum time for a farewell. The gateway that divides the guarantees answers within milliseconds, and a process that

@@ -9,6 +9,7 @@ use weirgate_config::Sharing;
 use weirgate_engine::{Lease, Part, Time};
 use weirgate_site::{Coordinator, Grant, Member, Record, Stage};
 use weirgate_tls::LiveTrust;
+use weirgate_wire::{RolloutAnswer, RolloutPolicy, RolloutStep};
 
 use crate::told::Health;
 use crate::{Floors, carried};
@@ -50,6 +51,15 @@ pub(crate) struct Elected {
     pub(crate) name: String,
 }
 
+/// A policy that is to be rolled out.
+pub(crate) struct Proposal {
+    pub(crate) policy: RolloutPolicy,
+    /// Time for its canary.
+    pub(crate) watch: Duration,
+    /// Takes the id of the rollout when it is in etcd.
+    pub(crate) answer: oneshot::Sender<Result<String, String>>,
+}
+
 pub(crate) struct State {
     pub(crate) member: Member,
     /// Present while this gateway is the elected one.
@@ -67,6 +77,9 @@ pub(crate) struct State {
     pub(crate) refused: u64,
     /// Number of times that shares have changed.
     pub(crate) changes: u64,
+    /// The latest rollout that etcd knows, and this gateway's answer to it.
+    pub(crate) rollout: Option<(RolloutStep, Option<RolloutAnswer>)>,
+    pub(crate) proposal: Option<Proposal>,
     /// Checksums of members that do not agree, of which people were told.
     disagreements: std::collections::BTreeMap<usize, String>,
     /// The last stage that people were told of.
@@ -102,6 +115,8 @@ impl Shared {
             answers: Health::default(),
             refused: 0,
             changes: 0,
+            rollout: None,
+            proposal: None,
             disagreements: std::collections::BTreeMap::new(),
             told: None,
             kept: None,
@@ -136,6 +151,21 @@ impl Shared {
         const LONGEST: Duration = Duration::from_secs(60);
         let span = at.since(self.floors.now()).min(LONGEST);
         let _ = weirgate_clock::within(span, woken.notified()).await;
+    }
+
+    /// Proposes a policy to all gateways of the site. Resolves to the id of the rollout when it is in etcd.
+    ///
+    /// # Errors
+    /// Why it is not proposed.
+    pub async fn roll_out(&self, text: String, watch: Duration) -> Result<String, String> {
+        if !self.settings.rollouts {
+            return Err("the policy in force does not allow it: write `rollouts: true` under `site:`".to_owned());
+        }
+        let id = format!("{:016x}", weirgate_clock::seed());
+        let (send, receive) = oneshot::channel();
+        self.lock().proposal = Some(Proposal { policy: RolloutPolicy { id, text }, watch, answer: send });
+        self.election.notify_one();
+        receive.await.unwrap_or_else(|_| Err("another rollout was asked for, or the policy has changed".to_owned()))
     }
 
     /// Begins the end of the work.

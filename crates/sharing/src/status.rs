@@ -2,7 +2,7 @@
 
 use weirgate_engine::Time;
 use weirgate_site::{Phase, Stage};
-use weirgate_wire::admin::{SiteMember, SiteShare, SiteStage, SiteStatus};
+use weirgate_wire::admin::{SiteMember, SiteRollout, SiteShare, SiteStage, SiteStatus};
 
 use crate::state::{Shared, per_second};
 
@@ -48,6 +48,7 @@ impl Shared {
             changes: state.changes,
             members: members.collect(),
             classes: self.settings.classes.iter().enumerate().map(share).collect(),
+            rollout: state.rollout.clone().map(|(step, answer)| SiteRollout { step, answer }),
         }
     }
 }

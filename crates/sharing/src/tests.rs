@@ -13,9 +13,9 @@ use weirgate_tls::{ClientSettings, Party, Role};
 use weirgate_wire::admin::EventKind;
 use weirgate_wire::{MAX_SITE_BYTES, SiteReport};
 
-use crate::Floors;
 use crate::messages;
 use crate::state::{Elected, Shared};
+use crate::{Floors, Seen};
 
 fn settings(classes: usize, floor: u64) -> Sharing {
     let tls = ClientSettings { ca: None, server_name: None, own: None, verify: true };
@@ -25,6 +25,7 @@ fn settings(classes: usize, floor: u64) -> Sharing {
         own: 0,
         listen: weirgate_listening::Address::Tcp(([127, 0, 0, 1], 1).into()),
         etcd: Etcd { endpoints: Vec::new(), tls, user: None, prefix: "p".into() },
+        rollouts: false,
         classes: (0..classes).map(|class| (format!("c{class}"), ClassId(class as u32))).collect(),
         agreed: Arc::new(agreed),
         checksum: "one".into(),
@@ -57,6 +58,22 @@ impl Floors for Noted {
 
     fn tell(&self, kind: EventKind, _: String) {
         self.told.lock().expect("no panic").push(kind);
+    }
+
+    fn check(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn put(&self, _: &str, _: &str, _: bool) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn put_back(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn seen(&self) -> Seen {
+        Seen::default()
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use weirgate_gateway::admin::TOKEN_VARIABLE;
 use weirgate_http_client::{Address, Answer, Error, Limits, Request, blocking};
 use weirgate_http_server::Token;
@@ -84,6 +84,20 @@ impl AdminApi {
         }
     }
 
+    /// Returns the answer to a request that changes something. The error names the address.
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, String> {
+        let body = serde_json::to_vec(body).map_err(|error| error.to_string())?;
+        let request = Request::post(&self.host, path, body).field("content-type", "application/json");
+        let limits = Limits::new(PATIENCE, MAX_ANSWER);
+        let answer = blocking::exchange(&self.address, self.authorized(request), &limits);
+        let answer = answer.map_err(|error| self.unanswered(&error))?;
+        match answer.status {
+            200 => serde_json::from_slice(&answer.body)
+                .map_err(|error| self.says(&format!("{path} is not as expected: {error}"))),
+            _ => Err(self.refused(path, &answer)),
+        }
+    }
+
     /// Passes the pieces of the answer to a path to `take` as they arrive. Before the first one it passes the header
     /// field `field` to `head`. Returns false if there is no such page. The error names the address.
     pub(crate) fn pieces(
@@ -109,7 +123,10 @@ impl AdminApi {
     }
 
     fn request(&self, path: &str) -> Request {
-        let request = Request::get(&self.host, path);
+        self.authorized(Request::get(&self.host, path))
+    }
+
+    fn authorized(&self, request: Request) -> Request {
         match &self.token {
             Some(token) => request.authorization(&token.authorization()),
             None => request,

@@ -10,7 +10,7 @@ use weirgate_config::Standing;
 
 use crate::{
     agent, bands, coordinator, demo, init, lab, manual, pki, plan, policy, probe, recommend, replay, reserves, sim,
-    tap, top,
+    site, tap, top,
 };
 
 /// End of the help text.
@@ -65,6 +65,7 @@ pub(crate) enum Command {
     Agent(Box<agent::Args>),
     Coordinator(coordinator::Args),
     Pki(pki::Args),
+    Site(site::Args),
     Reserves(reserves::Args),
     Completions(manual::Completions),
     /// Write the manual pages. Packages contain them.

@@ -1,6 +1,6 @@
 //! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `top`, `tap`, `init`, `recommend`, `sim`,
-//! `plan`, `replay`, `policy`, `bands`, `lab`, `probe`, `agent`, `coordinator`, `reserves`, `pki`, `completions`, and
-//! `man` for packages.
+//! `plan`, `replay`, `policy`, `bands`, `lab`, `probe`, `agent`, `coordinator`, `reserves`, `pki`, `site`,
+//! `completions`, and `man` for packages.
 //!
 //! Only this crate uses gateway, lab, agent, coordinator and probe together. Messages go to standard error
 //! and results to standard output. For exit codes see [`exit`].
@@ -29,6 +29,7 @@ mod replay;
 mod reserves;
 mod run;
 mod sim;
+mod site;
 mod swarm;
 mod tap;
 mod top;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent::run(&args),
         Command::Coordinator(args) => coordinator::run(&args),
         Command::Pki(args) => pki::run(&args),
+        Command::Site(args) => site::run(&args),
         Command::Reserves(args) => reserves::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),

@@ -5,7 +5,8 @@
 //! - [`LearnedState`]: the learned state of a gateway, for one that takes over.
 //! - [`Hello`], [`NodeReport`] and [`NodeShares`]: the messages of Cluster Reserves. [`reserves_admin`] is the JSON of
 //!   the coordinator's page.
-//! - [`SiteReport`] and [`SiteGrant`]: the messages between the gateways of a site.
+//! - [`SiteReport`] and [`SiteGrant`]: the messages between the gateways of a site. [`RolloutStep`] and its neighbours
+//!   are what they keep in etcd about a rollout of a policy.
 //!
 //! Messages from another machine are bounded and checked here, before anything acts on them.
 
@@ -15,6 +16,7 @@ mod learned;
 mod report;
 pub mod reserves_admin;
 mod reserves_wire;
+mod rollout;
 mod site_wire;
 
 pub use learned::{
@@ -24,5 +26,9 @@ pub use learned::{
 pub use report::{Active, MAX_REPORT_BYTES, REPORT_VERSION, RESOURCE_NAMES, Report, Usage};
 pub use reserves_wire::{
     Hello, NodeFigures, NodeReport, NodeShares, Refused, SESSIONS_PATH, Session, Trigger, WIRE_VERSION,
+};
+pub use rollout::{
+    MAX_ROLLOUT_BYTES, RolloutAnswer, RolloutPolicy, RolloutRequest, RolloutStage, RolloutState, RolloutStep,
+    RolloutTaken,
 };
 pub use site_wire::{MAX_SITE_BYTES, SITE_PATH, SITE_VERSION, SiteGrant, SiteReport, SiteStep};

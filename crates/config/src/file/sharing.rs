@@ -32,6 +32,9 @@ record! {
         /// How long it keeps that part, from the same moment as the lease. Then it keeps one hundredth of its equal
         /// part, for as long as necessary. 30 s by default. The same as `lease`: nothing in between.
         safe_for: Defaulted<Span> = "30s",
+        /// Whether `weirgate site rollout` may put a policy in force on all gateways through etcd: `true` or `false`.
+        /// Whoever may write the site's keys in etcd can then change the policy of every gateway.
+        rollouts: Defaulted<Answer> = false,
     }
 }
 

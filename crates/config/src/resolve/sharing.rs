@@ -51,7 +51,8 @@ pub(super) fn sharing(
     let etcd = etcd(form.etcd.get()?, folder, cx)?;
     let (classes, agreed) = agreed(form, members.len(), &classes.classes, cx)?;
     let checksum = checksum(&members, &classes, &agreed);
-    Some(Sharing { members, own, listen, etcd, classes, agreed: Arc::new(agreed), checksum })
+    let rollouts = form.rollouts.get().0;
+    Some(Sharing { members, own, listen, etcd, classes, agreed: Arc::new(agreed), rollouts, checksum })
 }
 
 /// Divides the guaranteed throughputs of templates evenly: their classes are too many to be shared by demand.

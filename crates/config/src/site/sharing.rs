@@ -25,6 +25,8 @@ pub struct Sharing {
     /// The agreement of all gateways of the site: number of members, guaranteed throughputs in millionths of a request
     /// a second, and times.
     pub agreed: Arc<weirgate_site::Site>,
+    /// Whether policies are rolled out through etcd.
+    pub rollouts: bool,
     /// Checksum of `agreed`, and of the names that belong to it. Gateways with different ones share nothing.
     pub checksum: String,
 }

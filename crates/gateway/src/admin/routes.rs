@@ -1,6 +1,7 @@
 //! Routes of the admin API. GET only reads, and only POST changes anything.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -15,6 +16,7 @@ use weirgate_engine::ClassId;
 use weirgate_http_server::answer::{json, refuse};
 use weirgate_http_server::{exposition, page};
 use weirgate_log::Level;
+use weirgate_wire::{MAX_ROLLOUT_BYTES, RolloutRequest, RolloutTaken};
 
 use super::live::Live;
 use super::operations::{NotReloaded, Operations, etag};
@@ -26,6 +28,12 @@ use crate::metrics;
 const PAGE: usize = 100;
 /// Maximum number of live classes in one response. The engine's lock is held while they are copied.
 const MAX_PAGE: usize = 1000;
+
+/// Longest time for which one gateway may try a policy before the others, in milliseconds.
+const MAX_WATCH_MS: u64 = 3_600_000;
+
+/// Time to write a rollout to etcd.
+const ROLLOUT: Duration = Duration::from_secs(4);
 
 /// The page at `/`.
 const LIVE_PAGE: page::Page = page::Page {
@@ -55,6 +63,7 @@ pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
         .route("/nodes", get(nodes))
         .route("/learned", get(learned))
         .route("/reload", post(reload))
+        .route("/rollout", post(roll_out))
         .route("/drain", post(drain))
         .route("/nodes/{pool}/{node}/drain", post(drain_node))
         .route("/nodes/{pool}/{node}/undrain", post(undrain_node))
@@ -223,6 +232,27 @@ async fn reload(State(operations): Shared, headers: HeaderMap, body: Bytes) -> R
             refuse(status, &error.to_string())
         }
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the reload broke off: {error}")),
+    }
+}
+
+async fn roll_out(State(operations): Shared, body: Bytes) -> Response {
+    let request = match serde_json::from_slice::<RolloutRequest>(&body) {
+        Ok(request) => request,
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, &format!("this is no rollout: {error}")),
+    };
+    let RolloutRequest { policy, watch_ms } = request;
+    if policy.len() > MAX_ROLLOUT_BYTES || watch_ms > MAX_WATCH_MS {
+        let why = "a policy that is rolled out has at most 60 KiB, and is tried for at most one hour";
+        return refuse(StatusCode::BAD_REQUEST, why);
+    }
+    let Some(sharing) = operations.gateway().sharing() else {
+        return refuse(StatusCode::CONFLICT, "this gateway has no `site:`");
+    };
+    let asked = sharing.roll_out(policy, Duration::from_millis(watch_ms));
+    match weirgate_clock::within(ROLLOUT, asked).await {
+        Some(Ok(id)) => json(StatusCode::OK, &RolloutTaken { id }),
+        Some(Err(why)) => refuse(StatusCode::CONFLICT, &why),
+        None => refuse(StatusCode::SERVICE_UNAVAILABLE, "etcd does not answer"),
     }
 }
 

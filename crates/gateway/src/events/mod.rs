@@ -131,6 +131,8 @@ fn level(kind: EventKind) -> Level {
         | EventKind::CertificateEnding
         | EventKind::SharesSafe
         | EventKind::SharesMinimum
+        | EventKind::RolloutRefused
+        | EventKind::RolloutWithdrawn
         | EventKind::More => Level::Warning,
         EventKind::PolicyChanged
         | EventKind::NodeDraining
@@ -146,7 +148,8 @@ fn level(kind: EventKind) -> Level {
         | EventKind::ConnectionsAccepted
         | EventKind::CertificateRenewed
         | EventKind::GatewayElected
-        | EventKind::SharesGranted => Level::Info,
+        | EventKind::SharesGranted
+        | EventKind::RolloutInForce => Level::Info,
     }
 }
 

@@ -13,7 +13,7 @@ use weirgate_listening::{Address, FileAccess};
 use crate::{Start, TOKEN, exchange, node};
 
 /// All requests that change something.
-const CHANGES: [&str; 4] = ["/reload", "/drain", "/nodes/web/NODE/drain", "/nodes/web/NODE/undrain"];
+const CHANGES: [&str; 5] = ["/reload", "/rollout", "/drain", "/nodes/web/NODE/drain", "/nodes/web/NODE/undrain"];
 
 #[test]
 fn a1_an_address_open_to_others_without_trust_does_not_start() {
@@ -43,7 +43,7 @@ fn a1_without_the_token_nothing_is_changed_or_shown() {
         assert_eq!(answer.status, 401, "{path}");
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
     }
-    for path in ["/metrics", "/policy", "/snapshot", "/nodes", "/events", "/stream"] {
+    for path in ["/metrics", "/policy", "/snapshot", "/events", "/stream"] {
         assert_eq!(running.get(path).status, 401, "{path}");
     }
     // The page itself is the same everywhere. It asks its reader for the token.

@@ -94,6 +94,11 @@ fn start(path: &Path) -> Result<Running, String> {
         });
     }
     let operations = Arc::new(Operations::new(gateway.clone(), metrics, Arc::clone(&log), Arc::clone(&telemetry)));
+    let weak = Arc::downgrade(&operations);
+    operations.gateway().reload_by(move || match weak.upgrade() {
+        Some(operations) => operations.reload(None).map(drop).map_err(|error| error.to_string()),
+        None => Err("the gateway ends".to_owned()),
+    });
     telemetry.serve(Arc::clone(&operations)).map_err(|e| format!("telemetry: {e}"))?;
     // Up to here the predecessor serves, and from here on this process.
     let (in_charge, handed) = match predecessor {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use weirgate_spanned_yaml::unit::{number_text, span_text};
-use weirgate_wire::admin::{Class, Followed, NodeState, SiteStage};
+use weirgate_wire::admin::{Class, Followed, NodeState, SiteRollout, SiteStage};
+use weirgate_wire::{RolloutStage, RolloutState};
 
 use super::Look;
 
@@ -197,7 +198,22 @@ pub(super) fn site(look: &Look) -> Vec<String> {
         let error = error.map_or(String::new(), |error| format!(": {error}"));
         format!("{}: {shares}{until}, {divides}{error}", site.gateway)
     };
-    look.site.iter().map(of).collect()
+    let rollout = |site: &weirgate_wire::admin::SiteStatus| site.rollout.as_ref().map(rollout);
+    look.site.iter().map(of).chain(look.site.iter().filter_map(rollout)).collect()
+}
+
+/// The latest rollout of a policy in words.
+fn rollout(rollout: &SiteRollout) -> String {
+    let step = &rollout.step;
+    let stage = match step.stage {
+        RolloutStage::Proposed => "all gateways check the policy".to_owned(),
+        RolloutStage::Canary => format!("{} tries the policy", step.canary),
+        RolloutStage::InForce => "in force".to_owned(),
+        RolloutStage::Withdrawn => format!("withdrawn: {}", step.why),
+    };
+    let refused = rollout.answer.as_ref().filter(|answer| answer.state == RolloutState::Refused);
+    let own = refused.map_or(String::new(), |answer| format!(". This gateway KEEPS the one before: {}", answer.why));
+    format!("rollout {}: {stage}{own}", step.id)
 }
 
 /// Returns everything as text.

@@ -96,7 +96,7 @@ impl Run {
     fn of(gateways: usize, is_apart: bool) -> Option<Run> {
         let floor = number("SITE_FLOOR", 100) as f64;
         let demand = Duration::from_secs_f64(f64::from(CPUS) / (CAPACITY * floor));
-        let plan = Plan { gateways, floor, demand, more: "", is_apart };
+        let plan = Plan { floor, demand, is_apart, ..Plan::new(gateways, "") };
         assert!((plan.capacity() / floor - CAPACITY).abs() < 0.01);
         let site = Site::of(&plan)?;
         Some(Run { site, floor, clock: Clock::start() })

@@ -14,6 +14,7 @@ use weirgate_clock::{Clock, becomes_true, pause};
 use weirgate_emulator::{Cluster, NodeSpec};
 use weirgate_http_client::blocking::exchange;
 use weirgate_http_client::{Address, Limits, Request};
+use weirgate_tls::{LiveTrust, Role, Wanted};
 use weirgate_wire::admin::{SiteStage, SiteStatus};
 
 use crate::etcd::Etcd;
@@ -25,6 +26,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Throughput that the gateways guarantee together, in requests a second.
 pub(crate) const FLOOR: f64 = 100.0;
+
+/// Ports of gateways with the same policy, each in a namespace of its own.
+const SHARED_PORT: u16 = 8080;
+const ADMIN_PORT: u16 = 9900;
 
 /// CPUs of the node.
 pub(crate) const CPUS: u32 = 8;
@@ -49,8 +54,8 @@ pub(crate) struct Gateway {
     pub(crate) name: String,
     policy: PathBuf,
     listen: SocketAddr,
-    /// Socket of its admin API. It is reached whatever happens to the network.
-    pub(crate) admin: PathBuf,
+    /// Its admin API.
+    pub(crate) admin: Address,
     process: Option<Child>,
     said: Arc<Mutex<Vec<String>>>,
     /// Clients of the guaranteed class, and of the other one.
@@ -101,10 +106,14 @@ impl Gateway {
         self.said.lock().expect("no panic").iter().filter(|line| line.contains(text)).count()
     }
 
+    /// Its policy file.
+    pub(crate) fn policy(&self) -> String {
+        std::fs::read_to_string(&self.policy).expect("its policy")
+    }
+
     /// Puts another policy in force.
     pub(crate) fn reload(&self, change: impl FnOnce(String) -> String) {
-        let text = std::fs::read_to_string(&self.policy).expect("its policy");
-        std::fs::write(&self.policy, change(text)).expect("the folder is writable");
+        std::fs::write(&self.policy, change(self.policy())).expect("the folder is writable");
         self.signal("HUP");
     }
 }
@@ -117,13 +126,13 @@ impl Drop for Gateway {
 }
 
 /// Returns the answer of an admin API.
-pub(crate) fn get(admin: &Path, path: &str) -> Option<(u16, Vec<u8>)> {
+pub(crate) fn get(admin: &Address, path: &str) -> Option<(u16, Vec<u8>)> {
     let limits = Limits::new(Duration::from_secs(5), 4 << 20);
-    let answer = exchange(&Address::Unix(admin.to_owned()), Request::get("localhost", path), &limits).ok()?;
+    let answer = exchange(admin, Request::get("localhost", path), &limits).ok()?;
     Some((answer.status, answer.body.to_vec()))
 }
 
-fn site(admin: &Path) -> Option<SiteStatus> {
+fn site(admin: &Address) -> Option<SiteStatus> {
     let (_, body) = get(admin, "/snapshot")?;
     let page: serde_json::Value = serde_json::from_slice(&body).ok()?;
     serde_json::from_value(page.get("site")?.clone()).ok()
@@ -136,8 +145,8 @@ pub(crate) struct Site {
     pub(crate) net: Net,
     witness: Option<(Arc<AtomicBool>, JoinHandle<f64>)>,
     _load: Load,
-    _node: Cluster,
-    _folder: TempDir,
+    node: Cluster,
+    folder: TempDir,
 }
 
 /// The site to start.
@@ -152,9 +161,16 @@ pub(crate) struct Plan<'a> {
     pub(crate) more: &'a str,
     /// Whether each process has a network namespace of its own.
     pub(crate) is_apart: bool,
+    /// Whether all gateways have the same policy. Then each process has a namespace, too.
+    pub(crate) is_shared: bool,
 }
 
 impl Plan<'_> {
+    /// Gateways on the loopback, whose requests cost nothing.
+    pub(crate) fn new(gateways: usize, more: &str) -> Plan<'_> {
+        Plan { gateways, floor: FLOOR, demand: Duration::ZERO, more, is_apart: false, is_shared: false }
+    }
+
     /// Requests a second that the node can answer.
     pub(crate) fn capacity(&self) -> f64 {
         f64::from(CPUS) / self.demand.as_secs_f64()
@@ -167,14 +183,15 @@ const ETCD: [&str; 3] = ["m0", "m1", "m2"];
 impl Site {
     /// Starts so many gateways with three members of etcd. `more` is added to the block `site:`. `None` without etcd.
     pub(crate) fn start(count: usize, more: &str) -> Option<Site> {
-        Site::of(&Plan { gateways: count, floor: FLOOR, demand: Duration::ZERO, more, is_apart: false })
+        Site::of(&Plan::new(count, more))
     }
 
     /// Starts the gateways of a plan, with three members of etcd. `None` without etcd, or without namespaces.
     pub(crate) fn of(plan: &Plan) -> Option<Site> {
         let names: Vec<String> = (1..=plan.gateways).map(|index| format!("gw{index}")).collect();
         let members: &[&str] = if plan.gateways == 1 { &[] } else { &ETCD };
-        let net = if plan.is_apart {
+        let is_apart = plan.is_apart || plan.is_shared;
+        let net = if is_apart {
             let all: Vec<String> = names.iter().cloned().chain(members.iter().map(|name| (*name).to_owned())).collect();
             Net::namespaces(&all)?
         } else {
@@ -190,35 +207,50 @@ impl Site {
         let node = Cluster::start(vec![node], 1).expect("a node");
         let address = |name: &String| format!("{name}: \"{}:{}\"", net.control(name), free_port());
         let addresses: Vec<String> = names.iter().map(address).collect();
-        if plan.is_apart {
+        if is_apart {
             pki(folder.path(), &["init", "--site", "test"]);
+            pki(folder.path(), &["issue", "operator", "test"]);
             names.iter().for_each(|name| pki(folder.path(), &["issue", "gateway", name]));
         }
         let gateway = |name: &String| {
-            let listen = format!("{}:{}", net.data(Some(name)), free_port());
-            let admin = folder.path().join(format!("{name}.sock"));
+            let port = if plan.is_shared { SHARED_PORT } else { free_port() };
+            let listen = SocketAddr::new(net.data(Some(name)).parse().expect("an address"), port);
+            let own = folder.path().join(name);
+            std::fs::create_dir(&own).expect("the folder is writable");
+            let socket = own.join("admin.sock");
+            let (host, said, admin) = if plan.is_shared {
+                let trust = folder.path().join("issued/operator-test");
+                let trust = LiveTrust::load(&trust, &[Role::Operator], None).expect("it was issued");
+                let wanted = Wanted { role: Role::Gateway, name: Some(name.clone()) };
+                let address = format!("{}:{ADMIN_PORT}", listen.ip());
+                let admin = Address::Trusted(address, Arc::new(trust), wanted);
+                ("0.0.0.0".to_owned(), format!("0.0.0.0:{ADMIN_PORT}"), admin)
+            } else {
+                (listen.ip().to_string(), format!("unix:{}", socket.display()), Address::Unix(socket))
+            };
             let mut text = format!(
-                "listen: {listen}\nadmin: unix:{}\nthreads: 1\nupstreams: {{ web: {{ nodes: [{}] }} }}\n\
+                "listen: {host}:{port}\nadmin: {said}\nthreads: 1\nupstreams: {{ web: {{ nodes: [{}] }} }}\n\
                  classes:\n  - {{ name: gold, match: {{ path_prefix: /gold }}, guarantee: {{ throughput: {}/s, response_time: {{ p95: 300ms }} }} }}\n  \
                  - name: rest\n",
-                admin.display(),
                 node.addresses()[0],
                 plan.floor
             );
-            if plan.is_apart {
-                text += &format!("trust: {}\n", folder.path().join("issued").join(format!("gateway-{name}")).display());
+            if is_apart {
+                let issued = folder.path().join("issued").join(format!("gateway-{name}"));
+                std::os::unix::fs::symlink(issued, own.join("trust")).expect("the folder is writable");
+                text += "trust: trust\n";
             }
             if plan.gateways > 1 {
                 text += &format!(
-                    "site:\n  name: {name}\n  members: {{ {} }}\n  etcd: {{ endpoints: [{}], insecure: true }}\n{}",
+                    "site:\n{}  members: {{ {} }}\n  etcd: {{ endpoints: [{}], insecure: true }}\n{}",
+                    if is_apart { String::new() } else { format!("  name: {name}\n") },
                     addresses.join(", "),
                     etcd.endpoints(),
                     plan.more
                 );
             }
-            let policy = folder.path().join(format!("{name}.yaml"));
+            let policy = own.join("policy.yaml");
             std::fs::write(&policy, text).expect("the folder is writable");
-            let listen: SocketAddr = listen.parse().expect("an address");
             let of = |class: &str, limit| {
                 Stream::new(listen, format!("/{class}?demand={}us", plan.demand.as_micros()), limit)
             };
@@ -231,9 +263,19 @@ impl Site {
         let gateways: Vec<Gateway> = names.iter().map(gateway).collect();
         let streams = gateways.iter().flat_map(|gateway| [Arc::clone(&gateway.gold), Arc::clone(&gateway.rest)]);
         let load = Load::start(streams.collect());
-        let mut site = Site { etcd, gateways, net, witness: None, _load: load, _node: node, _folder: folder };
+        let mut site = Site { etcd, gateways, net, witness: None, _load: load, node, folder };
         site.witness = Some(site.watch());
         Some(site)
+    }
+
+    /// The address of its node.
+    pub(crate) fn node(&self) -> String {
+        self.node.addresses()[0].to_string()
+    }
+
+    /// The folder of its files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Waits until `condition` holds of the site.
@@ -243,8 +285,12 @@ impl Site {
             condition(self)
         });
         let seen: Vec<_> = self.gateways.iter().map(|gateway| (gateway.listen, gateway.site())).collect();
-        let said: Vec<_> = self.gateways.iter().map(|gateway| gateway.said.lock().expect("no panic").clone()).collect();
-        assert!(held, "{what}: {seen:#?} {said:#?}");
+        assert!(held, "{what}: {seen:#?} {:#?}", self.lines());
+    }
+
+    /// Everything that the gateways have written.
+    pub(crate) fn lines(&self) -> Vec<Vec<String>> {
+        self.gateways.iter().map(|gateway| gateway.said.lock().expect("no panic").clone()).collect()
     }
 
     /// Sends so many requests a second to each gateway, and waits until their shares cover them.

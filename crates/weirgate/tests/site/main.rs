@@ -7,6 +7,7 @@ mod faults;
 mod gateway;
 mod load;
 mod net;
+mod rollout;
 
 use std::time::Duration;
 

@@ -87,6 +87,12 @@ pub enum EventKind {
     SharesMinimum,
     /// Another process runs under the name of this gateway, so it keeps the minimum and is not elected.
     GatewayFenced,
+    /// A policy that was rolled out to the site is in force on this gateway.
+    RolloutInForce,
+    /// This gateway cannot use a policy that is rolled out, or does badly with it.
+    RolloutRefused,
+    /// A rollout has ended, and no gateway keeps its policy.
+    RolloutWithdrawn,
     /// More events at once than are told one by one.
     More,
 }

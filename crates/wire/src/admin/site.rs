@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{RolloutAnswer, RolloutStep};
+
 /// The site, as this gateway knows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SiteStatus {
@@ -42,6 +44,19 @@ pub struct SiteStatus {
     pub changes: u64,
     /// Classes with a guaranteed throughput, by name.
     pub classes: Vec<SiteShare>,
+    /// The latest rollout of a policy. Absent if there was none, or if the policy does not allow them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<SiteRollout>,
+}
+
+/// A rollout of a policy, as a gateway knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SiteRollout {
+    /// Its step in etcd.
+    pub step: RolloutStep,
+    /// The last answer of this gateway to it. Absent before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<RolloutAnswer>,
 }
 
 /// Where the shares of a gateway come from.

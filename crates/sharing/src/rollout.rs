@@ -1,0 +1,389 @@
+//! Rollouts: a policy that all gateways of the site put in force, or none.
+//!
+//! Source: our own. Keys are `PREFIX/policy/step` (the step of the rollout, [`RolloutStep`]), `PREFIX/policy/proposed`
+//! and `PREFIX/policy/current` (texts), and `PREFIX/policy/answers/NAME`. One transaction decides: that which changes
+//! the step, guarded by the election. Everything before it can be withdrawn, and what it has decided is done by each
+//! gateway when it reads it, also after a restart.
+//!
+//! 1. *Proposed*: each gateway checks the policy on its machine, and that it could write its policy file.
+//! 2. *Canary*: one of the others than the elected one puts it in force, and judges itself after the time that was
+//!    asked for: by the requests that it does not answer, and by the guarantees that it keeps.
+//! 3. *In force*, if it was good, or *withdrawn*.
+//!
+//! The policy file of a gateway is the truth: a gateway writes the policy there when it puts it in force, so that a
+//! restart without etcd finds it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::task::spawn_blocking;
+use weirgate_engine::Time;
+use weirgate_etcd::{Client, Election};
+use weirgate_log::Level;
+use weirgate_wire::admin::EventKind;
+use weirgate_wire::{RolloutAnswer, RolloutPolicy, RolloutStage, RolloutState, RolloutStep};
+
+use crate::state::{Proposal, Shared};
+use crate::told::say;
+use crate::{Floors, Seen};
+
+/// Time for all gateways to check the policy. One that does not answer in it may be gone.
+const TO_CHECK: Duration = Duration::from_secs(15);
+
+/// Time for the canary to judge, beyond the time for which it watches.
+const TO_JUDGE: Duration = Duration::from_secs(15);
+
+/// A canary whose part of unanswered requests has grown by more than this is bad: a loss that an operator would see.
+const WORSE: f64 = 0.02;
+
+/// Requests without an answer that may be chance.
+const LUCK: u64 = 10;
+
+/// Longest reason, in characters. A thousand of them fit an answer of etcd.
+const MAX_REASON: usize = 400;
+
+/// This gateway's part in a rollout.
+#[derive(Debug, Default)]
+pub(crate) struct Rollout {
+    /// Its last answer. `None` before it has been read.
+    answered: Option<RolloutAnswer>,
+    /// Whether etcd has been asked for it.
+    is_known: bool,
+    /// The present step, and when it was first seen.
+    step: Option<(RolloutStep, Time)>,
+    /// The canary's look at the beginning.
+    watch: Option<(Time, Seen)>,
+    /// The last error that people were told.
+    error: Option<String>,
+}
+
+fn keys(shared: &Shared, rest: &str) -> String {
+    format!("{}/policy/{rest}", shared.settings.etcd.prefix)
+}
+
+impl Rollout {
+    /// Looks at the step, acts as one of the gateways, and as the elected one if this gateway is. Called every second.
+    pub(crate) async fn turn(&mut self, shared: &Shared, client: &mut Client, election: &mut Election) {
+        let error = self.follow(shared, client, election).await.err();
+        if error != self.error {
+            error.iter().for_each(|why| say(Level::Warning, format!("site: rollout: {why}")));
+            self.error = error;
+        }
+    }
+
+    async fn follow(&mut self, shared: &Shared, client: &mut Client, election: &mut Election) -> Result<(), String> {
+        self.propose(shared, client).await?;
+        let now = shared.floors.now();
+        let Some(mut step) = read::<RolloutStep>(client, &keys(shared, "step")).await? else { return Ok(()) };
+        if !is_id(&step.id) {
+            return Err("etcd has a rollout without an id".to_owned());
+        }
+        step.why = shortened(&step.why);
+        if self.step.as_ref().is_none_or(|(known, _)| known.id != step.id) {
+            self.watch = None;
+        }
+        if self.step.as_ref().is_none_or(|(known, _)| *known != step) {
+            self.step = Some((step.clone(), now));
+        }
+        let answers_key = keys(shared, "answers/");
+        if !self.is_known {
+            self.answered = read(client, &format!("{answers_key}{}", shared.name())).await?;
+            self.is_known = true;
+        }
+        if let Some(answer) = self.act(shared, client, &step, now).await? {
+            if matches!(answer.state, RolloutState::Refused | RolloutState::Bad) {
+                let text = format!("site: rollout {}: this gateway refuses the policy: {}", answer.id, answer.why);
+                shared.floors.tell(EventKind::RolloutRefused, text);
+            }
+            write(client, &format!("{answers_key}{}", shared.name()), &answer).await?;
+            self.answered = Some(answer);
+        }
+        shared.lock().rollout = Some((step.clone(), self.answered.clone().filter(|answer| answer.id == step.id)));
+        if shared.lock().is_elected() && matches!(step.stage, RolloutStage::Proposed | RolloutStage::Canary) {
+            self.lead(shared, client, election, &step, now).await?;
+        }
+        Ok(())
+    }
+
+    /// Proposes a policy that was given to this gateway.
+    async fn propose(&mut self, shared: &Shared, client: &mut Client) -> Result<(), String> {
+        let Some(Proposal { policy, watch, answer }) = shared.lock().proposal.take() else { return Ok(()) };
+        if answer.is_closed() {
+            // The operator was told that etcd does not answer.
+            return Ok(());
+        }
+        let result = async {
+            let present = read::<RolloutStep>(client, &keys(shared, "step")).await?;
+            if let Some(step) =
+                present.filter(|step| matches!(step.stage, RolloutStage::Proposed | RolloutStage::Canary))
+            {
+                return Err(format!("rollout {} is under way", step.id));
+            }
+            let id = policy.id.clone();
+            write(client, &keys(shared, "proposed"), &policy).await?;
+            let (stage, canary, why) = (RolloutStage::Proposed, String::new(), String::new());
+            let step = RolloutStep { id: id.clone(), stage, canary, watch_ms: watch.as_millis() as u64, why };
+            write(client, &keys(shared, "step"), &step).await?;
+            Ok(id)
+        };
+        // The caller may have gone.
+        let _ = answer.send(result.await);
+        Ok(())
+    }
+
+    /// Acts as one of the gateways. Returns its answer if it has a new one.
+    async fn act(
+        &mut self,
+        shared: &Shared,
+        client: &mut Client,
+        step: &RolloutStep,
+        now: Time,
+    ) -> Result<Option<RolloutAnswer>, String> {
+        let said = self.answered.as_ref().filter(|answer| answer.id == step.id).map(|answer| answer.state);
+        let is_canary = step.canary == shared.name();
+        let answer = |state, why: String| RolloutAnswer { id: step.id.clone(), state, why: shortened(&why) };
+        let judged = |result: Result<(), String>, yes, no| match result {
+            Ok(()) => answer(yes, String::new()),
+            Err(why) => answer(no, why),
+        };
+        Ok(match (step.stage, said) {
+            (RolloutStage::Proposed, None) => {
+                let text = text(shared, client, "proposed", step).await?;
+                let checked = blocking(shared, move |floors| floors.check(&text)).await;
+                Some(judged(checked, RolloutState::Ready, RolloutState::Refused))
+            }
+            (RolloutStage::Canary, Some(RolloutState::Ready)) if is_canary => match &self.watch {
+                None => {
+                    let text = text(shared, client, "proposed", step).await?;
+                    let before = shared.floors.seen();
+                    let id = step.id.clone();
+                    match blocking(shared, move |floors| floors.put(&id, &text, false)).await {
+                        Ok(()) => {
+                            self.watch = Some((shared.floors.now(), before));
+                            None
+                        }
+                        Err(why) => Some(answer(RolloutState::Bad, why)),
+                    }
+                }
+                Some((since, before)) if now.since(*since) >= Duration::from_millis(step.watch_ms) => {
+                    let verdict = verdict(before, &shared.floors.seen());
+                    Some(judged(verdict, RolloutState::Good, RolloutState::Bad))
+                }
+                Some(_) => None,
+            },
+            (RolloutStage::InForce, said) if said != Some(RolloutState::InForce) => {
+                let text = text(shared, client, "current", step).await?;
+                let id = step.id.clone();
+                let put = blocking(shared, move |floors| floors.put(&id, &text, true)).await;
+                if put.is_ok() {
+                    shared
+                        .floors
+                        .tell(EventKind::RolloutInForce, format!("site: rollout {}: the policy is in force", step.id));
+                } else if said == Some(RolloutState::Refused) {
+                    // It has been told.
+                    return Ok(None);
+                }
+                Some(judged(put, RolloutState::InForce, RolloutState::Refused))
+            }
+            (RolloutStage::Withdrawn, Some(RolloutState::Ready | RolloutState::Good | RolloutState::Bad)) => {
+                let id = step.id.clone();
+                let restored = blocking(shared, move |floors| floors.put_back(&id)).await;
+                let text = format!("site: rollout {} is withdrawn: {}", step.id, step.why);
+                shared.floors.tell(EventKind::RolloutWithdrawn, text);
+                Some(judged(restored, RolloutState::Restored, RolloutState::Refused))
+            }
+            _ => None,
+        })
+    }
+
+    /// Acts as the elected gateway.
+    async fn lead(
+        &self,
+        shared: &Shared,
+        client: &mut Client,
+        election: &mut Election,
+        step: &RolloutStep,
+        now: Time,
+    ) -> Result<(), String> {
+        let prefix = keys(shared, "answers/");
+        // Answers of gateways that are no longer members stay.
+        let entries = client.list(&prefix, 2 * weirgate_site::MAX_MEMBERS).await.map_err(|error| error.to_string())?;
+        let answers: BTreeMap<String, RolloutAnswer> = entries
+            .into_iter()
+            .filter_map(|entry| {
+                let name = String::from_utf8(entry.key.get(prefix.len()..)?.to_vec()).ok()?;
+                Some((name, serde_json::from_slice(&entry.value).ok()?))
+            })
+            .collect();
+        let names: Vec<&str> = shared.settings.members.iter().map(|(name, _)| name.as_str()).collect();
+        let waited = self.step.as_ref().map_or(Duration::ZERO, |(_, since)| now.since(*since));
+        let Some(next) = next(step, &names, &answers, shared.name(), waited) else { return Ok(()) };
+        let failed = |error: weirgate_etcd::Error| error.to_string();
+        if next.stage == RolloutStage::InForce {
+            let text = text(shared, client, "proposed", step).await?;
+            let policy = json(&RolloutPolicy { id: step.id.clone(), text })?;
+            if !election.write(client, &keys(shared, "current"), &policy).await.map_err(failed)? {
+                return Ok(());
+            }
+        }
+        election.write(client, &keys(shared, "step"), &json(&next)?).await.map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// Returns the step after `step`, if it is due. `waited` is the time since the elected gateway has seen it.
+fn next(
+    step: &RolloutStep,
+    names: &[&str],
+    answers: &BTreeMap<String, RolloutAnswer>,
+    own: &str,
+    waited: Duration,
+) -> Option<RolloutStep> {
+    let answer = |name: &str| answers.get(name).filter(|answer| answer.id == step.id);
+    let withdrawn = |why: String| Some(RolloutStep { stage: RolloutStage::Withdrawn, why, ..step.clone() });
+    let no = names.iter().find_map(|name| {
+        let answer = answer(name)?;
+        let is_no = matches!(answer.state, RolloutState::Refused | RolloutState::Bad);
+        is_no.then(|| format!("{name}: {}", answer.why))
+    });
+    match step.stage {
+        RolloutStage::InForce | RolloutStage::Withdrawn => None,
+        _ if no.is_some() => withdrawn(no.unwrap_or_default()),
+        RolloutStage::Proposed => {
+            let silent: Vec<&str> = names.iter().copied().filter(|name| answer(name).is_none()).collect();
+            if silent.is_empty() {
+                // The elected one would be alone with another policy, and grant the others nothing.
+                let canary = names.iter().find(|name| **name != own).copied().unwrap_or(own).to_owned();
+                return Some(RolloutStep { stage: RolloutStage::Canary, canary, ..step.clone() });
+            }
+            (waited >= TO_CHECK).then(|| withdrawn(format!("no answer of {}", silent.join(", ")))).flatten()
+        }
+        RolloutStage::Canary => {
+            if answer(&step.canary).is_some_and(|answer| answer.state == RolloutState::Good) {
+                return Some(RolloutStep { stage: RolloutStage::InForce, ..step.clone() });
+            }
+            let longest = Duration::from_millis(step.watch_ms) + TO_JUDGE;
+            (waited >= longest).then(|| withdrawn(format!("{} does not answer any more", step.canary))).flatten()
+        }
+    }
+}
+
+/// Judges a canary by the looks before and after its trial.
+fn verdict(before: &Seen, after: &Seen) -> Result<(), String> {
+    let asked = after.asked.saturating_sub(before.asked);
+    let unanswered = after.unanswered.saturating_sub(before.unanswered);
+    let part = |unanswered: u64, asked: u64| unanswered as f64 / asked.max(1) as f64;
+    let (now, then) = (part(unanswered, asked), part(before.unanswered, before.asked));
+    if unanswered > LUCK && now > then + WORSE {
+        return Err(format!(
+            "{:.1} % of its requests were not answered, and {:.1} % before",
+            100.0 * now,
+            100.0 * then
+        ));
+    }
+    match after.missed.iter().find(|class| !before.missed.contains(class)) {
+        Some(class) => Err(format!("class {class} misses its guarantee")),
+        None => Ok(()),
+    }
+}
+
+/// Returns a text of another process in a form for people.
+fn shortened(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_REASON).collect()
+}
+
+/// Whether this is an id, which is a part of the name of a file.
+fn is_id(id: &str) -> bool {
+    id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+async fn blocking(
+    shared: &Shared,
+    work: impl FnOnce(Arc<dyn Floors>) -> Result<(), String> + Send + 'static,
+) -> Result<(), String> {
+    let floors = Arc::clone(&shared.floors);
+    spawn_blocking(move || work(floors)).await.unwrap_or_else(|error| Err(format!("it broke off: {error}")))
+}
+
+/// Returns the text of the policy of this step.
+async fn text(shared: &Shared, client: &mut Client, key: &str, step: &RolloutStep) -> Result<String, String> {
+    let policy = read::<RolloutPolicy>(client, &keys(shared, key)).await?;
+    let policy = policy.filter(|policy| policy.id == step.id);
+    policy.map(|policy| policy.text).ok_or_else(|| format!("etcd has no policy of rollout {}", step.id))
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, String> {
+    serde_json::to_vec(value).map_err(|error| error.to_string())
+}
+
+async fn read<T: DeserializeOwned>(client: &mut Client, key: &str) -> Result<Option<T>, String> {
+    let Some(entry) = client.get(key).await.map_err(|error| error.to_string())? else { return Ok(None) };
+    serde_json::from_slice(&entry.value).map(Some).map_err(|error| format!("{key} of etcd cannot be used: {error}"))
+}
+
+async fn write(client: &mut Client, key: &str, value: &impl Serialize) -> Result<(), String> {
+    client.put(key, &json(value)?).await.map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(stage: RolloutStage) -> RolloutStep {
+        RolloutStep { id: "1".into(), stage, canary: "b".into(), watch_ms: 5_000, why: String::new() }
+    }
+
+    fn stage(stage: RolloutStage, said: &[(&str, RolloutState)], waited: u64) -> Option<RolloutStep> {
+        let answer = |(name, state): &(&str, RolloutState)| {
+            ((*name).to_owned(), RolloutAnswer { id: "1".into(), state: *state, why: "why".into() })
+        };
+        let answers = said.iter().map(answer).collect();
+        next(&step(stage), &["a", "b", "c"], &answers, "a", Duration::from_secs(waited))
+    }
+
+    #[test]
+    fn a_policy_is_in_force_on_all_or_none() {
+        use RolloutState::{Bad, Good, Ready, Refused};
+        let all = [("a", Ready), ("b", Ready), ("c", Ready)];
+        assert_eq!(stage(RolloutStage::Proposed, &all[..2], 14), None);
+        let late = stage(RolloutStage::Proposed, &all[..2], 15).expect("it ends");
+        assert_eq!((late.stage, late.why.as_str()), (RolloutStage::Withdrawn, "no answer of c"));
+        let refused = stage(RolloutStage::Proposed, &[("c", Refused)], 0).expect("it ends");
+        assert_eq!((refused.stage, refused.why.as_str()), (RolloutStage::Withdrawn, "c: why"));
+        let canary = stage(RolloutStage::Proposed, &all, 0).expect("it goes on");
+        assert_eq!((canary.stage, canary.canary.as_str()), (RolloutStage::Canary, "b"), "not the elected one");
+
+        assert_eq!(stage(RolloutStage::Canary, &all, 19), None);
+        let good = stage(RolloutStage::Canary, &[("b", Good)], 6).expect("it goes on");
+        assert_eq!(good.stage, RolloutStage::InForce);
+        for (said, waited) in [(Bad, 0), (Ready, 20)] {
+            let ended = stage(RolloutStage::Canary, &[("b", said)], waited).expect("it ends");
+            assert_eq!(ended.stage, RolloutStage::Withdrawn);
+        }
+        assert_eq!(stage(RolloutStage::InForce, &[("c", Refused)], 100), None, "what is decided stays");
+    }
+
+    #[test]
+    fn an_id_names_no_other_file() {
+        assert!(is_id("0123456789abcdef"));
+        assert!(["", "../../etc/passwd", "0123456789abcde/", "0123456789abcdef0"].iter().all(|id| !is_id(id)));
+    }
+
+    #[test]
+    fn a_canary_is_judged_by_answers_and_guarantees() {
+        let seen = |asked, unanswered, missed: &[&str]| Seen {
+            asked,
+            unanswered,
+            missed: missed.iter().map(|class| (*class).to_owned()).collect(),
+        };
+        let before = seen(1_000, 100, &["x"]);
+        assert_eq!(verdict(&before, &seen(2_000, 210, &["x"])), Ok(()));
+        assert!(verdict(&before, &seen(2_000, 230, &["x"])).is_err_and(|why| why.contains("13.0 %")));
+        assert_eq!(verdict(&before, &seen(1_010, 110, &[])), Ok(()), "ten of ten are too few to tell");
+        assert!(verdict(&before, &seen(2_000, 200, &["x", "y"])).is_err_and(|why| why.contains("class y")));
+    }
+}
