@@ -40,8 +40,8 @@ enum Command {
 ///
 /// All gateways check the policy on their machines. Then one of them puts it in force and judges itself: by the
 /// requests that it does not answer, and by the guarantees that it keeps. If it does well, all follow, each in its own
-/// policy file. Otherwise none keeps it. The policies of the site must have `rollouts: true` under `site:`. Only what all
-/// gateways have in common can be rolled out, so their names must come from `trust`.
+/// policy file. Otherwise none keeps it. The policies of the site must have `rollouts: true` under `site:`. Only what
+/// all gateways have in common can be rolled out, so their names must come from `trust`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Environment:
