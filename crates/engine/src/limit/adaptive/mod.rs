@@ -227,7 +227,8 @@ impl Adaptive {
         if evidence == Evidence::Changed {
             self.occupancy.changed(class);
         }
-        let window = &mut windows[window as usize];
+        let at = window as usize;
+        let window = &mut windows[at];
         // Only owed requests go beyond the window, so only classes with a guaranteed rate decide whether they
         // may.
         if view.classes.spec(class).guarantee.throughput.is_some() {
@@ -248,7 +249,10 @@ impl Adaptive {
                         Contention::Unseen => {
                             let in_flight = f64::from(window.in_flight);
                             let shared = in_flight / self.occupancy.slowdown(view.classes);
-                            probe.begin_at((per_machine * machines).min(shared));
+                            // It begins no lower than what claimants held when nothing waited for anything else:
+                            // a service time alone may be obsolete. Windows of several sub-queues share that.
+                            let held = self.occupancy.held_freely(at) / self.sub_queues as f64;
+                            probe.begin_at((per_machine * machines).min(shared).max(held));
                         }
                         Contention::Trial => probe.reverts(),
                         Contention::Seen => {}
@@ -258,8 +262,11 @@ impl Adaptive {
                         window.moved = Moved { at: view.now, from, to: probe.high(), why: Why::Contention };
                     }
                 }
-                Evidence::Free if reach.shows(false) == Some(false) && reach.free(view.now, window.size) => {
-                    probe.begin();
+                Evidence::Free if reach.shows(false) == Some(false) => {
+                    self.occupancy.seen_free(at);
+                    if reach.free(view.now, window.size) {
+                        probe.begin();
+                    }
                 }
                 _ => {}
             }

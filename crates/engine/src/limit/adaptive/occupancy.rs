@@ -149,6 +149,8 @@ struct Need {
     /// L when requests last did not wait for one another. It is what the guarantees need, whatever service times the
     /// policy declares.
     uncontended: f64,
+    /// L and the blocked slots when requests were last seen not to wait for one another.
+    held_freely: f64,
 }
 
 /// Times in flight of all classes, and the room that they leave.
@@ -360,6 +362,18 @@ impl Occupancy {
     /// Returns the slots for which the machines of a window need room beyond it.
     pub(super) fn beyond(&self, window: usize) -> f64 {
         self.needs[window].beyond
+    }
+
+    /// Notes that requests of a window have been seen not to wait for one another.
+    #[inline]
+    pub(super) fn seen_free(&mut self, window: usize) {
+        let need = &mut self.needs[window];
+        need.held_freely = need.slots + need.blocked;
+    }
+
+    /// Returns the slots of a window that claimants held when requests were last seen not to wait for one another.
+    pub(super) fn held_freely(&self, window: usize) -> f64 {
+        self.needs[window].held_freely
     }
 
     /// Returns the factor by which the needs of classes are raised.
