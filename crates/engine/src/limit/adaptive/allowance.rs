@@ -15,7 +15,8 @@
 //!
 //! Where a class waits for something that the others do not use, both numbers can be too small: its requests
 //! stay long, and few answers allow few requests. While no other class suffers, its allowance therefore grows
-//! beyond them ([`Raise`]).
+//! beyond them ([`Raise`]). A class that sends more than its guarantee does not count as suffering: its own surplus
+//! slows it down, and the window bounds that.
 //!
 //! This differs from windows that adapt to response times (Quorum's, TCP Vegas', gradients): a longer time by
 //! itself lowers nothing, because the second number is (answers a second) × (a time) and not a comparison
@@ -44,10 +45,9 @@ const ANSWERED: f64 = 0.2;
 /// before the nodes reach it. With 1.5 it moved the window of Table 3.
 const UNHARMED: f64 = 1.25;
 
-/// Growth of a raise with an answer that finds the allowance in use. So the allowance grows by a quarter within a time
-/// in flight, and other classes show whether they suffer before many requests have been released. With 1, hundreds of
-/// requests of an expensive class were in flight before that (Fig. 13).
-const GROWTH: f64 = 0.25;
+/// Growth of a raise with an answer that finds the allowance in use. So the allowance doubles within a time in flight, as
+/// a reach does. With a quarter, a class with a slow dependency lost most of its floor for ten seconds of a surge.
+const GROWTH: f64 = 1.0;
 
 /// Part of a raise that is left after each update that finds another class slowed down. With updates every 20 ms it is
 /// gone in a tenth of a second, and a single noisy mean does not take all of it.
