@@ -51,8 +51,8 @@ const CHANGED: f64 = 4.0;
 /// Completions from which a mean gives the slowdown of a class within a quarter.
 const KNOWN: f64 = 16.0;
 
-/// Arrivals, relative to the guaranteed rate, from which a class surges. At the rate itself, arrivals of a second exceed
-/// it half of the time, and by a tenth less often.
+/// Arrivals, relative to the guaranteed rate, from which a class surges. At the rate itself, arrivals of a second
+/// exceed it half of the time, and by a tenth less often.
 const SURGES: f64 = 1.1;
 
 /// Standard deviations of the arriving work for which room is kept. One burst in forty is larger.
@@ -466,7 +466,8 @@ impl Occupancy {
                 let slowdown = self.slowdown_of(classes, class).unwrap_or(f64::INFINITY);
                 self.round.slowdown = self.round.slowdown.min(slowdown);
                 if self.holdings[class].claims {
-                    // A class of which nothing is known yet does not suffer visibly, and one that surges slows itself down.
+                    // A class of which nothing is known yet does not suffer visibly. One that surges slows itself
+                    // down.
                     let rate = classes.spec(class).guarantee.throughput.unwrap_or(0.0);
                     let surges = self.holdings[class].arrivals.per_s() > SURGES * rate;
                     let known = if slowdown.is_finite() && !surges { slowdown } else { 1.0 };
