@@ -13,7 +13,7 @@ mod round;
 
 use core::time::Duration;
 
-use occupancy::{Occupancy, Room};
+use occupancy::Occupancy;
 use probe::{HalfCycle, Halves, LimitAtRisk, Probe, Work};
 use profile::{Evidence, Profile};
 use reach::Reach;
@@ -47,6 +47,17 @@ struct Shown {
     profile: Profile,
     /// Era of the window that the profile belongs to.
     era: u64,
+}
+
+/// The room of one window.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    window: usize,
+    /// The window's size in a high half, and the number of its slots that may be blocked by the declared need.
+    bound: f64,
+    max_blocked: f64,
+    /// Whether contention has been seen.
+    contended: bool,
 }
 
 /// The windows' probes and reaches, and the bounds on surplus.

@@ -27,6 +27,7 @@
 //! been seen. A class without a guarantee has no claim, but it gets a share of the rest: where its requests
 //! do not fit, it earns a twentieth of the window.
 
+use super::Room;
 use super::allowance::{Pace, Raise, Slowdown, allowance};
 use super::probe::BLOCKABLE;
 use super::round::{Pass, Round, Tightest, VISITS};
@@ -172,17 +173,6 @@ pub(super) struct Occupancy {
     common_slowdown: Slowdown,
     round: Round,
     pub(super) next: Time,
-}
-
-/// The room of one window.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
-    pub(super) window: usize,
-    /// The window's size in a high half, and the number of its slots that may be blocked by the declared need.
-    pub(super) bound: f64,
-    pub(super) max_blocked: f64,
-    /// Whether contention has been seen.
-    pub(super) contended: bool,
 }
 
 impl Occupancy {
