@@ -1,4 +1,5 @@
-//! An API whose database becomes slow: nearly all workers of its servers wait for it, and all of their requests are owed.
+//! An API whose database becomes slow: nearly all workers of its servers wait for it, and all of their requests are
+//! owed.
 
 use std::path::Path;
 

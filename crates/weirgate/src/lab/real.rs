@@ -63,9 +63,9 @@ const USUAL: &[&str] = &[
 /// Play the campaign on real servers: MediaWiki, an API in Python, Apache with PHP, Tomcat and Xapian behind Weirgate
 /// and its peers.
 ///
-/// Eight experiments under seven to eight approaches with five seeds take most of a day. What has been played stays: give
-/// the same `--output` again to go on where a campaign has ended, or to play more of it. Peers and services that are
-/// not installed are left out, and named.
+/// Eight experiments under seven to eight approaches with five seeds take most of a day. What has been played stays:
+/// give the same `--output` again to go on where a campaign has ended, or to play more of it. Peers and services that
+/// are not installed are left out, and named.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
