@@ -42,6 +42,14 @@ pub struct Engine {
 /// page.
 pub(crate) const ASSUMED_COMPUTE: f64 = 0.010;
 
+/// The outcome of a look for the next request to release.
+enum Next {
+    Nothing,
+    /// A request was put behind the others of its class.
+    Late,
+    Action(Action),
+}
+
 impl Engine {
     /// Starts an engine at `now`. `seed` feeds its random generator (power of two choices).
     ///
@@ -237,6 +245,22 @@ impl Engine {
         if let Some(index) = self.queues.displaced(&self.tickets) {
             return Some(self.turn_away(now, index, ShedReason::FlowFull));
         }
+        // A head that becomes late shows that others of its class may be due as well: the time of a drop moves closer
+        // with the first request in flight.
+        loop {
+            if let Some(refused) = self.next_drop(now) {
+                return Some(refused);
+            }
+            match self.next_release(now) {
+                Next::Late => {}
+                Next::Action(action) => return Some(action),
+                Next::Nothing => return None,
+            }
+        }
+    }
+
+    /// Drops a request that has waited too long, or that no node can take.
+    fn next_drop(&mut self, now: Time) -> Option<Action> {
         while let Some((_, class)) = self.queues.expiry.peek(0).filter(|(at, _)| *at <= now) {
             let (due, reason, oldest) = self.first_drop(now, class);
             if due <= now {
@@ -250,36 +274,39 @@ impl Engine {
         if let Some((_, index)) = self.queues.first_behind().filter(|(at, _)| *at <= now) {
             return Some(self.turn_away(now, index, ShedReason::QueueTimeout));
         }
-        if let Some(index) = self.too_large() {
-            return Some(self.turn_away(now, index, ShedReason::TooLarge));
-        }
+        let index = self.too_large()?;
+        Some(self.turn_away(now, index, ShedReason::TooLarge))
+    }
+
+    /// Releases the next request, or drops it if it has waited too long.
+    fn next_release(&mut self, now: Time) -> Next {
         // A request that is put back is passed over once. After a full round the next request is handled
         // without putting it back.
         let mut passed = self.queues.waiting;
         while self.queues.waiting > 0 {
-            let (class, sub_queue) = self.next()?;
+            let Some((class, sub_queue)) = self.next() else { return Next::Nothing };
             let index = self.classes[class].queue.head(sub_queue, self.queues.has_late());
             let (due, reason) = self.drop_at(now, index);
             if due <= now {
                 if self.puts_late(index) {
-                    continue;
+                    return Next::Late;
                 }
-                return Some(self.turn_away(now, index, reason));
+                return Next::Action(self.turn_away(now, index, reason));
             }
             let code = if passed == 0 { None } else { self.puts_back(index) };
             let Some(code) = code else {
                 let (admission, view, _) = self.admitting();
-                return Some(match admission.dequeues(&view, class, sub_queue) {
+                return Next::Action(match admission.dequeues(&view, class, sub_queue) {
                     Some((oldest, reason)) => self.turn_away(now, oldest, reason),
                     None => self.release(now, index),
                 });
             };
             passed -= 1;
             if let Some(refused) = self.put_back(now, index, code) {
-                return Some(refused);
+                return Next::Action(refused);
             }
         }
-        None
+        Next::Nothing
     }
 
     /// The latest time for the next call of [`Engine::poll`], even if nothing else happens: the next drop,
