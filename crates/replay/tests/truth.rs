@@ -71,17 +71,23 @@ fn close(name: &str, log: &Outcome, replay: &Outcome, times: f64) {
     let off = |now: f64, was: f64| (now / was - 1.0).abs();
     let all = |of: &Outcome| of.classes.iter().map(|class| class.served).sum::<u64>() as f64;
     assert!(off(all(replay), all(log)) <= ALLOWED[0] * times, "{name}: served {} of {}", all(replay), all(log));
-    for was in log.classes.iter().filter(|class| class.served >= MIN_JUDGED) {
-        let now = replay.classes.iter().find(|class| class.class == was.class).expect("it has the same classes");
-        let errors = [
-            off(now.served as f64, was.served as f64),
-            off(now.p95_ms.expect("it has served"), was.p95_ms.expect("it has served")),
-        ];
-        println!("{name} {}: served {:.3}, p95 {:.3}", was.class, errors[0], errors[1]);
+    for (class, errors) in errors(log, replay) {
+        println!("{name} {class}: served {:.3}, p95 {:.3}", errors[0], errors[1]);
         for (error, allowed) in errors.iter().zip(ALLOWED) {
-            assert!(*error <= allowed * times, "{name}, {errors:?}:\nlog    {was:?}\nreplay {now:?}");
+            assert!(*error <= allowed * times, "{name}, {class}, {errors:?}:\nlog    {log:?}\nreplay {replay:?}");
         }
     }
+}
+
+/// Returns the errors of the served requests and of the 95th percentile of each class with enough of them.
+fn errors(log: &Outcome, replay: &Outcome) -> Vec<(String, [f64; 2])> {
+    let off = |now: f64, was: f64| (now / was - 1.0).abs();
+    let of = |was: &weirgate_replay::ClassOutcome| {
+        let now = replay.classes.iter().find(|class| class.class == was.class).expect("it has the same classes");
+        let [now_p95, was_p95] = [now, was].map(|class| class.p95_ms.expect("it has served"));
+        (was.class.clone(), [off(now.served as f64, was.served as f64), off(now_p95, was_p95)])
+    };
+    log.classes.iter().filter(|class| class.served >= MIN_JUDGED).map(of).collect()
 }
 
 fn same_policy(name: &str) {
@@ -101,9 +107,25 @@ fn requests_that_become_expensive_are_replayed() {
     same_policy("quorum-fig10.yaml");
 }
 
+/// In the demo about a twentieth of the requests of a class is late, so that a 95th percentile may lie on either side of
+/// the gap: in single recordings it is off by up to 70 %. The median of five recordings counts, for each class.
 #[test]
 fn the_demo_is_replayed() {
-    same_policy("demo.yaml");
+    let folder = tempfile::tempdir().expect("a directory");
+    let experiment = loaded("demo.yaml");
+    let mut all = std::collections::BTreeMap::<String, Vec<f64>>::new();
+    for seed in 1..=5 {
+        let found = replayed(&logged(&experiment, seed, &folder), &experiment, 1.0);
+        for (class, [served, p95]) in errors(&found.log, &found.replay) {
+            println!("seed {seed}, {class}: served {served:.3}, p95 {p95:.3}");
+            assert!(served <= ALLOWED[0], "seed {seed}, {class}: {served}");
+            all.entry(class).or_default().push(p95);
+        }
+    }
+    for (class, mut p95) in all {
+        p95.sort_by(f64::total_cmp);
+        assert!(p95.len() == 5 && p95[2] <= ALLOWED[1], "{class}: {p95:?}");
+    }
 }
 
 /// Two machines of three CPUs, whose capacity the policy does not tell. The load is calm and then too high.
