@@ -107,8 +107,8 @@ fn requests_that_become_expensive_are_replayed() {
     same_policy("quorum-fig10.yaml");
 }
 
-/// In the demo about a twentieth of the requests of a class is late, so that a 95th percentile may lie on either side of
-/// the gap: in single recordings it is off by up to 70 %. The median of five recordings counts, for each class.
+/// In the demo about a twentieth of the requests of a class is late, so that a 95th percentile may lie on either side
+/// of the gap: in single recordings it is off by up to 70 %. The median of five recordings counts, for each class.
 #[test]
 fn the_demo_is_replayed() {
     let folder = tempfile::tempdir().expect("a directory");
