@@ -74,22 +74,18 @@ impl AdminApi {
 
     /// Returns the answer to a path. The error names the address.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
-        let limits = Limits::new(PATIENCE, MAX_ANSWER);
-        let answer = blocking::exchange(&self.address, self.request(path), &limits);
-        let answer = answer.map_err(|error| self.unanswered(&error))?;
-        match answer.status {
-            200 => serde_json::from_slice(&answer.body)
-                .map_err(|error| self.says(&format!("{path} is not as expected: {error}"))),
-            _ => Err(self.refused(path, &answer)),
-        }
+        self.answered(path, self.request(path))
     }
 
     /// Returns the answer to a request that changes something. The error names the address.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, String> {
         let body = serde_json::to_vec(body).map_err(|error| error.to_string())?;
         let request = Request::post(&self.host, path, body).field("content-type", "application/json");
-        let limits = Limits::new(PATIENCE, MAX_ANSWER);
-        let answer = blocking::exchange(&self.address, self.authorized(request), &limits);
+        self.answered(path, self.authorized(request))
+    }
+
+    fn answered<T: DeserializeOwned>(&self, path: &str, request: Request) -> Result<T, String> {
+        let answer = blocking::exchange(&self.address, request, &Limits::new(PATIENCE, MAX_ANSWER));
         let answer = answer.map_err(|error| self.unanswered(&error))?;
         match answer.status {
             200 => serde_json::from_slice(&answer.body)
