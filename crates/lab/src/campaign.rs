@@ -63,15 +63,15 @@ impl Campaign {
         compressed(&loaded.experiment, self.compression).map_err(|why| format!("{}: {why}", self.file.display()))
     }
 
-    /// Plays all trials and returns the run as it is written.
+    /// Plays all trials that the directory does not have yet, and returns the run as it is written.
     ///
     /// # Errors
-    /// The experiment is invalid, or the directory cannot be written. A trial that could not be played is
-    /// noted in [`RunFile::notes`] and is no error.
+    /// The experiment is invalid, the directory has a run with another time compression, or it cannot be written. A
+    /// trial that could not be played is noted in [`RunFile::notes`] and is no error.
     pub fn run(&self, mut watch: impl FnMut(Event<'_>)) -> Result<RunFile, String> {
         let experiment = self.experiment()?;
         let text = fs::read_to_string(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
-        let mut run = RunFile {
+        let new = RunFile {
             version: report::VERSION,
             date: self.date.clone(),
             command: self.command.clone(),
@@ -83,9 +83,25 @@ impl Campaign {
             experiment_file: text,
             configuration: Vec::new(),
         };
+        let mut run = match self.directory.join("run.json").exists() {
+            // Trials that could not be played are played now.
+            true => RunFile { notes: Vec::new(), ..report::read(&self.directory)? },
+            false => new,
+        };
+        if run.time_compression != self.compression {
+            return Err(format!(
+                "{} has a run that is compressed {} times; name another directory",
+                self.directory.display(),
+                run.time_compression
+            ));
+        }
         let all = self.approaches.len() * self.seeds.len();
         let pairs = self.seeds.iter().flat_map(|seed| self.approaches.iter().map(move |approach| (approach, *seed)));
         for (number, (approach, seed)) in pairs.enumerate() {
+            let name = approach.to_string();
+            if run.trials.iter().any(|trial| trial.approach == name && trial.seed == seed) {
+                continue;
+            }
             watch(Event::Begins(number, all, approach, seed));
             match self.trial(&experiment, approach, seed, |progress| watch(Event::Goes(progress))) {
                 Ok(entry) => {

@@ -87,16 +87,8 @@ fn approaches(args: &Args, own: &str) -> Result<Vec<Approach>, String> {
     let asked = match args.approaches.as_slice() {
         [] => {
             let usual = |kind: &&Kind| !kind.is_ours() || [own, "weirgate", "quorum", "none"].contains(&kind.name);
-            let (here, missing): (Vec<&Kind>, Vec<&Kind>) =
-                Approach::all().iter().copied().filter(usual).partition(|kind| kind.installed().is_ok());
-            if !missing.is_empty() {
-                let names: Vec<&str> = missing.iter().map(|kind| kind.name).collect();
-                exit::say(&format!(
-                    "not installed and left out: {}; `weirgate lab install` installs them",
-                    names.join(", ")
-                ));
-            }
-            here.iter().map(|kind| Approach::parse(kind.name)).collect::<Result<Vec<Approach>, String>>()?
+            let all = Approach::all().iter().copied().filter(usual).map(|kind| Approach::parse(kind.name));
+            installed(all.collect::<Result<Vec<Approach>, String>>()?)
         }
         some => some.to_vec(),
     };
@@ -104,6 +96,17 @@ fn approaches(args: &Args, own: &str) -> Result<Vec<Approach>, String> {
         false => Ok(asked),
         true => Ok(asked.iter().map(Approach::sweep).collect::<Result<Vec<_>, _>>()?.concat()),
     }
+}
+
+/// Returns the approaches whose program is installed, and names the others.
+pub(super) fn installed(all: Vec<Approach>) -> Vec<Approach> {
+    let (here, missing): (Vec<Approach>, Vec<Approach>) =
+        all.into_iter().partition(|approach| approach.kind().installed().is_ok());
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        exit::say(&format!("not installed and left out: {}; `weirgate lab install` installs them", names.join(", ")));
+    }
+    here
 }
 
 /// Plays a campaign with a progress bar.

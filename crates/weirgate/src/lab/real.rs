@@ -121,12 +121,11 @@ fn campaign(args: &Args) -> Result<bool, String> {
     let mut runs: Vec<RunFile> = Vec::new();
     for Entry { name, file, set, approaches } in CAMPAIGN.iter().filter(wanted) {
         let directory = output.join(name);
-        if directory.join("run.json").exists() {
-            runs.push(report::read(&directory)?);
-            continue;
-        }
         if args.print {
-            exit::say(&format!("{name} has not been played"));
+            match directory.join("run.json").exists() {
+                true => runs.push(report::read(&directory)?),
+                false => exit::say(&format!("{name} has not been played")),
+            }
             continue;
         }
         let path = args.experiments.join(format!("{file}.yaml"));
@@ -140,7 +139,8 @@ fn campaign(args: &Args) -> Result<bool, String> {
             exit::say(&format!("{name} is left out: {why}"));
             continue;
         }
-        campaign.approaches = installed(approaches)?;
+        let approaches = approaches.iter().map(|name| Approach::parse(name)).collect::<Result<Vec<_>, _>>()?;
+        campaign.approaches = play::installed(approaches);
         let trials = campaign.approaches.len() * campaign.seeds.len();
         let length = experiment.duration() * u32::try_from(trials).unwrap_or(u32::MAX);
         exit::say(&format!("{name}: {trials} trials, {}", about(length)));
@@ -156,18 +156,6 @@ fn campaign(args: &Args) -> Result<bool, String> {
     exit::say(&format!("{} has this table, and the directories beside it the figures", place.display()));
     let ours = |trial: &&report::Trial| trial.approach == "weirgate";
     Ok(runs.iter().flat_map(|run| &run.trials).filter(ours).all(|trial| trial.verdict.sound()))
-}
-
-/// Returns the approaches whose program is installed, and names the others.
-fn installed(approaches: &[&str]) -> Result<Vec<Approach>, String> {
-    let all = approaches.iter().map(|name| Approach::parse(name)).collect::<Result<Vec<_>, _>>()?;
-    let (here, missing): (Vec<Approach>, Vec<Approach>) =
-        all.into_iter().partition(|approach| approach.kind().installed().is_ok());
-    if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        exit::say(&format!("not installed and left out: {}; `weirgate lab install` installs them", names.join(", ")));
-    }
-    Ok(here)
 }
 
 /// Returns a time in words.
