@@ -16,9 +16,6 @@ use crate::gateways::Approach;
 use crate::gateways::knob::{Share, Slots};
 use crate::gateways::terms::{Class, Pool};
 
-/// Maximum number of waiting requests of a class without a guarantee. It is Envoy's default.
-const PENDING: u32 = 1024;
-
 /// Relative increase in response time that the adaptive filter does not count as congestion. It is Envoy's default.
 const BUFFER: f64 = 0.25;
 
@@ -46,6 +43,7 @@ pub(super) fn filter(approach: &Approach) -> Result<Filter, String> {
 pub(super) fn clusters<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Cluster<'p>>, String> {
     let (requests, rest): (Slots, Slots) = (approach.knob("requests")?, approach.knob("rest")?);
     let Share(pending) = approach.knob("pending")?;
+    let waiting = approach.knob("waiting")?;
     let cluster = |pool: &'p Pool<'p>, class: &'p Class<'p>| {
         // One number serves all servers: that of the server with the largest share.
         let mut each = Some(0);
@@ -62,7 +60,7 @@ pub(super) fn clusters<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result
         }
         let pending = match (class.floor, class.limit) {
             (Some(floor), Some(limit)) => ((floor * limit.as_secs_f64() * pending).ceil() as u32).max(1),
-            _ => PENDING,
+            _ => waiting,
         };
         let breakers = Some(Breakers { each, pending });
         Ok(Cluster { name: class.name.to_owned(), pool, classes: vec![class], breakers })
@@ -120,6 +118,7 @@ mod tests {
         // In half of 400 ms, 100/s serves 20 waiting requests. A class without a limit has Envoy's own bound.
         assert_eq!(breakers("", &[]).unwrap(), [of(3, 20), of(8, 1024), of(1, 1024)]);
         assert_eq!(breakers("requests=1x,pending=90%,rest=2", &[]).unwrap(), [of(2, 36), of(4, 1024), of(2, 1024)]);
+        assert_eq!(breakers("waiting=16", &[]).unwrap(), [of(3, 20), of(8, 16), of(1, 16)]);
         let unlimited = breakers("requests=workers,rest=off", &["machines.concurrency=null"]).unwrap();
         assert!(unlimited.iter().all(|breakers| breakers.each.is_none()), "{unlimited:?}");
         let unknown = breakers("", &["policy.classes.gold.service_time=null"]).unwrap_err();

@@ -125,6 +125,12 @@ pub(super) const CLASSES: Kind = Kind {
             check: is::<Share>,
         },
         Knob {
+            name: "waiting",
+            default: "1024",
+            about: "maximum number of waiting requests of a class without a guarantee",
+            check: |text| text.parse::<u32>().map(drop).map_err(|_| "write a number such as 16".to_owned()),
+        },
+        Knob {
             name: "deadline",
             default: "200%",
             about: "time after which a request is given up, as a share of the class's guaranteed response time",
