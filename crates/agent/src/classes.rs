@@ -1,13 +1,11 @@
 //! Classes of a node and their cgroups: their discovery, their usage and their shares.
 //!
-//! A class may have many groups, because containers come and go. Its share is divided evenly among the groups
-//! that have processes, and its usage is the sum over all its groups. Every second the agent checks which
-//! groups exist and which values their knobs have. A new group then gets its part of the share, and a knob
-//! changed by another program is set again. Shares are relative to siblings, so the agent warns about classes
-//! with groups under different parents.
-//!
-//! Disk weights and memory protection follow the same shares if their knobs exist. If another program has
-//! protected a group's memory with a number of bytes, that value is left unchanged.
+//! A class may have many groups, because containers come and go. Its share is divided evenly among the groups that have
+//! processes, and its usage is the sum over all its groups. Every second the agent checks which groups exist and which
+//! values their knobs have. A new group then gets its part of the share, and a knob changed by another program is set
+//! again. Shares are relative to siblings, so the agent warns about classes with groups under different parents. Disk
+//! weights and memory protection follow the same shares if their knobs exist. If another program has set a memory
+//! protection in bytes for a group, it is left unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -58,12 +56,12 @@ struct Change {
     knob: usize,
     file: PathBuf,
     text: String,
-    /// Whether the new value is larger.
+    /// Whether the new value is larger than the present one.
     grows: bool,
 }
 
 impl Classes {
-    /// Finds the classes of node `node` of the policy. Sets nothing yet. Also returns the initial problems.
+    /// Finds the classes of node `node` of the policy, and sets nothing yet. Also returns the initial problems.
     ///
     /// # Errors
     /// A pattern is invalid.
@@ -304,8 +302,7 @@ impl Classes {
                 }
             }
         }
-        // Decreases are made first, so that a node never promises more than it has, even if the agent ends
-        // halfway.
+        // Decreases come first, so that a node never promises more than it has, even if the agent ends halfway.
         changes.sort_by_key(|change| change.grows);
         changes
     }

@@ -1,8 +1,8 @@
 //! The agent's session with the coordinator, opened again for the lifetime of the agent.
 //!
 //! Source: Cluster Reserves, Sec. 4: a persistent TCP connection between tracker and coordinator. Here there are two
-//! connections of HTTP: reports go over one, and over the other the agent always waits for the next shares. If one of
-//! them fails, the session ends and the shares stay as they are. While the coordinator is not reachable, the agent
+//! HTTP connections. Reports go over one of them, and on the other the agent always waits for the next shares. If one
+//! of them fails, the session ends and the shares stay as they are. While the coordinator is not reachable, the agent
 //! tries again after a pause of at first 50 ms and at most 400 ms. Each pause is shortened by a random part, so that a
 //! thousand agents do not reach a new coordinator at once.
 
@@ -25,14 +25,15 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_m
 /// Maximum size of an answer, in bytes. The shares of 100 classes are 2 KiB.
 const MAX_ANSWER: u64 = 64 << 10;
 
-/// Limits of a request that is answered at once. A coordinator on a machine that has failed closes no connection.
+/// Limits of a request that is answered at once. They are needed because a machine that has failed closes no
+/// connection.
 const AT_ONCE: Limits = Limits::new(Duration::from_secs(2), MAX_ANSWER);
 
-/// Limits of a request for the next shares. The coordinator answers within 10 s, also if there are none.
+/// Limits of a request for the next shares. The coordinator answers within 10 s, even if there are none.
 const WAITING: Limits = Limits::new(Duration::from_secs(30), MAX_ANSWER);
 
-/// Maximum number of reports that wait for the network: two windows of them. If there are more, the
-/// session is given up, because the coordinator counts a node as down after 1 s without a report.
+/// Maximum number of reports that wait for the network, which is two windows of them. The session is given up if there
+/// are more, because the coordinator counts a node as down after 1 s without a report.
 const MAX_WAITING: usize = 2;
 
 /// Maximum number of characters of the coordinator's reason in the log.

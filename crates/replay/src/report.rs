@@ -18,7 +18,7 @@ use crate::play::Result;
 use crate::read::Lines;
 use crate::side::{How, Side};
 
-/// Machines, rules and the like that are listed one by one. Further ones are only counted.
+/// Maximum number of machines, rules and the like that are listed one by one. Further ones are only counted.
 const MAX_LISTED: usize = 10;
 
 /// The result of a replay.
@@ -39,30 +39,30 @@ pub struct LogReport {
     pub from: String,
     /// Seconds from the first arrival to the last.
     pub seconds: f64,
-    /// Requests that are played, those that a sample lacks included.
+    /// Number of requests that are played, including those that are missing from a sampled log.
     pub requests: u64,
-    /// Lines that are no request.
+    /// Number of lines that are not requests.
     pub malformed_lines: u64,
-    /// The first of them, with its place and the reason.
+    /// The first such line, with its place and the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_malformed: Option<String>,
-    /// Requests that no policy can be asked about, by their ending.
+    /// Number of requests whose ending no policy decides, by ending.
     pub left_out: Vec<(String, u64)>,
     /// Requests outside the selected time.
     pub outside: u64,
-    /// Share of the served requests that were logged.
+    /// Share of the served requests that is in the log.
     pub sample: f64,
     /// Mean cost of a request on a quiet node, in milliseconds.
     pub mean_cost_ms: f64,
-    /// Time at a node for which a request holds no slot, in addition, in milliseconds.
+    /// Additional time at a node in which a request holds no slot, in milliseconds.
     pub beside_ms: f64,
-    /// Requests that got a drawn cost, because they were not served.
+    /// Number of requests whose cost was drawn at random, because they were not served.
     pub drawn_costs: u64,
-    /// Requests that each machine works on at once at full speed.
+    /// The machines, with the number of requests that each can work on at once at full speed.
     pub machines: Vec<MachineReport>,
-    /// Times in which a machine was sent nothing, so that the replay takes it out.
+    /// Times in which a machine got no requests, so the replay treats it as down.
     pub outages: Vec<OutageReport>,
-    /// Figures of the log itself. Limits are those of the older policy.
+    /// Figures of the log itself, with the limits of the older policy.
     pub outcome: Outcome,
 }
 
@@ -96,15 +96,16 @@ pub struct PolicyReport {
 /// How the classes of the requests were found.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassesBy {
-    /// Requests whose class follows from the rules and the log.
+    /// Number of requests whose class follows from the rules and the log.
     pub rules: u64,
-    /// Requests for which rules are undecided, and which keep the class in the log.
+    /// Number of requests that keep the class in the log, because the rules cannot be decided from it.
     pub log: u64,
-    /// Requests for which rules are undecided, and which get the first class that is certain.
+    /// Number of requests that get the first class that is certain, because earlier rules cannot be decided from the
+    /// log.
     pub guess: u64,
-    /// Requests that cannot be classified, because the line is cut or strange.
+    /// Number of requests that cannot be classified, because the line is cut or malformed.
     pub unreadable: u64,
-    /// Rules that were undecided.
+    /// Rules that could not be decided.
     pub undecided: Vec<Undecided>,
 }
 
@@ -115,7 +116,7 @@ pub struct Undecided {
     pub class: String,
     /// Requests that it may match.
     pub requests: u64,
-    /// These conditions.
+    /// The conditions that depend on such facts.
     pub conditions: Vec<String>,
 }
 

@@ -11,14 +11,14 @@ use super::{MAX_ROUTES, Path, Pool, Route, Server, Site, Source, host, node};
 /// Maximum number of alternatives of a route's condition.
 const MAX_ALTERNATIVES: usize = 200;
 
-/// Words that need no mention: settings of connections and logs, for which Weirgate has its own, and how requests are
-/// spread, which its discipline decides.
+/// Words that are dropped without a note: settings of connections and logs, for which Weirgate has its own, and of load
+/// balancing, which its discipline decides.
 const SILENT: [&str; 14] = [
     "acl", "balance", "bind", "description", "errorfile", "hash-type", "http-reuse", "id", "log", "log-format",
     "maxconn", "mode", "timeout", "unique-id-format",
 ];
 
-/// Options that need no mention.
+/// Options that are dropped without a note.
 const SILENT_OPTIONS: [&str; 9] = [
     "httplog", "dontlognull", "forwardfor", "http-server-close", "http-keep-alive", "redispatch", "httpslog",
     "log-health-checks", "httpclose",
@@ -43,7 +43,7 @@ struct Section {
 enum Test {
     Hosts(Vec<String>),
     Paths(Vec<Path>),
-    /// Something that cannot be carried over.
+    /// A condition that cannot be carried over.
     Other,
 }
 
@@ -144,7 +144,7 @@ fn mode(section: &Section) -> Option<&str> {
     line.words.get(1).map(String::as_str)
 }
 
-/// Notes a line that means something for requests and is not carried over.
+/// Adds a note about a line that affects requests and is not carried over.
 fn other(line: &Line, section: &Section, site: &mut Site) {
     let word = line.words.first().map(String::as_str).unwrap_or_default();
     let option = line.words.get(1).map(String::as_str).unwrap_or_default();
@@ -203,7 +203,7 @@ fn backend(section: &Section, site: &mut Site) {
     site.pools.push(pool);
 }
 
-/// Returns the path of a health check, if it is plain.
+/// Returns the path of a health check, if it is a plain one.
 fn health(path: &str) -> Option<String> {
     crate::names::segments_of(path).map(str::to_owned)
 }
@@ -386,7 +386,7 @@ fn read(words: &[&str]) -> Test {
     }
 }
 
-/// Returns the test that one of these holds. Lines of one ACL are alternatives.
+/// Returns the test that one of these tests holds. The lines of one ACL are alternatives.
 fn either(tests: Vec<Test>) -> Test {
     let mut all = tests.into_iter();
     let first = all.next().unwrap_or(Test::Other);
@@ -414,7 +414,7 @@ fn condition(words: &[&str], acls: &HashMap<&str, Vec<Test>>) -> Option<Vec<(Vec
                 vec![test]
             } else {
                 rest = after;
-                // A negated name is not among them.
+                // A negated name cannot be carried over.
                 acls.get(word)?.clone()
             };
             match either(tests) {

@@ -1,11 +1,10 @@
 //! The monitor: figures of the node as a whole, for people. No decision depends on them.
 //!
-//! Sources: Feng and Lin's mQoS, in which each server reports the use of its CPU, disk and network, and
-//! Andreolini et al. for the connections of the server (`source`). The figures come from `/proc/stat`,
-//! `meminfo`, `diskstats` and `net/dev`, and those of [`connections`] from `net/tcp`. The files are read four
-//! times a second, which takes a tenth of a millisecond of CPU time each time on a small machine. A small
-//! parser reads only the few lines needed. A library for all of `/proc` would parse every field of every
-//! line.
+//! Sources: Feng and Lin's mQoS, in which each server reports the use of its CPU, disk and network, and Andreolini et
+//! al. for the connections of the server (`source`). The figures come from `/proc/stat`, `meminfo`, `diskstats` and
+//! `net/dev`, and those of [`connections`] from `net/tcp`. The files are read four times a second. Each reading takes a
+//! tenth of a millisecond of CPU time on a small machine, because a small parser reads only the few lines needed. A
+//! library for all of `/proc` would parse every field of every line.
 
 mod counters;
 mod sockets;

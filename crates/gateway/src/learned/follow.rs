@@ -1,8 +1,7 @@
 //! A gateway that follows others: it asks their admin API once a second what they have learned, and takes over what is
-//! more recent than its own.
-//!
-//! Two gateways may follow each other. There is no election: the one that serves a class decides about it, because a
-//! record yields only to a more recent one, and an own one not before five quiet seconds.
+//! more recent than its own. Two gateways may follow each other without an election. The one that serves a class
+//! decides about it: a record is replaced only by a more recent one, and a gateway's own record only after five quiet
+//! seconds.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,13 +21,13 @@ use super::{Taken, file, import};
 use crate::admin::TOKEN_VARIABLE;
 use crate::gateway::{Phase, Shared, lock};
 
-/// Time between two requests. A standby knows at most that much less than the active gateway.
+/// Time between two requests, and so the longest time by which a standby lags behind.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Time for an answer, which takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Number of requests without an answer after which people are told. One or two can be a pause or a restart.
+/// Number of requests without an answer after which a message is written. One or two can be a pause or a restart.
 const MISSED: u32 = 3;
 
 /// Prefix of the path of a Unix socket.
@@ -38,7 +37,7 @@ const UNIX: &str = "unix:";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Followed {
     address: String,
-    /// Time of the last answer. Age of the most recent record in it.
+    /// Time of the last answer, and age of the most recent record in it.
     heard: Option<(Time, Option<Duration>)>,
     /// Time at which something was last taken over.
     adopted: Option<Time>,
@@ -145,11 +144,11 @@ async fn follow_one(shared: Arc<Shared>, address: String) {
     loop {
         let asked = clock.now();
         let answer = ask(&shared, &address).await;
-        // A gateway that drains serves what it has and learns nothing any more.
+        // A gateway that drains finishes its requests and learns nothing more.
         if shared.phase() == Phase::Draining {
             return;
         }
-        // The whole time of the exchange counts, so that no record grows younger on its way.
+        // The age includes the whole time of the exchange, so that no record becomes younger on its way.
         let result = answer.map(|state| {
             let age = clock.now().since(asked);
             let recent = state.classes.iter().map(|class| class.age_seconds).reduce(f64::min);
@@ -185,7 +184,7 @@ async fn ask(shared: &Shared, address: &str) -> Result<LearnedState, String> {
     };
     let request = Request::get(host, "/learned").field("user-agent", "weirgate-standby");
     let request = match (&to, token(shared)?) {
-        // Certificates prove more than a token, which another machine need not learn.
+        // Certificates prove more than a token, and another machine need not know the token.
         (Address::Trusted(..), _) | (_, None) => request,
         (_, Some(token)) => request.authorization(&token.authorization()),
     };
@@ -194,7 +193,7 @@ async fn ask(shared: &Shared, address: &str) -> Result<LearnedState, String> {
     LearnedState::parse(&answer.body).map_err(|why| format!("its answer cannot be used: {why}"))
 }
 
-/// Returns the token of the own admin API, which gateways on one machine share.
+/// Returns the token of this gateway's admin API, which gateways on one machine share.
 fn token(shared: &Shared) -> Result<Option<Token>, String> {
     let active_config = shared.control.active_config();
     let file = active_config.site.admin.as_ref().and_then(|admin| admin.token_file.as_deref());

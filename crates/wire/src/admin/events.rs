@@ -43,19 +43,19 @@ pub enum EventKind {
     NodeDraining,
     /// A node may get requests again.
     NodeUp,
-    /// A node is in the policy now.
+    /// A node has been added to the policy.
     NodeAppeared,
-    /// A node is no longer in the policy.
+    /// A node has been removed from the policy.
     NodeLeft,
-    /// No node of an upstream may get requests.
+    /// No node of an upstream can get requests.
     UpstreamUnusable,
-    /// A node of such an upstream may get requests again.
+    /// A node of such an upstream can get requests again.
     UpstreamUsable,
     /// Requests of a class are refused.
     SheddingBegan,
     /// No request of a class has been refused for a while.
     SheddingEnded,
-    /// Requests of an observed class pass that would be refused if it were enforced.
+    /// Requests of an observed class are let through that would be refused if the policy were enforced.
     WouldShedBegan,
     /// No request of an observed class would have been refused for a while.
     WouldShedEnded,
@@ -63,19 +63,19 @@ pub enum EventKind {
     GuaranteeMissed,
     /// A class has kept its guarantee again for a while.
     GuaranteeHeld,
-    /// The response-time limit of a class is shorter than its requests take.
+    /// The response-time limit of a class is below the time that its requests take on idle nodes.
     LimitImpossible,
-    /// It is no longer.
+    /// The limit is no longer below it.
     LimitPossible,
     /// New connections of a peer are closed at once.
     ConnectionsRefused,
-    /// None was closed for a while.
+    /// No connection of that peer was closed for a while.
     ConnectionsAccepted,
-    /// The certificate of a listener ends soon.
+    /// The certificate of a listener expires soon.
     CertificateEnding,
-    /// The certificate of a listener has ended, so that clients refuse it.
+    /// The certificate of a listener has expired, so clients refuse it.
     CertificateEnded,
-    /// A certificate that ended soon has been renewed.
+    /// A certificate that was about to expire has been renewed.
     CertificateRenewed,
     /// A gateway of the site is elected, and divides the guarantees.
     GatewayElected,
@@ -83,17 +83,17 @@ pub enum EventKind {
     SharesGranted,
     /// No shares were granted for too long. This gateway keeps a part of the last ones.
     SharesSafe,
-    /// This part has ended, too. The gateway keeps the minimum.
+    /// The time for this part is over, too. The gateway keeps only the minimum.
     SharesMinimum,
     /// Another process runs under the name of this gateway, so it keeps the minimum and is not elected.
     GatewayFenced,
     /// A policy that was rolled out to the site is in force on this gateway.
     RolloutInForce,
-    /// This gateway cannot use a policy that is rolled out, or does badly with it.
+    /// This gateway cannot use a policy that is rolled out, or performs badly with it.
     RolloutRefused,
-    /// A rollout has ended, and no gateway keeps its policy.
+    /// A rollout has failed, and no gateway keeps its policy.
     RolloutWithdrawn,
-    /// More events at once than are told one by one.
+    /// Stands for events that were left out, because there were too many at once.
     More,
 }
 
