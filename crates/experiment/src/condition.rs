@@ -161,8 +161,8 @@ pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to:
     sums.map(|sum| if length > 0.0 { sum / length } else { 1.0 })
 }
 
-/// Share of its work that a machine still does under faults: slow-downs multiply and are of its CPUs, of the shares
-/// that fail the largest counts.
+/// Share of its work that a machine still does under faults. Slow-downs multiply and affect the CPUs only. Of several
+/// shares of failing requests the largest counts.
 fn left(faults: impl Iterator<Item = FaultKind>) -> Work {
     let (mut works, mut speed, mut fails) = (1.0, 1.0, 0.0_f64);
     for fault in faults {
@@ -287,7 +287,7 @@ mod tests {
         ];
         let of = |from, to| availability(&experiment, 0, Duration::from_secs(from), Duration::from_secs(to));
         assert_eq!([of(0, 10), of(10, 15)], [[1.0; 3], [0.0; 3]]);
-        // A slow machine is one with slow CPUs; its disks and links are as they were.
+        // A slow machine has slow CPUs. Its disks and links are as they were.
         assert_eq!([of(0, 20), of(30, 40)], [[0.625, 0.75, 0.75], [0.4, 0.8, 0.8]]);
         assert_eq!(availability(&experiment, 1, Duration::ZERO, Duration::from_secs(60)), [1.0; 3]);
     }

@@ -390,8 +390,8 @@ impl Gateway {
         &self.shared.long_responses
     }
 
-    /// Looks at the files of certificates, as the gateway does every ten seconds. Changed files are put in force when
-    /// two looks have found them the same. Blocks while files are read.
+    /// Checks the files of certificates, as the gateway does every ten seconds. Changed files are put in force when two
+    /// checks have found the same ones. Blocks while files are read.
     pub fn look_at_certificates(&self) {
         tls_files::look(&self.shared);
     }
@@ -442,7 +442,7 @@ impl Gateway {
             let gateway = self.clone();
             let run = move || {
                 let ended = || !matches!(gateway.phase(), Phase::Starting | Phase::Ready);
-                // The second look finds the files as the first one did, and puts them in force.
+                // The second check finds the same files as the first one, and puts them in force.
                 let issued = || (0..2).for_each(|_| gateway.look_at_certificates());
                 runtime.block_on(gateway.shared.acme.run(ended, issued));
                 // A name server that does not answer must not keep the process from ending.

@@ -199,7 +199,7 @@ impl Worker {
         ConnectionGuard(Rc::clone(conn))
     }
 
-    /// Tells the reason why a connection can be spared, if there is one.
+    /// Returns the reason why a connection can be spared, if there is one.
     pub(crate) fn set_spare(&self, conn: &ClientConn, spare: Option<Spare>) {
         self.conns.borrow_mut().set(conn.key.get(), spare);
     }
@@ -319,14 +319,14 @@ impl Worker {
             None => Drain { since: now, idle, deadline: now + self.active_config().site.drain_deadline },
         };
         self.drain.set(Some(drain));
-        // A client that speaks HTTP/2 is told at once, and loses no request.
+        // A client that speaks HTTP/2 is notified at once, and loses no request.
         let told = self.conns_that(|conn| drain.idle.is_zero() || conn.http2.get());
         told.iter().for_each(|conn| conn.close());
         self.close_drained(now);
     }
 
-    /// Whether the thread drains. A client reads in the next answer that its connection ends. Without a word in an
-    /// answer it could send its next request while the connection is being closed, and lose it.
+    /// Whether the thread drains. The next answer then tells the client that its connection ends. Otherwise the client
+    /// could send its next request while the connection is being closed, and lose it.
     pub(crate) fn drains(&self) -> bool {
         self.drain.get().is_some()
     }

@@ -1,12 +1,12 @@
 //! The windows of one node: its use between two reports of its agent, and the requests in flight meanwhile.
 //!
-//! A request counts where it did its work. The gateway knows when it was in flight, but not when the node
-//! worked on it. It therefore counts in every window in proportion to the part of its time in flight that
-//! falls there. A simpler rule counts a whole request where it ended. A request of two seconds then puts its
-//! work into a window that had half of it at most, and the windows around a burst make requests look first
-//! cheap and then expensive. The proportions are known only when the request has ended, so a window is kept
-//! for [`KEPT`] more windows before it is learned. Work of longer requests from before then counts in the
-//! oldest window that is kept, so every request counts exactly once in total.
+//! A request counts where it did its work. The gateway knows when it was in flight, but not when the node worked on it.
+//! It therefore counts in every window in proportion to the part of its time in flight that falls there. A simpler rule
+//! counts a whole request where it ended. A request of two seconds then puts all its work into a window in which at
+//! most half of it was done, and the windows around a burst make requests look cheap at first and expensive later. The
+//! proportions are known only when the request has ended, so a window is kept for [`KEPT`] more windows before it is
+//! learned. Work of longer requests from before then counts in the oldest window that is kept, so every request counts
+//! exactly once in total.
 //!
 //! A window may give no information about a resource for one of the reasons in [`Mute`]. These are counted
 //! ([`Outcomes`]), because a table that cannot learn looks like one that has nothing to learn.

@@ -29,7 +29,7 @@ pub fn play(experiment: &Experiment, seed: u64, progress: impl FnMut(Duration)) 
         return Err(format!("invariant {}: {}", violation.invariant, violation.what));
     }
     let verdict = judge(experiment, &run);
-    // A cluster that cannot carry the load that is owed is an answer here, and no excuse.
+    // A cluster that cannot carry the owed load is a result here, so it does not excuse a missed guarantee.
     let missed = verdict.all_misses(true).map(|miss| Broken::new(&miss, seed)).collect();
     Ok(Result { outcome: of_run(experiment, &run), missed, run })
 }

@@ -2,8 +2,8 @@
 //!
 //! Source: RFC 6066 Sec. 3. An exact name precedes a wildcard, and a wildcard stands for one label. A client that sends
 //! no name, or one that no certificate covers, gets the first certificate. If there is none at all, because an
-//! authority has not issued any yet, the handshake fails. Among certificates for the same name the first one counts
-//! that has a key which the client can check. So a name can have an RSA and an ECDSA certificate.
+//! authority has not issued any yet, the handshake fails. Among certificates for the same name, a client gets the first
+//! one with a key that it can check. So a name can have an RSA and an ECDSA certificate.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What a process of Weirgate needs to trust the others of its site, and to be trusted by them: the authority, the own
-//! certificate with its key, and the revocation list.
+//! The files by which the processes of a site trust one another: the authority, the certificate of this process with
+//! its key, and the revocation list.
 //!
 //! All of it is in one folder, the *trust folder*. Its files have the names of a TLS secret of Kubernetes, so that a
 //! mounted secret is a trust folder as it is: [`CA`], [`CERTIFICATE`], [`KEY`] and, if there is one, [`CRL`].
@@ -62,8 +62,8 @@ impl Trust {
     /// Reads the files of `folder`.
     ///
     /// # Errors
-    /// All faults of all files. An own certificate that has expired is none, because other parts of the process work
-    /// without it: see [`Trust::certificate`].
+    /// All faults of all files. A certificate of this process that has expired is not a fault, because other parts of
+    /// the process work without it: see [`Trust::certificate`].
     pub fn load(folder: &Path) -> Result<Trust, Vec<Fault>> {
         let stamps = stamps(folder);
         if !folder.is_dir() {
@@ -95,8 +95,8 @@ impl Trust {
         let odd = |error: Error| vec![Fault::odd(&error)];
         let client = ClientConfig::builder_with_provider(provider());
         let client = client.with_protocol_versions(&[&version::TLS13]).map_err(odd)?;
-        // Servers are accepted as clients are: the authority, the dates and the revocation list decide. The client
-        // checks the party.
+        // Servers are accepted by the same rules as clients: the authority, the dates and the revocation list decide.
+        // The client checks the party.
         let peers = Arc::clone(&required);
         let rule = by_rule(move |own, others, _, now| peers.verify_client_cert(own, others, now).map(drop));
         let client = client.dangerous().with_custom_certificate_verifier(rule);
@@ -162,7 +162,7 @@ impl Trust {
     /// Checks by its verified certificates whether a server is the wanted party.
     ///
     /// # Errors
-    /// It is another one.
+    /// It is another party.
     pub fn reached(&self, wanted: &Wanted, certificates: Option<&[CertificateDer<'_>]>) -> Result<(), String> {
         match self.party(certificates)? {
             Some(party) if wanted.is(&party) => Ok(()),
@@ -242,8 +242,8 @@ impl LiveTrust {
     }
 }
 
-/// Whether a connection to `address`, which is `host:port`, stays on this machine and needs no trust. The name alone
-/// tells, because what it resolves to may change.
+/// Whether a connection to `address`, which is `host:port`, stays on this machine and needs no trust. Only the name
+/// decides, because the address that it resolves to may change.
 #[must_use]
 pub fn is_local(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);

@@ -36,7 +36,7 @@ pub struct Reloaded {
     pub later: Vec<&'static str>,
 }
 
-/// Why a reload was not done.
+/// Reason why a reload was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotReloaded {
     /// `If-Match` does not name the policy in force. The field holds the tag in force (see [`etag`]).

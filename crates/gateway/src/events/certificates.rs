@@ -1,13 +1,13 @@
-//! Certificates of listeners that end soon.
+//! Events about certificates of listeners that expire soon.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use weirgate_wire::admin::EventKind;
 
-/// Remaining times below which a certificate is told, with the share of its lifetime that must be left at most. A
-/// certificate for a few days is renewed later than one for a year. Those for 90 days are renewed 30 days before their
-/// end, so that there were many attempts when the first line is told.
+/// Remaining times below which a certificate is reported, with the maximum share of its lifetime that is left then. A
+/// certificate for a few days is renewed later than one for a year. Certificates for 90 days are renewed 30 days before
+/// they expire, so many attempts have failed by the time of the first line.
 const NEAR: [(Duration, u32); 2] = [(days(7), 3), (days(2), 10)];
 
 const fn days(count: u64) -> Duration {
@@ -17,7 +17,7 @@ const fn days(count: u64) -> Duration {
 /// A certificate in force.
 #[derive(Clone, Debug)]
 pub(crate) struct Certificate {
-    /// Its file, for people.
+    /// Its file, for messages.
     pub(crate) name: String,
     pub(crate) not_before: SystemTime,
     pub(crate) not_after: SystemTime,
@@ -32,14 +32,14 @@ impl Certificate {
     }
 }
 
-/// By certificate, the number of limits that have been told.
+/// Number of limits that have been reported, by certificate.
 #[derive(Debug, Default)]
 pub(super) struct Certificates {
     told: BTreeMap<String, usize>,
 }
 
 impl Certificates {
-    /// Passes what is new at `now` to `tell`, also at the first look: the time before a start does not matter.
+    /// Passes the changes at `now` to `tell`. Certificates that expire soon are changes at the first call, too.
     pub(super) fn compare(
         &mut self,
         now: SystemTime,
