@@ -9,13 +9,9 @@ mod resources;
 
 use std::time::Duration;
 
-use resources::{Driver, Site, arrival};
+use resources::{Driver, KINDS, Site, arrival, drfq, node_seconds};
 use support::Random;
 use weirgate_engine::*;
-
-fn drfq() -> Discipline {
-    Discipline { precedence: Precedence::Drfq, ..Discipline::mqos() }
-}
 
 fn disciplines() -> [Discipline; 4] {
     let only = Availability { only: Some(1), ..Availability::default() };
@@ -103,36 +99,36 @@ fn check(driver: &Driver, weights: &[f64], managed: impl Fn(usize) -> bool) {
     }
 }
 
-/// Costs of the classes' requests in turn: much CPU, much disk, much network.
-fn kinds() -> [Demand; 3] {
-    [[0.09, 0.03, 0.03], [0.03, 0.09, 0.03], [0.03, 0.03, 0.09]].map(|shares| Demand::of_shares(&shares))
+/// A site on which five requests of each kind of these classes wait.
+fn crowd(discipline: Discipline, weights: &[f64], classes: &[u32]) -> Driver {
+    let mut driver = Driver::new(Site { weights: weights.to_vec(), ..Site::default() }.engine(discipline));
+    classes.iter().for_each(|class| KINDS.iter().for_each(|kind| driver.fill(*class, 5, kind)));
+    driver.drain();
+    driver
 }
 
-/// Runs a saturated site on which every class has `depth` requests of each kind waiting. Requests in flight
-/// end in random order. Returns the class and cost of the requests released in `work` node-seconds.
-fn saturated(discipline: Discipline, weights: &[f64], work: f64, seed: u64) -> Vec<(u32, Demand)> {
-    let site = Site { weights: weights.to_vec(), ..Site::default() };
-    let mut driver = Driver::new(site.engine(discipline));
-    let mut random = Random(seed);
-    for class in 0..weights.len() as u32 {
-        for kind in kinds() {
-            (0..5).for_each(|_| assert!(driver.arrive(class, kind)));
-        }
-    }
-    driver.drain();
-    let mut all = Vec::new();
-    let mut done = 0.0;
-    while done < work {
-        driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-        driver.drain();
-        for token in std::mem::take(&mut driver.released) {
-            let (class, demand) = driver.requests[token as usize];
-            all.push((class, demand));
-            done += f64::from(demand.dominant()) / 1e9;
-            // A new request replaces it in the queue.
+/// Runs a saturated site in which every released request is replaced by an equal one, until `enough` returns
+/// true for a release. Requests in flight end in random order.
+fn play(driver: &mut Driver, random: &mut Random, mut enough: impl FnMut(u32, Demand) -> bool) {
+    loop {
+        for (class, demand) in driver.turn(|n| random.below(n)) {
             assert!(driver.arrive(class, demand));
+            if enough(class, demand) {
+                return;
+            }
         }
     }
+}
+
+/// Returns the class and cost of the requests that a saturated site releases in `until` node-seconds.
+fn saturated(discipline: Discipline, weights: &[f64], until: f64, seed: u64) -> Vec<(u32, Demand)> {
+    let classes: Vec<u32> = (0..weights.len() as u32).collect();
+    let (mut all, mut done) = (Vec::new(), 0.0);
+    play(&mut crowd(discipline, weights, &classes), &mut Random(seed), |class, demand| {
+        all.push((class, demand));
+        done += node_seconds(demand);
+        done >= until
+    });
     all
 }
 
@@ -169,7 +165,7 @@ fn turns_are_shorter_under_drfq() {
     let longest = |discipline: Discipline| {
         let (mut longest, mut since) = (0.0_f64, 0.0);
         for (class, demand) in saturated(discipline, &[6.0, 3.0, 1.0], 200.0, 5) {
-            since += f64::from(demand.dominant()) / 1e9;
+            since += node_seconds(demand);
             if class == 2 {
                 longest = longest.max(since);
                 since = 0.0;
@@ -189,15 +185,8 @@ fn turns_are_shorter_under_drfq() {
 fn a_large_request_is_not_overtaken_for_ever_under_drfq() {
     let mut longest = 0.0_f64;
     for seed in 0..20 {
-        let site = Site::default();
-        let mut driver = Driver::new(site.engine(drfq()));
+        let mut driver = crowd(drfq(), &[6.0, 3.0, 1.0], &[0, 1, 2]);
         let mut random = Random(seed);
-        for class in 0..3 {
-            for kind in kinds() {
-                (0..5).for_each(|_| assert!(driver.arrive(class, kind)));
-            }
-        }
-        driver.drain();
         let class = random.below(3) as u32;
         let shares = [0.95, 0.5, 0.9].map(|max| max * (0.5 + 0.5 * random.unit()));
         // It waits behind the other requests of its sub-queue.
@@ -214,7 +203,7 @@ fn a_large_request_is_not_overtaken_for_ever_under_drfq() {
             }
             for token in released {
                 let (class, demand) = driver.requests[token as usize];
-                before += if head { f64::from(demand.dominant()) / 1e9 } else { 0.0 };
+                before += if head { node_seconds(demand) } else { 0.0 };
                 assert!(driver.arrive(class, demand));
             }
             let line = |token: u64| driver.requests[token as usize].1.tendency();
@@ -237,13 +226,7 @@ fn a_request_waits_as_many_rounds_as_it_costs_under_mdrr() {
     for seed in 0..20 {
         let mut random = Random(seed);
         let weights = [6.0, 3.0, 1.0];
-        let mut driver = Driver::new(Site::default().engine(Discipline::mqos()));
-        for kind in kinds() {
-            for class in [0, 1] {
-                (0..5).for_each(|_| assert!(driver.arrive(class, kind)));
-            }
-        }
-        driver.drain();
+        let mut driver = crowd(Discipline::mqos(), &weights, &[0, 1]);
         let shares = [0.05 + 0.9 * random.unit(), 0.05, 0.05];
         assert!(driver.arrive(2, Demand::of_shares(&shares)));
         let alone = driver.requests.len() as u64 - 1;
@@ -276,22 +259,12 @@ fn a_request_waits_as_many_rounds_as_it_costs_under_mdrr() {
 #[test]
 fn what_an_idle_class_leaves_goes_to_the_others_by_weight() {
     for discipline in [Discipline::mqos(), drfq()] {
-        let site = Site::default();
-        let mut driver = Driver::new(site.engine(discipline));
+        let mut driver = crowd(discipline, &[6.0, 3.0, 1.0], &[0, 1]);
         let mut random = Random(9);
-        for class in [0, 1] {
-            for kind in kinds() {
-                (0..5).for_each(|_| assert!(driver.arrive(class, kind)));
-            }
-        }
-        driver.drain();
         let mut all = Vec::new();
         for _ in 0..6_000 {
-            driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-            driver.drain();
-            for token in std::mem::take(&mut driver.released) {
-                all.push(driver.requests[token as usize]);
-                let (class, demand) = driver.requests[token as usize];
+            for (class, demand) in driver.turn(|n| random.below(n)) {
+                all.push((class, demand));
                 assert!(driver.arrive(class, demand));
             }
         }
@@ -315,11 +288,8 @@ fn dominant_shares_follow_the_weights() {
         driver.drain();
         let mut had = [0.0; 2];
         for _ in 0..20_000 {
-            driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-            driver.drain();
-            for token in std::mem::take(&mut driver.released) {
-                let (class, demand) = driver.requests[token as usize];
-                had[class as usize] += f64::from(demand.dominant()) / 1e9;
+            for (class, demand) in driver.turn(|n| random.below(n)) {
+                had[class as usize] += node_seconds(demand);
                 assert!(driver.arrive(class, demand));
             }
         }
@@ -329,22 +299,6 @@ fn dominant_shares_follow_the_weights() {
     assert!((ratio / 2.0 - 1.0).abs() < 0.02, "dominant shares are as 2 to 1: {ratio}");
     let apart = run([[0.03, 0.0], [0.0, 0.03]]);
     assert!((apart - 1.0).abs() < 0.1, "each has its own resource to itself: {apart}");
-}
-
-/// Runs a saturated site in which every released request is replaced by an equal one, until `enough` returns
-/// true for a release.
-fn play(driver: &mut Driver, random: &mut Random, mut enough: impl FnMut(u32, Demand) -> bool) {
-    loop {
-        driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-        driver.drain();
-        for token in std::mem::take(&mut driver.released) {
-            let (class, demand) = driver.requests[token as usize];
-            assert!(driver.arrive(class, demand));
-            if enough(class, demand) {
-                return;
-            }
-        }
-    }
 }
 
 /// A class that used a resource alone is far ahead because of it. It waits longer for a resource that others
@@ -359,13 +313,13 @@ fn a_class_far_ahead_is_served_in_the_end() {
     driver.drain();
     let mut work = 0.0;
     play(&mut driver, &mut random, |_, demand| {
-        work += f64::from(demand.dominant()) / 1e9;
+        work += node_seconds(demand);
         work > 100.0
     });
     assert!(driver.arrive(1, cpu));
     let mut waited = 0.0;
     play(&mut driver, &mut random, |class, demand| {
-        waited += f64::from(demand.dominant()) / 1e9;
+        waited += node_seconds(demand);
         assert!(waited < 200.0, "it is never released");
         (class, demand) == (1, cpu)
     });
@@ -378,21 +332,21 @@ fn a_class_far_ahead_is_served_in_the_end() {
 #[test]
 fn a_class_does_not_catch_up_on_unused_service() {
     let site = Site { weights: vec![1.0, 1.0], ..Site::default() };
-    let [cpu, disk, _] = kinds();
+    let [cpu, disk, _] = KINDS.map(|shares| Demand::of_shares(&shares));
     let mut driver = Driver::new(site.engine(drfq()));
     let mut random = Random(2);
     (0..30).for_each(|_| assert!(driver.arrive(0, cpu)));
     driver.drain();
     let mut work = 0.0;
     play(&mut driver, &mut random, |_, demand| {
-        work += f64::from(demand.dominant()) / 1e9;
+        work += node_seconds(demand);
         work > 1000.0
     });
     (0..30).for_each(|_| assert!(driver.arrive(1, disk)));
     let (mut had, mut work) = ([0.0; 2], 0.0);
     play(&mut driver, &mut random, |class, demand| {
-        had[class as usize] += f64::from(demand.dominant()) / 1e9;
-        work += f64::from(demand.dominant()) / 1e9;
+        had[class as usize] += node_seconds(demand);
+        work += node_seconds(demand);
         work > 40.0
     });
     assert!((had[0] / had[1] - 1.0).abs() < 0.1, "{had:?}");
@@ -403,21 +357,15 @@ fn a_class_does_not_catch_up_on_unused_service() {
 #[test]
 fn upstreams_that_share_machines_share_their_rounds() {
     for discipline in [Discipline::mqos(), drfq()] {
-        let mut policy = Site { weights: vec![1.0, 1.0], ..Site::default() }.policy(discipline);
-        let (mut pool, mut node) = (policy.pools[0].clone(), policy.nodes[0].clone());
-        (pool.name, node.pool) = ("other".into(), 1);
-        policy.pools.push(pool);
-        policy.nodes.push(node);
-        policy.classes[1].pool = 1;
+        let policy = Site { weights: vec![1.0, 1.0], ..Site::default() }.two_upstreams(discipline, 1);
         let mut driver = Driver::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
         let mut random = Random(3);
-        let (small, large) = (Demand::of_shares(&[0.05, 0.02, 0.02]), Demand::of_shares(&[0.6, 0.1, 0.1]));
-        (0..60).for_each(|_| assert!(driver.arrive(0, small)));
+        driver.fill(0, 60, &[0.05, 0.02, 0.02]);
         driver.drain();
-        assert!(driver.arrive(1, large));
+        driver.fill(1, 1, &[0.6, 0.1, 0.1]);
         let mut waited = 0.0;
         play(&mut driver, &mut random, |class, demand| {
-            waited += f64::from(demand.dominant()) / 1e9;
+            waited += node_seconds(demand);
             assert!(waited < 50.0, "it is never released");
             class == 1
         });

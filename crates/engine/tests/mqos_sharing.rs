@@ -11,13 +11,9 @@ mod resources;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use resources::{Driver, Site};
+use resources::{Driver, KINDS, Site, drfq, node_seconds};
 use support::Random;
 use weirgate_engine::*;
-
-fn drfq() -> Discipline {
-    Discipline { precedence: Precedence::Drfq, ..Discipline::mqos() }
-}
 
 fn shares(shares: [f64; 3]) -> Demand {
     Demand::of_shares(&shares)
@@ -47,20 +43,17 @@ impl Used {
     }
 }
 
-/// Releases `work` node-seconds. A released request is replaced by an equal one if `again` returns true.
+/// Releases `until` node-seconds. A released request is replaced by an equal one if `again` returns true.
 /// Requests in flight end in random order.
-fn play(driver: &mut Driver, random: &mut Random, work: f64, again: impl Fn(u32, Demand) -> bool) -> Used {
+fn play(driver: &mut Driver, random: &mut Random, until: f64, again: impl Fn(u32, Demand) -> bool) -> Used {
     let classes = driver.requests.iter().map(|(class, _)| *class as usize + 1).max().unwrap_or(0);
     let nodes = &driver.engine.policy().nodes;
     let (nodes, machines) = (nodes.len() as u32, nodes.iter().map(|node| &node.machine).collect::<BTreeSet<_>>().len());
     let mut used = Used { by: vec![[0.0; 3]; classes], taken: [0.0; 3] };
     let (mut done, mut steps) = (0.0, 0.0);
-    while done < work && !driver.in_flight.is_empty() {
-        driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-        driver.drain();
-        for token in std::mem::take(&mut driver.released) {
-            let (class, demand) = driver.requests[token as usize];
-            done += f64::from(demand.dominant()) / 1e9;
+    while done < until && !driver.in_flight.is_empty() {
+        for (class, demand) in driver.turn(|n| random.below(n)) {
+            done += node_seconds(demand);
             (0..3).for_each(|resource| used.by[class as usize][resource] += demand.share(resource));
             if again(class, demand) {
                 assert!(driver.arrive(class, demand));
@@ -80,9 +73,7 @@ fn play(driver: &mut Driver, random: &mut Random, work: f64, again: impl Fn(u32,
 /// A site on which each class has twenty requests of each of its kinds waiting.
 fn site(weights: &[f64], kinds: &[(u32, [f64; 3])]) -> Driver {
     let mut driver = Driver::new(Site { weights: weights.to_vec(), ..Site::default() }.engine(drfq()));
-    for (class, kind) in kinds {
-        (0..20).for_each(|_| assert!(driver.arrive(*class, shares(*kind))));
-    }
+    kinds.iter().for_each(|(class, kind)| driver.fill(*class, 20, kind));
     driver.drain();
     driver
 }
@@ -128,7 +119,7 @@ fn a_class_alone_on_one_resource_gets_its_share_of_another_at_once() {
     let mut driver = site(&[6.0, 1.0], &[(0, CPU), (1, NETWORK)]);
     let mut random = Random(5);
     play(&mut driver, &mut random, 2_000.0, |_, _| true);
-    (0..20).for_each(|_| assert!(driver.arrive(1, shares(CPU))));
+    driver.fill(1, 20, &CPU);
     play(&mut driver, &mut random, 4.0, |_, demand| demand != shares(NETWORK));
     let used = play(&mut driver, &mut random, 20.0, |_, demand| demand != shares(NETWORK));
     assert!((used.part(1, 0) - 1.0 / 7.0).abs() < 0.02, "{used:?}");
@@ -146,13 +137,9 @@ fn many_requests_for_one_resource_do_not_hide_those_for_another() {
 }
 
 /// Two upstreams on one machine. The second has a bound of its own.
-fn two_upstreams(discipline: Discipline, weights: &[f64], first: usize, bound: Option<u32>) -> Driver {
-    let mut policy = Site { weights: weights.to_vec(), ..Site::default() }.policy(discipline);
-    let (mut pool, mut node) = (policy.pools[0].clone(), policy.nodes[0].clone());
-    (pool.name, node.pool, node.max_outstanding) = ("other".into(), 1, bound);
-    policy.pools.push(pool);
-    policy.nodes.push(node);
-    policy.classes[first..].iter_mut().for_each(|class| class.pool = 1);
+fn two_upstreams(discipline: Discipline, weights: &[f64], bound: Option<u32>) -> Driver {
+    let mut policy = Site { weights: weights.to_vec(), ..Site::default() }.two_upstreams(discipline, 1);
+    policy.nodes[1].max_outstanding = bound;
     Driver::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"))
 }
 
@@ -162,10 +149,8 @@ fn a_class_without_a_usable_node_blocks_no_other() {
     for discipline in [Discipline::mqos(), drfq()] {
         for classes in [2, 40] {
             for event in [NodeEvent::Down(NodeId(1)), NodeEvent::Draining(NodeId(1))] {
-                let mut driver = two_upstreams(discipline.clone(), &vec![1.0; classes], 1, None);
-                for class in 0..classes as u32 {
-                    (0..20).for_each(|_| assert!(driver.arrive(class, shares(CPU))));
-                }
+                let mut driver = two_upstreams(discipline.clone(), &vec![1.0; classes], None);
+                (0..classes as u32).for_each(|class| driver.fill(class, 20, &CPU));
                 driver.engine.node(driver.now, event);
                 driver.drain();
                 let used = play(&mut driver, &mut Random(1), 50.0, |_, _| true);
@@ -192,7 +177,7 @@ fn a_class_without_a_usable_node_blocks_no_other() {
 #[test]
 fn a_class_at_its_own_bound_blocks_no_other() {
     for discipline in [Discipline::mqos(), drfq()] {
-        let mut driver = two_upstreams(discipline.clone(), &[1.0, 1.0], 1, Some(2));
+        let mut driver = two_upstreams(discipline.clone(), &[1.0, 1.0], Some(2));
         let (small, poll) = (shares(CPU), shares([0.01, 0.0, 0.0]));
         (0..30).for_each(|_| assert!(driver.arrive(1, poll)));
         driver.drain();
@@ -214,8 +199,7 @@ fn a_class_at_its_own_bound_blocks_no_other() {
 /// Requests of the paper's three classes keep all three resources in use.
 #[test]
 fn nothing_is_idle_under_saturation() {
-    let kinds = [[0.09, 0.03, 0.03], [0.03, 0.09, 0.03], [0.03, 0.03, 0.09]];
-    let all: Vec<(u32, [f64; 3])> = (0..3).flat_map(|class| kinds.map(|kind| (class, kind))).collect();
+    let all: Vec<(u32, [f64; 3])> = (0..3).flat_map(|class| KINDS.map(|kind| (class, kind))).collect();
     let used = play(&mut site(&[6.0, 3.0, 1.0], &all), &mut Random(9), 1_000.0, |_, _| true);
     println!("taken: {:.4?}", used.taken);
     assert!(used.taken.iter().all(|taken| *taken > 0.92), "{:?}", used.taken);
@@ -227,7 +211,7 @@ fn a_large_request_waits_for_one_node_and_not_for_all() {
     let run = |large: bool| {
         let site = Site { weights: vec![1.0, 1.0], nodes: vec![1.0; 10], ..Site::default() };
         let mut driver = Driver::new(site.engine(drfq()));
-        (0..200).for_each(|_| assert!(driver.arrive(0, shares(CPU))));
+        driver.fill(0, 200, &CPU);
         driver.drain();
         let mut random = Random(8);
         let (mut taken, mut served) = (0.0, 0);
@@ -252,17 +236,14 @@ fn a_large_request_waits_for_one_node_and_not_for_all() {
 #[test]
 fn nothing_is_kept_for_a_request_that_left() {
     let mut driver = Driver::new(Site { weights: vec![1.0, 1.0], ..Site::default() }.engine(drfq()));
-    (0..60).for_each(|_| assert!(driver.arrive(0, shares(CPU))));
+    driver.fill(0, 60, &CPU);
     driver.drain();
     assert!(driver.arrive(1, shares([0.95, 0.0, 0.0])));
     let large = driver.requests.len() as u64 - 1;
     let mut random = Random(2);
     // Runs until the node is being emptied for it.
     while driver.taken(0, 0) > 860_000_000 {
-        driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-        driver.drain();
-        for token in std::mem::take(&mut driver.released) {
-            let (class, demand) = driver.requests[token as usize];
+        for (class, demand) in driver.turn(|n| random.below(n)) {
             assert!(class == 0 && driver.arrive(class, demand), "it comes before it was kept for");
         }
     }
@@ -279,7 +260,7 @@ fn a_retry_takes_room_at_another_node_or_gives_its_own_to_the_next() {
         let mut policy = Site { weights: vec![1.0], nodes, ..Site::default() }.policy(Discipline::mqos());
         policy.nodes.iter_mut().for_each(|node| node.max_outstanding = Some(10));
         let mut driver = Driver::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
-        (0..requests).for_each(|_| assert!(driver.arrive(0, shares([0.1, 0.0, 0.0]))));
+        driver.fill(0, requests, &[0.1, 0.0, 0.0]);
         driver.drain();
         assert_eq!(driver.in_flight.len(), 10);
         driver.now = driver.now + Duration::from_secs(1);
@@ -299,19 +280,14 @@ fn a_round_deals_what_the_nodes_that_are_left_have() {
     let site = Site { weights: vec![1.0, 1.0], nodes: vec![1.0; 10], ..Site::default() };
     let mut driver = Driver::new(site.engine(Discipline::mqos()));
     (1..10).for_each(|node| driver.engine.node(driver.now, NodeEvent::Down(NodeId(node))));
-    for class in [0, 1] {
-        (0..200).for_each(|_| assert!(driver.arrive(class, shares(CPU))));
-    }
+    [0, 1].iter().for_each(|class| driver.fill(*class, 200, &CPU));
     driver.drain();
     // Runs beyond the first quantum, which ten nodes provided.
     play(&mut driver, &mut Random(1), 20.0, |_, _| true);
     let (mut longest, mut run, mut last) = (0.0_f64, 0.0, 0);
     let mut random = Random(6);
     for _ in 0..400 {
-        driver.end(random.below(driver.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
-        driver.drain();
-        for token in std::mem::take(&mut driver.released) {
-            let (class, demand) = driver.requests[token as usize];
+        for (class, demand) in driver.turn(|n| random.below(n)) {
             run = if class == last { run } else { 0.0 } + demand.share(0);
             (longest, last) = (longest.max(run), class);
             assert!(driver.arrive(class, demand));

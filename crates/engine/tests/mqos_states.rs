@@ -43,13 +43,7 @@ fn site() -> Site {
 
 /// The same site with an upstream for each class. Both upstreams use the same machine.
 fn two_upstreams(discipline: Discipline) -> Engine {
-    let mut policy = site().policy(discipline);
-    let (mut pool, mut node) = (policy.pools[0].clone(), policy.nodes[0].clone());
-    (pool.name, node.pool) = ("other".into(), 1);
-    policy.pools.push(pool);
-    policy.nodes.push(node);
-    policy.classes[1].pool = 1;
-    Engine::new(Time::ZERO, policy, 1).expect("a valid policy")
+    Engine::new(Time::ZERO, site().two_upstreams(discipline, 1), 1).expect("a valid policy")
 }
 
 /// Returns whether the second upstream's node is draining.

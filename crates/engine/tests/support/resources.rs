@@ -46,9 +46,33 @@ impl Site {
         Policy { resources, ..Policy::of_one_pool(discipline, pool, nodes, classes) }
     }
 
+    /// Returns a policy with a second upstream, of the classes from `first` on. Both upstreams use the same machine.
+    pub fn two_upstreams(&self, discipline: Discipline, first: usize) -> Policy {
+        let mut policy = self.policy(discipline);
+        let (mut pool, mut node) = (policy.pools[0].clone(), policy.nodes[0].clone());
+        (pool.name, node.pool) = ("other".into(), 1);
+        policy.pools.push(pool);
+        policy.nodes.push(node);
+        policy.classes[first..].iter_mut().for_each(|class| class.pool = 1);
+        policy
+    }
+
     pub fn engine(&self, discipline: Discipline) -> Engine {
         Engine::new(Time::ZERO, self.policy(discipline), 1).expect("a valid policy")
     }
+}
+
+/// mQoS with the precedence `drfq`.
+pub fn drfq() -> Discipline {
+    Discipline { precedence: Precedence::Drfq, ..Discipline::mqos() }
+}
+
+/// Costs of requests in seconds of a whole node: much CPU, much disk, much network.
+pub const KINDS: [[f64; 3]; 3] = [[0.09, 0.03, 0.03], [0.03, 0.09, 0.03], [0.03, 0.03, 0.09]];
+
+/// Returns the cost of a request in seconds of a whole node.
+pub fn node_seconds(demand: Demand) -> f64 {
+    f64::from(demand.dominant()) / 1e9
 }
 
 pub fn arrival(class: u32, demand: Demand, token: u64) -> Arrival {
@@ -84,6 +108,18 @@ impl Driver {
             Decision::Shed(_) => return false,
         }
         true
+    }
+
+    /// Lets `count` equal requests of a class arrive.
+    pub fn fill(&mut self, class: u32, count: usize, shares: &[f64]) {
+        (0..count).for_each(|_| assert!(self.arrive(class, Demand::of_shares(shares))));
+    }
+
+    /// Ends a request in flight, chosen by `below`. Returns class and cost of the requests that are released then.
+    pub fn turn(&mut self, below: impl FnOnce(u64) -> u64) -> Vec<(u32, Demand)> {
+        self.end(below(self.in_flight.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        self.drain();
+        std::mem::take(&mut self.released).into_iter().map(|token| self.requests[token as usize]).collect()
     }
 
     /// Executes all due actions.
