@@ -69,7 +69,7 @@ impl FromStr for Override {
 }
 
 impl Override {
-    /// Returns the override that selects another discipline: `policy.discipline=D`.
+    /// Returns the override of the value at `path`, whose steps are separated by dots.
     #[must_use]
     pub fn new(path: &str, value: &str) -> Override {
         let steps = path.split('.').map(str::to_owned).collect();

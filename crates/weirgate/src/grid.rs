@@ -11,14 +11,9 @@ use weirgate_verdict::judge;
 use weirgate_verdict::report::Group;
 use weirgate_verdict::report::grid::{Cell, Grid, Reached, Row};
 
+use crate::best_of::Choice;
+use crate::exit;
 use crate::sim::{Args, CANNOT, Format, load, write};
-use crate::{best_fixed, exit};
-
-/// A cell under one discipline: the experiments of which the best is shown.
-struct Job {
-    discipline: String,
-    experiments: Vec<Experiment>,
-}
 
 /// Plays the grid of the only file of `args` with these seeds.
 pub(crate) fn run(args: &Args, seeds: &[u64]) -> ExitCode {
@@ -77,28 +72,28 @@ pub(crate) fn run(args: &Args, seeds: &[u64]) -> ExitCode {
 }
 
 /// Loads every cell under every discipline. `None` if one has errors, which have been printed then.
-fn jobs(args: &Args, file: &Path, rows: &[GridRow]) -> Option<Vec<Job>> {
+fn jobs(args: &Args, file: &Path, rows: &[GridRow]) -> Option<Vec<Choice<Experiment>>> {
     let mut jobs = Vec::new();
     for (row, cell) in rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell))) {
         let plan = load(args, file, &cell.set).map_err(|errors| {
-            exit::tell(&format!("in the cell `{}` of the row `{}`:\n{errors}", cell.name, row.name));
+            exit::tell(&format!(
+                "in the cell `{}` of the row `{}`:
+{errors}",
+                cell.name, row.name
+            ));
         });
-        for (index, experiments) in plan.ok()?.into_iter().enumerate() {
-            let of_file = || experiments.first().map(|one| one.site.policy.discipline.name.to_string());
-            let discipline = args.disciplines.get(index).cloned().or_else(of_file).unwrap_or_default();
-            jobs.push(Job { discipline, experiments });
-        }
+        jobs.extend(plan.ok()?);
     }
     Some(jobs)
 }
 
 /// Plays a cell under one discipline.
-fn play(job: &Job, seeds: &[u64]) -> Reached {
-    let groups = job.experiments.iter().map(|experiment| Group {
-        discipline: job.discipline.clone(),
+fn play(choice: &Choice<Experiment>, seeds: &[u64]) -> Reached {
+    let groups = choice.each.iter().map(|experiment| Group {
+        discipline: experiment.site.policy.discipline.name.clone(),
         verdicts: seeds.iter().map(|seed| judge(experiment, &weirgate_sim::run(experiment, *seed, |_| ()))).collect(),
         series: None,
     });
-    let best = best_fixed::best(groups.collect()).unwrap_or_default();
+    let best = choice.best(groups.collect()).unwrap_or_default();
     Reached::of(best.discipline, &best.verdicts)
 }

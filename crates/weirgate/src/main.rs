@@ -9,7 +9,7 @@ mod admin_api;
 mod agent;
 mod args;
 mod bands;
-mod best_fixed;
+mod best_of;
 mod check;
 mod coordinator;
 mod demo;

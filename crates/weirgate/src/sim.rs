@@ -19,7 +19,8 @@ use weirgate_spanned_yaml::overrides::{InvalidOverride, Override};
 use weirgate_verdict::report::{Group, Played, Series, html, json, svg, text};
 use weirgate_verdict::{Verdict, judge, judge_against_oracle};
 
-use crate::{best_fixed, exit, grid, swarm};
+use crate::best_of::{Choice, choices};
+use crate::{exit, grid, swarm};
 
 /// The run failed before it began. Code 1 is kept for missed guarantees.
 pub(crate) const CANNOT: u8 = 2;
@@ -48,9 +49,10 @@ pub(crate) struct Args {
     /// Experiment files (YAML).
     #[arg(required_unless_present_any = ["swarm", "swarm_file"])]
     pub(crate) files: Vec<PathBuf>,
-    /// Play under this discipline instead of the file's. Repeat it to compare disciplines. `best-fixed`
-    /// tries windows of many fixed sizes and shows the best: the one with the fewest missed guarantees over
-    /// all seeds, then with the largest number of served requests.
+    /// Play under this discipline instead of the file's. Repeat it to compare disciplines. `NAME=A,B,C`
+    /// tries the disciplines A, B and C and shows the best: the one with the fewest missed guarantees over
+    /// all seeds, then with the largest number of served requests. `best-fixed` tries windows of many fixed
+    /// sizes.
     #[arg(long = "discipline", value_name = "D")]
     pub(crate) disciplines: Vec<String>,
     /// Play with N seeds, one after the other from --seed on.
@@ -125,7 +127,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         return grid::run(args, &seeds);
     }
     let Some(plans) = load_all(args) else { return ExitCode::from(CANNOT) };
-    if args.access_log.is_some() && (plans.len() != 1 || plans.iter().any(|plan| plan.iter().flatten().count() != 1)) {
+    if args.access_log.is_some()
+        && (plans.len() != 1 || plans.iter().any(|plan| plan.iter().flat_map(|choice| &choice.each).count() != 1))
+    {
         exit::say(
             "an access log is that of one experiment under one discipline; give one file and at most one --discipline",
         );
@@ -135,7 +139,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         exit::say("an SVG shows one experiment under one discipline; give one file and at most one --discipline");
         return ExitCode::from(CANNOT);
     }
-    if let (Some(path), Some(experiment)) = (&args.access_log, plans.iter().flatten().flatten().next()) {
+    if let (Some(path), Some(experiment)) =
+        (&args.access_log, plans.iter().flatten().flat_map(|choice| &choice.each).next())
+    {
         let run = weirgate_sim::run(experiment, seeds[0], |_| ());
         let written = File::create(path).and_then(|file| write_log(experiment, &run, &mut BufWriter::new(file)));
         if let Err(error) = written {
@@ -160,8 +166,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if played.iter().all(Played::sound) { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
 }
 
-/// An experiment under each discipline of the command line. Of several experiments under one, the best is shown.
-pub(crate) type Plan = Vec<Vec<Experiment>>;
+/// An experiment under each discipline of the command line.
+pub(crate) type Plan = Vec<Choice<Experiment>>;
 
 /// Loads every file. `None` if one has errors. All errors have been printed then.
 fn load_all(args: &Args) -> Option<Vec<Plan>> {
@@ -186,8 +192,7 @@ pub(crate) fn load(args: &Args, file: &Path, cell: &[Override]) -> Result<Plan, 
         }
         compressed(&loaded.experiment, args.compress).map_err(|why| format!("weirgate: {}: {why}\n", file.display()))
     };
-    let mut under = |experiments: Vec<Vec<Override>>| experiments.into_iter().map(&mut load).collect();
-    best_fixed::expanded(&args.disciplines).into_iter().map(&mut under).collect()
+    choices(&args.disciplines).into_iter().map(|choice| choice.load(&mut load)).collect()
 }
 
 /// The results of one run.
@@ -202,7 +207,7 @@ fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
     let jobs: Vec<(&Experiment, u64)> = plans
         .iter()
         .flatten()
-        .flatten()
+        .flat_map(|choice| &choice.each)
         .flat_map(|experiment| seeds.iter().map(move |seed| (experiment, *seed)))
         .collect();
     let bar = progress(&jobs);
@@ -229,9 +234,9 @@ fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
                 }
                 group
             };
-            let shown = |experiments: &Vec<Experiment>| best_fixed::best(experiments.iter().map(&mut group).collect());
+            let shown = |choice: &Choice<Experiment>| choice.best(choice.each.iter().map(&mut group).collect());
             let groups = plan.iter().filter_map(shown).collect();
-            plan.into_iter().flatten().next().map(|experiment| Played { experiment, groups })
+            plan.into_iter().flat_map(|choice| choice.each).next().map(|experiment| Played { experiment, groups })
         })
         .collect()
 }
