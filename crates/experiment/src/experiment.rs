@@ -155,6 +155,8 @@ pub enum Service {
 pub struct Traffic {
     /// Class of the requests.
     pub class: TrafficClass,
+    /// Name of the clients, for reports. `None` means that their class says enough.
+    pub name: Option<String>,
     /// Arrivals of the requests.
     pub source: Source,
     /// Each arrival is a client that asks for this many pages, one after the other. `None` means one request.

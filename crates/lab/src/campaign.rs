@@ -11,6 +11,7 @@ use weirgate_experiment::{Experiment, compressed, load_experiment_file};
 use weirgate_spanned_yaml::overrides::Override;
 use weirgate_verdict::report::{Outline, Series};
 
+use crate::evidence::clients;
 use crate::gateways::{Approach, Source};
 use crate::report::{self, Machine, RunFile, Trial as Entry};
 use crate::trial::{Cpus, Outcome, Progress, Trial, play};
@@ -145,7 +146,8 @@ impl Campaign {
             ControlFlow::Continue(())
         })?;
         let series = Some(Series::new(experiment, &run));
-        Ok(Entry { approach: name, version, seed, verdict, series, evidence, latency, notes: Vec::new() })
+        let clients = clients(experiment, &run.records);
+        Ok(Entry { approach: name, version, seed, verdict, series, evidence, latency, clients, notes: Vec::new() })
     }
 }
 

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use weirgate_experiment::{Experiment, Fate, Violation};
+use weirgate_experiment::{Experiment, Fate, Record, Violation};
 
 use crate::load::{Sent, histogram};
 use crate::proof::{Attempt, Found, Proof, Watch};
-use crate::report::{Evidence, Ids, Lateness, Quantiles};
+use crate::report::{Clients, Evidence, Ids, Lateness, Quantiles};
 use crate::servers::Ledger;
 
 /// Time after which an attempt without an end counts as lost. It exceeds every limit of an experiment and every
@@ -89,6 +89,41 @@ pub fn quantiles(experiment: &Experiment, sent: &Sent) -> Vec<Quantiles> {
                 p99: at(0.99),
                 p99_9: at(0.999),
                 max: histogram.max() as f64 / 1e3,
+            });
+        }
+    }
+    rows
+}
+
+/// Returns how the clients with a name fared in each phase, without its first seconds, in which it settles.
+#[must_use]
+pub fn clients(experiment: &Experiment, records: &[Record]) -> Vec<Clients> {
+    let named = experiment.traffic.iter().enumerate();
+    let named = named.filter_map(|(traffic, clients)| clients.name.as_ref().map(|name| (traffic, name)));
+    let mut rows = Vec::new();
+    for (traffic, name) in named {
+        for (index, phase) in experiment.phases.iter().enumerate() {
+            let from = experiment.phase_from(index) + experiment.settle;
+            let instants = from.as_nanos()..phase.until.as_nanos();
+            // A request that the end of the run cut off was neither served nor refused.
+            let of_phase = records.iter().filter(|record| {
+                record.traffic as usize == traffic
+                    && instants.contains(&u128::from(record.arrived))
+                    && record.fate != Fate::Cut
+            });
+            let (served, unserved): (Vec<&Record>, Vec<&Record>) =
+                of_phase.partition(|record| record.fate == Fate::Served);
+            if served.is_empty() && unserved.is_empty() {
+                continue;
+            }
+            let mut times: Vec<u64> = served.iter().map(|record| record.ended.saturating_sub(record.arrived)).collect();
+            times.sort_unstable();
+            rows.push(Clients {
+                phase: phase.name.clone(),
+                clients: name.clone(),
+                served: served.len() as u64,
+                unserved: unserved.len() as u64,
+                p95_ms: times.get(times.len() * 95 / 100).map(|nanos| *nanos as f64 / 1e6),
             });
         }
     }

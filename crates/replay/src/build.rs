@@ -184,6 +184,7 @@ impl Stream {
         };
         Traffic {
             class,
+            name: None,
             source: Source::Trace(self.instants),
             session: None,
             documents: None,

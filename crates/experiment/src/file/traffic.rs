@@ -14,6 +14,8 @@ record! {
     pub(crate) struct TrafficForm {
         /// The class of the requests, or a template.
         class: Required<Name>,
+        /// Name of these clients. Reports of the lab show clients with a name apart from their class.
+        name: Optional<Name>,
         /// Number of keys of a template. Their popularity follows Zipf's law with exponent 1.
         keys: Optional<Count>,
         /// Clients that arrive independently of each other: their mean number per second, or a list of rates

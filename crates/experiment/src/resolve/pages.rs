@@ -67,6 +67,7 @@ pub(super) fn objects(
     let Count(connections) = *form.connections.get();
     Some(Traffic {
         class: class?,
+        name: None,
         source: Source::Objects { page: index, count: count?, connections },
         session: None,
         documents: None,

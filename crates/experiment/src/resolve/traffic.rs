@@ -60,6 +60,7 @@ pub(super) fn traffic(
         let senders = Vec::new();
         let traffic = Traffic {
             class,
+            name: form.name.get().map(|name| name.0.clone()),
             source,
             session,
             documents,

@@ -25,6 +25,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
     }];
     let traffic = Traffic {
         class,
+        name: None,
         source,
         demand,
         traced: Vec::new(),

@@ -12,6 +12,7 @@
 //! made again long after, on another machine. Tables and figures are those of the simulator, from
 //! [`weirgate_verdict::report`].
 
+mod clients;
 mod compare;
 mod compare_page;
 mod directory;
@@ -28,5 +29,7 @@ pub use directory::{configuration, default_directory, read, write};
 pub use figures::{charts, figures};
 pub use overview::overview;
 pub use page::page;
-pub use run_file::{ConfigFile, CoreUse, Evidence, Ids, Lateness, Machine, Quantiles, RunFile, Trial, VERSION};
+pub use run_file::{
+    Clients, ConfigFile, CoreUse, Evidence, Ids, Lateness, Machine, Quantiles, RunFile, Trial, VERSION,
+};
 pub use text::text;

@@ -7,9 +7,9 @@ use weirgate_verdict::report::html::{self, escape, figure_text};
 use weirgate_verdict::report::svg::{self, Scale};
 use weirgate_verdict::report::{Report, Series};
 
-use super::evidence;
 use super::run_file::{ConfigFile, RunFile, Trial};
 use super::totals::{self, sentence};
+use super::{clients, evidence};
 
 /// Returns the page of a run.
 #[must_use]
@@ -33,6 +33,11 @@ pub fn page(run: &RunFile) -> String {
     }
     body += &html::curve(&report);
     body += &total_table(&report);
+    if let Some(table) = clients::table(run) {
+        body += "<h2>Clients with a name</h2>";
+        body += &table.html();
+        body += "<p class=\"note\">Median over the seeds, with minimum and maximum.</p>";
+    }
     body += &html::resources(&report);
     body += &html::learned(&report);
     body += &html::verdicts(&report);

@@ -54,6 +54,9 @@ pub struct Trial {
     pub evidence: Evidence,
     /// Response times of served requests.
     pub latency: Vec<Quantiles>,
+    /// How the clients with a name fared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<Clients>,
     /// Notes on this trial.
     pub notes: Vec<String>,
 }
@@ -131,6 +134,21 @@ pub struct Quantiles {
     pub p99_9: f64,
     /// Maximum.
     pub max: f64,
+}
+
+/// How clients with a name fared in a phase, without its first seconds, in which it settles.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Clients {
+    /// Name of the phase.
+    pub phase: String,
+    /// Name of the clients.
+    pub clients: String,
+    /// Number of their requests that were served.
+    pub served: u64,
+    /// Number of their requests that were refused or failed, or whose client left.
+    pub unserved: u64,
+    /// 95th percentile of the response times of served requests, in milliseconds. `None` if none was served.
+    pub p95_ms: Option<f64>,
 }
 
 /// The machine of a run.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use weirgate_verdict::report::{Report, text as tables};
 
-use super::evidence;
 use super::run_file::RunFile;
 use super::totals::{self, sentence};
+use super::{clients, evidence};
 
 /// Returns the tables of a run, the reasons to doubt it, and the result.
 #[must_use]
@@ -16,6 +16,10 @@ pub fn text(run: &RunFile) -> String {
     let mut text = tables::report(&report);
     text += "\nall classes together\n";
     text += &totals::table(&report).text("  ");
+    if let Some(table) = clients::table(run) {
+        text += "\nclients with a name, median (minimum–maximum) over the seeds\n";
+        text += &table.text("  ");
+    }
     text += "\nevidence\n";
     text += &evidence::table(run).text("  ");
     for trial in &run.trials {

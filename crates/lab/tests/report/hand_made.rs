@@ -1,7 +1,9 @@
 //! A run of three approaches, two of them with two seeds. Weirgate holds all guarantees, Quorum misses a
 //! ceiling, and a proxy serves more in total at B's expense.
 
-use weirgate_lab::report::{ConfigFile, CoreUse, Evidence, Ids, Lateness, Machine, Quantiles, RunFile, Trial, VERSION};
+use weirgate_lab::report::{
+    Clients, ConfigFile, CoreUse, Evidence, Ids, Lateness, Machine, Quantiles, RunFile, Trial, VERSION,
+};
 use weirgate_verdict::report::{
     ClassSeries, Outline, OutlinedClass, OutlinedFault, OutlinedFigure, OutlinedPhase, Series,
 };
@@ -98,6 +100,10 @@ pub(crate) fn series(seed: u64) -> Series {
     }
 }
 
+fn clients(phase: &str, p95_ms: f64, unserved: u64) -> Clients {
+    Clients { phase: phase.into(), clients: "readers".into(), served: 500, unserved, p95_ms: Some(p95_ms) }
+}
+
 fn trial(approach: &str, version: &str, seed: u64, a: (f64, f64), b: f64) -> Trial {
     let late = Lateness { p50: 0.02, p99: 0.31, max: 4.5 };
     Trial {
@@ -128,6 +134,7 @@ fn trial(approach: &str, version: &str, seed: u64, a: (f64, f64), b: f64) -> Tri
             p99_9: 61.5,
             max: 80.0625,
         }],
+        clients: vec![clients("calm", 10.0, 0), clients("node-out", 8.0 + seed as f64, seed)],
         notes: Vec::new(),
     }
 }

@@ -58,6 +58,7 @@ pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
 pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
     Traffic {
         class: TrafficClass::Class(class),
+        name: None,
         source: Source::Open { arrivals: Arrivals::Poisson, rate: Profile::constant(rate) },
         demand: demand(cpu),
         traced: Vec::new(),

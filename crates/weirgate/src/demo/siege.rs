@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use weirgate_experiment::{Experiment, Fate, Run, Sample, TrafficClass};
+use weirgate_experiment::{Experiment, Run, Sample, TrafficClass};
+use weirgate_lab::evidence::clients;
+use weirgate_lab::report::Clients;
 use weirgate_lab::trial::Outcome;
 
 /// The clients of the experiment, in its order.
 pub(super) const CLIENTS: [&str; 5] = ["reader", "passer", "known", "crawl", "hammer"];
 
-/// The readers among them.
-const READERS: u32 = 0;
+/// The readers among them, by their number and their name in the experiment.
+const READERS: usize = 0;
+const READERS_NAME: &str = "readers";
 
 /// Largest p95 of the readers in a phase, as a multiple of that in calm, for which people do not notice the siege.
 const SAME: f64 = 1.3;
@@ -23,7 +26,7 @@ pub(super) fn figures(outcome: &Outcome) -> String {
 /// Returns the share of the time between two instants for which the CPUs behind the readers' upstream were busy.
 fn busy(experiment: &Experiment, run: &Run, (from, until): (Duration, Duration)) -> f64 {
     let policy = &experiment.site.policy;
-    let TrafficClass::Class(class) = experiment.traffic[READERS as usize].class else { return 0.0 };
+    let TrafficClass::Class(class) = experiment.traffic[READERS].class else { return 0.0 };
     let pool = policy.classes[class].pool;
     let of_pool = policy.nodes.iter().zip(&experiment.machine_of).filter(|(node, _)| node.pool == pool);
     let machines: BTreeSet<usize> = of_pool.map(|(_, machine)| *machine).collect();
@@ -38,30 +41,22 @@ fn busy(experiment: &Experiment, run: &Run, (from, until): (Duration, Duration))
 fn table(experiment: &Experiment, run: &Run) -> String {
     let mut text = "\nreaders    p95, ms  of calm      served  refused   nodes busy\n".to_owned();
     let (mut calm, mut refused) = (None, 0);
+    let named = clients(experiment, &run.records);
     for (index, phase) in experiment.phases.iter().enumerate() {
         let from = experiment.phase_from(index) + experiment.settle;
-        let within = |nanos: u64| (from.as_nanos()..phase.until.as_nanos()).contains(&u128::from(nanos));
-        let of_phase = || run.records.iter().filter(|record| record.traffic == READERS && within(record.arrived));
-        let mut times: Vec<u64> = of_phase()
-            .filter(|record| record.fate == Fate::Served)
-            .map(|record| record.ended.saturating_sub(record.arrived))
-            .collect();
-        times.sort_unstable();
-        // Cut off by the end of the run is not refused.
-        let lost = of_phase().filter(|record| !matches!(record.fate, Fate::Served | Fate::Cut)).count();
-        refused += lost;
-        let p95 = times.get(times.len() * 95 / 100).map(|nanos| *nanos as f64 / 1e6);
-        calm = calm.or(p95);
+        let readers = named.iter().find(|row| row.phase == phase.name && row.clients == READERS_NAME);
+        let Clients { served, unserved, p95_ms, .. } = readers.cloned().unwrap_or_default();
+        refused += unserved;
+        calm = calm.or(p95_ms);
         let busy = busy(experiment, run, (from, phase.until));
-        let (shown, ratio) = match (p95, calm) {
+        let (shown, ratio) = match (p95_ms, calm) {
             (Some(p95), Some(calm)) => (format!("{p95:.1}"), p95 / calm),
             _ => ("-".to_owned(), 0.0),
         };
         let mark = if ratio > SAME { "!" } else { " " };
         text += &format!(
-            "{:<9} {shown:>8} {ratio:>8.2}{mark} {:>10} {lost:>8} {:>10.0} %\n",
+            "{:<9} {shown:>8} {ratio:>8.2}{mark} {served:>10} {unserved:>8} {:>10.0} %\n",
             phase.name,
-            times.len(),
             busy * 100.0
         );
     }
