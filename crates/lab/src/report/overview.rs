@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use weirgate_verdict::Verdict;
 use weirgate_verdict::report::{Group, Kept, PhaseRuns, Report};
 
+use super::clients;
 use super::run_file::{RunFile, Trial};
 use super::totals::sentence;
 
@@ -55,6 +56,7 @@ pub fn overview(runs: &[RunFile]) -> String {
             let _ = writeln!(text, "  - {note}");
         }
     }
+    text.extend(runs.iter().map(clients::markdown));
     text
 }
 
