@@ -229,7 +229,6 @@ fn a_listener_without_a_certificate_refuses_and_all_others_work() {
     wait_until("a failure", || stage.gateway.acme()[0].failures == 1);
     // Tokens that are not of this gateway are requests like all others.
     let mut client = super::stage::Client::connect(addresses[2]);
-    client.get("/.well-known/acme-challenge/token");
-    assert_eq!(client.answer().text(), "x");
+    assert_eq!(client.ask("/.well-known/acme-challenge/token").text(), "x");
     wait_until("its record", || stage.record().ending == Ending::Served);
 }

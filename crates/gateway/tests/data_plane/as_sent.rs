@@ -207,12 +207,8 @@ fn clients_get_what_nodes_send() {
     for (name, response) in RESPONSES {
         // Text of the corpus beyond ASCII stands for single bytes.
         let bytes: Vec<u8> = response.chars().map(|c| c as u8).collect();
-        let node = Node::answering(bytes);
-        let stage = Stage::open(&policy(&[&node], PLAIN));
-        let ask = |mut client: Client| {
-            client.get("/");
-            client.answer()
-        };
+        let (node, stage) = Stage::of(Node::answering(bytes), PLAIN);
+        let ask = |mut client: Client| client.ask("/");
         let (direct, through) = (ask(Client::connect(node.address)), ask(stage.client()));
         compare(name, &direct.head, &through.head, &["via:"]);
         assert_eq!(direct.body, through.body, "{name}");

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use weirgate_gateway::Ending;
 
-use crate::stage::{Node, PLAIN, Stage, ok, policy, wait_until};
+use crate::stage::{Node, PLAIN, Stage, chunked, ok, policy, wait_until};
 
 #[test]
 fn large_bodies_pass_both_ways() {
@@ -17,27 +17,9 @@ fn large_bodies_pass_both_ways() {
     let record = stage.record();
     assert_eq!((record.bytes_in, record.bytes_out), (body.len() as u64, body.len() as u64));
     // The same body in chunks, on the same connection.
-    let chunks: String = body
-        .as_bytes()
-        .chunks(70_001)
-        .fold(String::new(), |all, c| all + &format!("{:x}\r\n{}\r\n", c.len(), String::from_utf8_lossy(c)));
-    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"));
-    assert!(client.answer().text() == body);
-}
-
-/// Returns a response of these bytes, in chunks of these sizes in turn.
-fn chunked(body: &[u8], sizes: &[usize]) -> Vec<u8> {
-    let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
-    let (mut rest, mut turn) = (body, sizes.iter().cycle());
-    while let (false, Some(size)) = (rest.is_empty(), turn.next()) {
-        let (chunk, after) = rest.split_at(rest.len().min(*size));
-        answer.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
-        answer.extend_from_slice(chunk);
-        answer.extend_from_slice(b"\r\n");
-        rest = after;
-    }
-    answer.extend_from_slice(b"0\r\n\r\n");
-    answer
+    let chunks = chunked(body.as_bytes(), |_| (70_001, ""));
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    assert!(client.exchange(chunks).text() == body);
 }
 
 #[test]
@@ -46,14 +28,14 @@ fn a_long_response_in_chunks_of_any_size_arrives_whole() {
     // Apache flushes 8 KB at a time. The others make pieces that are copied, that are sent from where they are, and
     // that end at any place of a read.
     for sizes in [&[8192][..], &[1], &[8192, 8184, 54], &[4096, 4097], &[3, 70_000, 8192, 1, 65_536, 5000]] {
-        let answer = chunked(&body, sizes);
+        let mut turn = sizes.iter().cycle();
+        let chunks = chunked(&body, |_| (*turn.next().expect("it never ends"), ""));
+        let answer = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunks.as_slice()].concat();
         let node = Node::replying(move |_, _| answer.clone());
         let stage = Stage::open(&policy(&[&node], PLAIN));
         // An old client gets the bytes without chunks.
         for protocol in ["1.1", "1.0"] {
-            let mut client = stage.client();
-            client.send(format!("GET / HTTP/{protocol}\r\nHost: a\r\n\r\n"));
-            let answer = client.answer();
+            let answer = stage.exchange(format!("GET / HTTP/{protocol}\r\nHost: a\r\n\r\n"));
             assert!(answer.body == body, "HTTP/{protocol}, {sizes:?}: {} bytes arrived", answer.body.len());
             let record = stage.record();
             assert_eq!((record.ending, record.bytes_out), (Ending::Served, body.len() as u64), "{protocol} {sizes:?}");
@@ -63,11 +45,8 @@ fn a_long_response_in_chunks_of_any_size_arrives_whole() {
 
 #[test]
 fn too_large_a_body_is_refused() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}limits: {{ body_bytes: 100KiB }}\n")));
-    let mut client = stage.client();
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 102401\r\n\r\n");
-    assert_eq!(client.answer().status, 413);
+    let (node, stage) = Stage::of(Node::scripted(), &format!("{PLAIN}limits: {{ body_bytes: 100KiB }}\n"));
+    assert_eq!(stage.exchange("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 102401\r\n\r\n").status, 413);
     assert!(node.has_no_call());
     // Without a declared length, the size is found out while the body arrives.
     let mut client = stage.client();
@@ -83,8 +62,7 @@ fn too_large_a_body_is_refused() {
 
 #[test]
 fn a_body_is_asked_for_when_the_request_is_forwarded() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &crate::stage::windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &crate::stage::windowed(1));
     let mut in_flight = stage.client();
     in_flight.get("/");
     let call = node.call();
@@ -108,17 +86,16 @@ fn a_body_is_asked_for_when_the_request_is_forwarded() {
 
 #[test]
 fn what_is_refused_is_not_asked_for() {
-    let node = Node::absent();
-    let stage = Stage::open(&policy(&[&node], PLAIN));
-    let mut client = stage.client();
-    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
-    assert_eq!(client.answer().status, 502);
+    let (_node, stage) = Stage::of(Node::absent(), PLAIN);
+    assert_eq!(
+        stage.exchange("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").status,
+        502
+    );
 }
 
 #[test]
 fn trailers_pass_both_ways() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::scripted(), PLAIN);
     let mut client = stage.client();
     client.send(
         "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -181,8 +158,7 @@ fn an_early_answer_ends_the_upload() {
     });
     let stage = Stage::open(&policy(&[&node], PLAIN));
     let mut client = stage.client();
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nabc");
-    let answer = client.answer();
+    let answer = client.exchange("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nabc");
     assert_eq!((answer.status, answer.text().as_str()), (403, "no"));
     assert!(client.is_closed());
     wait_until("the slot is free", || stage.is_empty());

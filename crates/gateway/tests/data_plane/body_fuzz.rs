@@ -7,7 +7,7 @@ use weirgate_gateway::Ending;
 
 use crate::draw::Draw;
 use crate::http2;
-use crate::stage::{Node, PLAIN, Stage, policy};
+use crate::stage::{Node, PLAIN, Stage, chunked, policy};
 
 /// Number of responses, each for a client of every protocol.
 const RESPONSES: usize = 40;
@@ -27,21 +27,13 @@ impl Draw {
     fn chunks(&mut self, body: &[u8]) -> Vec<u8> {
         let typical = [1, 54, 4096, 8192, 65_536, 200_000][self.below(6)];
         let (even, extended) = (self.below(2) == 0, self.below(4) == 0);
-        let (mut rest, mut bytes) = (body, Vec::new());
-        while !rest.is_empty() {
+        chunked(body, |written| {
             let size = if even { typical } else { 1 + self.below(2 * typical) };
             // A chunk of one byte has six bytes of framing, so these bodies are cut coarsely after a while.
-            let size = if bytes.len() > 500_000 { size.max(8192) } else { size };
-            let (chunk, after) = rest.split_at(size.min(rest.len()));
+            let size = if written > 500_000 { size.max(8192) } else { size };
             // All extensions of a body may have 4 KiB together.
-            let extension = if extended && bytes.len() < 4000 { ";a=b" } else { "" };
-            bytes.extend_from_slice(format!("{:x}{extension}\r\n", chunk.len()).as_bytes());
-            bytes.extend_from_slice(chunk);
-            bytes.extend_from_slice(b"\r\n");
-            rest = after;
-        }
-        bytes.extend_from_slice(b"0\r\n\r\n");
-        bytes
+            (size, if extended && written < 4000 { ";a=b" } else { "" })
+        })
     }
 
     /// A message with `body`: its first line, the field for its length, and the body in that framing.

@@ -1,16 +1,14 @@
 //! Tests of the client address that the gateway derives from proxy headers.
 
-use crate::stage::{Node, Stage, ok, policy};
+use crate::stage::{Node, Stage, ok};
 
 const RULES: &str =
     "discipline: none\nclasses:\n  - { name: office, match: { source: 198.51.100.0/24 } }\n  - { name: others }\n";
 
 fn class_of(trusted: &str, fields: &str) -> (String, String, String) {
-    let node = Node::answering(ok(""));
-    let stage = Stage::open(&policy(&[&node], &format!("{RULES}{trusted}")));
+    let (node, stage) = Stage::of(Node::answering(ok("")), &format!("{RULES}{trusted}"));
     let mut client = stage.client();
-    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.exchange(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).status, 200);
     let call = node.call();
     let record = stage.record();
     (record.class, record.client, call.header("x-forwarded-for").unwrap_or_default())
@@ -31,16 +29,16 @@ fn a_claim_counts_only_from_a_listed_proxy() {
 
 #[test]
 fn a_claim_cannot_be_stripped_or_disguised() {
-    let node = Node::answering(ok(""));
-    let stage = Stage::open(&policy(&[&node], RULES));
-    let mut client = stage.client();
-    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Forwarded-For, Forwarded, Via, Host, close\r\n\r\n");
-    assert_eq!(client.answer().status, 200);
+    let (node, stage) = Stage::of(Node::answering(ok("")), RULES);
+    assert_eq!(
+        stage
+            .exchange("GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Forwarded-For, Forwarded, Via, Host, close\r\n\r\n")
+            .status,
+        200
+    );
     let call = node.call();
     assert_eq!(call.header("x-forwarded-for").as_deref(), Some("127.0.0.1"));
     assert!(call.header("forwarded").is_some() && call.header("via").is_some());
     assert_eq!(call.header("host").as_deref(), Some("a"));
-    let mut client = stage.client();
-    client.send("GET / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 198.51.100.7\r\n\r\n");
-    assert_eq!(client.answer().status, 400);
+    assert_eq!(stage.exchange("GET / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 198.51.100.7\r\n\r\n").status, 400);
 }

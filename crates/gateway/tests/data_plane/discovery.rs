@@ -92,9 +92,7 @@ fn a_file_that_fails_leaves_the_last_nodes() {
         listed.write(broken);
         wait_until("the error is seen", || source(&stage).error.is_some());
         assert_eq!(names(&stage), named(&[&node]), "{broken}");
-        let mut client = stage.client();
-        client.get("/");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(stage.ask("/").status, 200);
         listed.write(&list(&[node.address]));
         wait_until("the error is gone", || source(&stage).error.is_none());
     }
@@ -110,29 +108,25 @@ fn a_reload_keeps_discovered_nodes() {
     listed.write(&list(&[node.address]));
     let stage = Stage::open(&listed.policy(PLAIN));
     let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.ask("/").status, 200);
     // From now on the source says nothing more.
     std::fs::remove_file(listed.path()).expect("removed");
     let text = listed.policy("discipline: none\nclasses: [{ name: a, match: { path_prefix: /a } }, { name: all }]\n");
     let endpoint = stage.gateway.active_config().nodes[0].id;
     let active_config = stage.gateway.reload_site(site(&text), &text).expect("a good policy");
     assert_eq!(active_config.nodes[0].id, endpoint, "connections and counts stay");
-    client.get("/a");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.ask("/a").status, 200);
     // A policy that names the nodes ends the discovery.
     let text = crate::stage::policy(&[&node], PLAIN);
     stage.gateway.reload_site(site(&text), &text).expect("a good policy");
     assert_eq!(stage.gateway.discovery(), []);
-    client.get("/");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.ask("/").status, 200);
     // And one without begins it. The nodes stay until the source has named others.
     let other = Node::answering(ok("y"));
     let text = listed.policy(PLAIN);
     stage.gateway.reload_site(site(&text), &text).expect("a good policy");
     wait_until("the file is missed", || source(&stage).error.is_some());
-    client.get("/");
-    assert_eq!(client.answer().text(), "x");
+    assert_eq!(client.ask("/").text(), "x");
     listed.write(&list(&[other.address]));
     wait_until("it is found", || names(&stage) == named(&[&other]));
 }
@@ -143,14 +137,10 @@ fn a_gateway_without_nodes_refuses_requests_until_it_finds_some() {
         let (listed, node) = (Listed::new(), Node::answering(ok("x")));
         let stage = Stage::open(&listed.policy(rest));
         assert_eq!(names(&stage), Vec::<String>::new());
-        let mut client = stage.client();
-        client.get("/");
-        assert_eq!(client.answer().status, 503);
+        assert_eq!(stage.ask("/").status, 503);
         listed.write(&list(&[node.address]));
         wait_until("it is found", || names(&stage) == named(&[&node]));
-        let mut client = stage.client();
-        client.get("/");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(stage.ask("/").status, 200);
     }
 }
 
@@ -189,7 +179,5 @@ fn nodes_of_a_page_appear_and_stay_when_it_fails() {
     assert_eq!(names(&stage), named(&[&first, &second]));
     say(ok(&list(&[second.address])));
     wait_until("the first has left", || names(&stage) == named(&[&second]));
-    let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().text(), "y");
+    assert_eq!(stage.ask("/").text(), "y");
 }

@@ -152,9 +152,7 @@ fn a_name_server_that_fails_leaves_the_last_nodes() {
         server.say(zone);
         wait_until("it fails", || source(&stage).error.is_some());
         assert_eq!(names(&stage), [format!("{FIRST}:{port}")]);
-        let mut client = stage.client();
-        client.get("/");
-        assert_eq!(client.answer().text(), "x");
+        assert_eq!(stage.ask("/").text(), "x");
         server.say(Zone::addresses(&[FIRST]));
         wait_until("it works", || source(&stage).error.is_none());
     }
@@ -180,11 +178,7 @@ fn services_of_the_lowest_priority_are_nodes() {
     let ports = [first.address.port(), second.address.port()];
     let server = Server::start(Zone::services(&[(10, 7, ports[0]), (20, 1, ports[1])]));
     let stage = Stage::open(&server.policy("srv: _http._tcp.web.test"));
-    let ask = || {
-        let mut client = stage.client();
-        client.get("/");
-        client.answer().text()
-    };
+    let ask = || stage.ask("/").text();
     assert_eq!(names(&stage), [format!("localhost:{}", ports[0])]);
     assert_eq!(stage.gateway.active_config().site.policy.nodes[0].weight, 7.0);
     assert_eq!(ask(), "first");

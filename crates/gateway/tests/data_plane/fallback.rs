@@ -34,8 +34,7 @@ fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
     wait_until("two wait", || stage.waiting() == 2);
 
     // Both upstreams are full.
-    clients[4].get("/light");
-    let answer = clients[4].answer();
+    let answer = clients[4].ask("/light");
     assert_eq!((answer.status, answer.text().as_str()), (200, "a light page"));
     assert_eq!(answer.header("content-type").as_deref(), Some("text/plain"));
     let record = stage.record();
@@ -70,8 +69,7 @@ fn where_the_other_upstream_has_no_room_the_first_refusal_stands() {
     let copied = copy.call();
     clients[3].get("/");
     wait_until("two wait", || stage.waiting() == 2);
-    clients[4].get("/");
-    let answer = clients[4].answer();
+    let answer = clients[4].ask("/");
     assert_eq!(answer.status, 503);
     assert!(answer.header("proxy-status").is_some_and(|status| status.contains("queue_full")));
     assert_eq!(stage.record().class, "all");

@@ -6,8 +6,7 @@ use crate::stage::{Node, PLAIN, Stage, ok, policy};
 
 #[test]
 fn a_request_reaches_the_node_and_its_answer_the_client() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::scripted(), PLAIN);
     let mut client = stage.client();
     client.send("GET /a//b/../c?q=1 HTTP/1.1\r\nHost: A.test\r\nAccept: */*\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n");
     let call = node.call();
@@ -38,12 +37,10 @@ fn a_request_reaches_the_node_and_its_answer_the_client() {
 
 #[test]
 fn connections_are_kept_on_both_sides() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::answering(ok("x")), PLAIN);
     let mut client = stage.client();
     for _ in 0..5 {
-        client.get("/");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.ask("/").status, 200);
         assert_eq!(node.call().connection, 0);
     }
 }
@@ -61,8 +58,7 @@ fn pipelined_requests_are_answered_in_order() {
 
 #[test]
 fn every_way_to_end_an_answer_is_understood() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::scripted(), PLAIN);
     let mut client = stage.client();
     client.get("/chunked");
     node.call().reply("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n3;x=y\r\ndef\r\n0\r\n\r\n");
@@ -110,16 +106,13 @@ fn an_answer_that_cannot_be_told_from_the_next_is_not_passed_on() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         "this is not HTTP\r\n\r\n",
     ] {
-        let node = Node::answering(bad);
-        let stage = Stage::open(&policy(&[&node], "discipline: none\nclasses: [{ name: all, retry: off }]\n"));
+        let (node, stage) = Stage::of(Node::answering(bad), "discipline: none\nclasses: [{ name: all, retry: off }]\n");
         let mut client = stage.client();
-        client.get("/");
-        let answer = client.answer();
+        let answer = client.ask("/");
         assert_eq!(answer.status, 502, "{bad:?}");
         assert_eq!(answer.header("proxy-status").as_deref(), Some("weirgate; error=http_protocol_error"), "{bad:?}");
         // The next request does not receive remains of this response.
-        client.get("/");
-        assert_eq!(client.answer().status, 502);
+        assert_eq!(client.ask("/").status, 502);
         assert_ne!(node.call().connection, node.call().connection);
     }
 }
@@ -136,12 +129,10 @@ fn slips_of_a_node_that_leave_no_doubt_are_corrected() {
         "HTTP/1.1 200 \u{e9}\t!\r\nContent-Length: 3\r\n\r\nabc",
         &format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 3\r\n\r\nabc"),
     ] {
-        let node = Node::answering(slip);
-        let stage = Stage::open(&policy(&[&node], PLAIN));
+        let (node, stage) = Stage::of(Node::answering(slip), PLAIN);
         let mut client = stage.client();
         for _ in 0..2 {
-            client.get("/");
-            let answer = client.answer();
+            let answer = client.ask("/");
             assert_eq!((answer.status, answer.text().as_str()), (200, "abc"), "{slip:?}");
             assert_eq!(answer.head.to_ascii_lowercase().matches("content-length: 3\r\n").count(), 1, "{slip:?}");
         }
@@ -152,12 +143,10 @@ fn slips_of_a_node_that_leave_no_doubt_are_corrected() {
 
 #[test]
 fn bytes_after_an_answer_belong_to_no_request() {
-    let node = Node::answering([ok("mine"), ok("stray")].concat());
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::answering([ok("mine"), ok("stray")].concat()), PLAIN);
     let mut client = stage.client();
     for _ in 0..3 {
-        client.get("/");
-        assert_eq!(client.answer().text(), "mine");
+        assert_eq!(client.ask("/").text(), "mine");
     }
     let mut connections: Vec<_> = node.calls().iter().map(|c| c.connection).collect();
     connections.dedup();
@@ -178,22 +167,17 @@ fn old_clients_get_what_they_understand() {
 
 #[test]
 fn a_closing_client_is_told_and_closed() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), PLAIN);
     let mut client = stage.client();
-    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    let answer = client.answer();
+    let answer = client.exchange("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(answer.header("connection").as_deref(), Some("close"));
     assert!(client.is_closed());
 }
 
 #[test]
 fn an_absent_node_is_a_502_with_its_reason() {
-    let node = Node::absent();
-    let stage = Stage::open(&policy(&[&node], PLAIN));
-    let mut client = stage.client();
-    client.get("/");
-    let answer = client.answer();
+    let (_node, stage) = Stage::of(Node::absent(), PLAIN);
+    let answer = stage.ask("/");
     assert_eq!(answer.status, 502);
     assert_eq!(answer.header("proxy-status").as_deref(), Some("weirgate; error=connection_refused"));
     assert_eq!(stage.record().ending, Ending::Failed("connection_refused"));

@@ -15,8 +15,7 @@ fn statuses(stage: &Stage, bytes: &[u8]) -> Vec<u16> {
 
 #[test]
 fn violations_are_answered_and_never_forwarded() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::answering(ok("x")), PLAIN);
     let post = |fields: &str, body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n{body}");
     for (status, bytes) in [
         (400, "GET / HTTP/1.1\nHost: a\n\n".to_owned()),
@@ -49,8 +48,7 @@ fn violations_are_answered_and_never_forwarded() {
 
 #[test]
 fn good_requests_before_a_bad_one_are_served_first() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::answering(ok("x")), PLAIN);
     let good = "GET /good HTTP/1.1\r\nHost: a\r\n\r\n";
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
     let bad =
@@ -82,8 +80,7 @@ fn a_bad_chunk_ends_the_request_on_both_sides() {
 
 #[test]
 fn bodies_are_framed_anew() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::scripted(), PLAIN);
     let mut client = stage.client();
     client.send(
         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: ChunkeD\r\n\r\n0003;x=\"y\"\r\nabc\r\n02\r\nde\r\n0\r\n\r\n",
@@ -104,8 +101,7 @@ fn bodies_are_framed_anew() {
 
 #[test]
 fn an_absolute_target_names_the_host() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::scripted(), PLAIN);
     let mut client = stage.client();
     client.send("GET http://A.test:80/x?y HTTP/1.1\r\nHost: a.test:80\r\n\r\n");
     let call = node.call();

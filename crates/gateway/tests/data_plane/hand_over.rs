@@ -21,8 +21,7 @@ fn a_hand_over_that_fails_changes_nothing() {
     assert!(matches!(failed, Err(HandOverError::Failed(_))), "{failed:?}");
     stage.gateway.reload_site(site(&text), &text).expect("a good policy");
     for client in [&mut client, &mut stage.client()] {
-        client.get("/");
-        let answer = client.answer();
+        let answer = client.ask("/");
         assert_eq!((answer.status, answer.header("connection")), (200, None));
     }
     // A stop in the meantime has precedence.
@@ -34,8 +33,7 @@ fn a_hand_over_that_fails_changes_nothing() {
 
 #[test]
 fn sockets_live_on_and_clients_are_served_to_their_end() {
-    let node = Node::answering(ok("old"));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (_node, stage) = Stage::of(Node::answering(ok("old")), PLAIN);
     let (mut kept, mut idle, address) = (stage.client(), stage.client(), stage.address());
     wait_until("both are accepted", || stage.gateway.counters().accepted.load(Ordering::Relaxed) == 2);
     let hand_over = stage.gateway.begin_hand_over().expect("it serves");
@@ -44,8 +42,7 @@ fn sockets_live_on_and_clients_are_served_to_their_end() {
     hand_over.finish(|| Ok(())).expect("it serves");
     assert_eq!((stage.gateway.phase(), stage.gateway.accepts()), (Phase::Draining, true));
     wait_until("the last answer is announced", || {
-        kept.get("/");
-        let answer = kept.answer();
+        let answer = kept.ask("/");
         assert_eq!(answer.text(), "old");
         answer.header("connection").as_deref() == Some("close")
     });
@@ -71,8 +68,7 @@ fn sockets_live_on_and_clients_are_served_to_their_end() {
 
 #[test]
 fn a_connection_that_waits_for_room_outlives_the_hand_over() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}limits: {{ connections: 1 }}\n")));
+    let (node, stage) = Stage::of(Node::scripted(), &format!("{PLAIN}limits: {{ connections: 1 }}\n"));
     let mut first = stage.client();
     first.get("/first");
     let call = node.call();
@@ -104,8 +100,7 @@ fn one_socket_serves_all_threads() {
     gateway.serve();
     let mut clients: Vec<_> = (0..12).map(|_| Client::connect(address)).collect();
     for client in &mut clients {
-        client.get("/");
-        assert_eq!(client.answer().text(), "x");
+        assert_eq!(client.ask("/").text(), "x");
     }
     assert_eq!(gateway.counters().open.load(Ordering::Relaxed), 12);
     gateway.drain();

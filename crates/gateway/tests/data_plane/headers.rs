@@ -33,8 +33,7 @@ fn values<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
 
 #[test]
 fn requests_reach_the_node_as_the_rules_say() {
-    let node = Node::answering(SERVED);
-    let stage = Stage::open(&policy(&[&node], RULES));
+    let (node, stage) = Stage::of(Node::answering(SERVED), RULES);
     let port = stage.address().port();
     let mut client = stage.client();
     client.send(
@@ -60,17 +59,14 @@ fn requests_reach_the_node_as_the_rules_say() {
 
 #[test]
 fn responses_reach_the_client_as_the_rules_say() {
-    let node = Node::answering(SERVED);
-    let stage = Stage::open(&policy(&[&node], RULES));
+    let (node, stage) = Stage::of(Node::answering(SERVED), RULES);
     let mut client = stage.client();
-    client.get("/");
-    let head = client.answer().head;
+    let head = client.ask("/").head;
     assert_eq!((values(&head, "server"), values(&head, "x-frame-options")), (vec![], vec!["DENY"]));
     assert_eq!((values(&head, "x-class"), values(&head, "set-cookie")), (vec!["rest"], vec!["own"]));
     assert_eq!(values(&head, "x-node"), [node.address.to_string()]);
     assert_eq!(values(&head, "strict-transport-security"), [""; 0], "not without TLS");
-    client.get("/img");
-    let head = client.answer().head;
+    let head = client.ask("/img").head;
     assert_eq!((values(&head, "x-class"), values(&head, "x-frame-options")), (vec!["images"], vec![]));
     assert_eq!(values(&head, "set-cookie"), ["own", "a=1", "b=2"]);
 
@@ -85,21 +81,16 @@ fn responses_reach_the_client_as_the_rules_say() {
 
 #[test]
 fn the_gateways_own_responses_follow_the_rules() {
-    let node = Node::absent();
-    let stage = Stage::open(&policy(&[&node], RULES));
+    let (_node, stage) = Stage::of(Node::absent(), RULES);
     let mut client = stage.client();
-    client.get("/");
-    let answer = client.answer();
+    let answer = client.ask("/");
     assert_eq!((answer.status, answer.header("x-class").as_deref()), (502, Some("rest")));
     assert_eq!(answer.header("x-frame-options").as_deref(), Some("DENY"));
     // It has no class, and gets what the policy says of all.
-    client.send("GET /%00 HTTP/1.1\r\nHost: a.test\r\n\r\n");
-    let answer = client.answer();
+    let answer = client.exchange("GET /%00 HTTP/1.1\r\nHost: a.test\r\n\r\n");
     assert_eq!((answer.status, answer.header("x-class"), answer.header("x-node")), (400, None, None));
     assert_eq!(answer.header("x-frame-options").as_deref(), Some("DENY"));
-    let mut client = stage.client();
-    client.send("nonsense\r\n\r\n");
-    let answer = client.answer();
+    let answer = stage.exchange("nonsense\r\n\r\n");
     assert_eq!((answer.status, answer.header("x-frame-options").as_deref()), (400, Some("DENY")));
 }
 
@@ -139,9 +130,8 @@ fn facts_of_tls_and_of_listed_proxies_are_told() {
     // Behind a proxy that ends TLS, its word counts.
     let behind = policy(&[&node], &format!("trusted_proxies: 127.0.0.1\n{RULES}"));
     let stage = Stage::open(&behind);
-    let mut client = stage.client();
-    client.send("GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 192.0.2.9\r\nX-Forwarded-Proto: https\r\n\r\n");
-    let answer = client.answer();
+    let answer = stage
+        .exchange("GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 192.0.2.9\r\nX-Forwarded-Proto: https\r\n\r\n");
     assert_eq!(answer.header("strict-transport-security").as_deref(), Some("max-age=31536000"));
     assert_eq!(values(&node.call().head, "x-real-ip"), ["192.0.2.9"]);
 }

@@ -22,8 +22,7 @@ fn a_reload_under_load_loses_nothing() {
                 let mut n = 0;
                 while !stop.load(Ordering::Relaxed) {
                     let path = format!("/{c}/{n}");
-                    client.get(&path);
-                    assert_eq!(client.answer().text(), path);
+                    assert_eq!(client.ask(&path).text(), path);
                     served.fetch_add(1, Ordering::Relaxed);
                     n += 1;
                 }
@@ -46,8 +45,7 @@ fn a_reload_under_load_loses_nothing() {
 
 #[test]
 fn waiting_requests_survive_a_reload() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let (mut in_flight, mut waiting) = (stage.client(), stage.client());
     in_flight.get("/in-flight");
     let call = node.call();
@@ -73,16 +71,14 @@ fn listeners_come_and_go_with_the_policy() {
     let stage = Stage::open(&text(&format!("[\"{kept}\", \"{gone}\"]")));
     let (mut stays, mut leaves) = (Client::connect(kept), Client::connect(gone));
     for client in [&mut stays, &mut leaves] {
-        client.get("/");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.ask("/").status, 200);
     }
     let next = text(&format!("[\"{kept}\", \"{new}\"]"));
     stage.gateway.reload_site(site(&next), &next).expect("a good policy");
     assert!(leaves.is_closed());
     let mut fresh = Client::connect(new);
     for client in [&mut stays, &mut fresh] {
-        client.get("/");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.ask("/").status, 200);
     }
     wait_until("nobody listens there", || std::net::TcpStream::connect(gone).is_err());
     // An address in use by another process makes the reload fail and changes nothing.
@@ -91,14 +87,12 @@ fn listeners_come_and_go_with_the_policy() {
     let failed = stage.gateway.reload_site(site(&taken), &taken);
     assert!(matches!(failed, Err(ReloadError::Listen(_))), "{failed:?}");
     assert_eq!(stage.gateway.active_config().version, 2);
-    stays.get("/");
-    assert_eq!(stays.answer().status, 200);
+    assert_eq!(stays.ask("/").status, 200);
 }
 
 #[test]
 fn a_drain_finishes_what_is_inside_and_takes_nothing_new() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let address = stage.address();
     let (mut in_flight, mut waiting, mut idle) = (stage.client(), stage.client(), stage.client());
     idle.get("/idle");
@@ -127,8 +121,7 @@ fn a_drain_finishes_what_is_inside_and_takes_nothing_new() {
 
 #[test]
 fn a_drain_has_an_end() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}drain_deadline: 100ms\n")));
+    let (node, stage) = Stage::of(Node::scripted(), &format!("{PLAIN}drain_deadline: 100ms\n"));
     let mut client = stage.client();
     client.get("/");
     let _call = node.call();
@@ -160,13 +153,9 @@ fn nodes_that_fail_their_checks_are_not_asked() {
     wait_until("it is out", || state_of(0) == NodeState::Down);
     let mut client = stage.client();
     for _ in 0..10 {
-        client.get("/");
-        assert_eq!(client.answer().text(), "well");
+        assert_eq!(client.ask("/").text(), "well");
     }
     healthy.store(true, Ordering::Relaxed);
     wait_until("it is back", || state_of(0) == NodeState::Up);
-    wait_until("it is asked again", || {
-        client.get("/");
-        client.answer().text() == "sick"
-    });
+    wait_until("it is asked again", || client.ask("/").text() == "sick");
 }

@@ -15,10 +15,8 @@ fn stage(figures: &str) -> (Stage, [Node; 2]) {
 fn host_and_path_are_the_target_and_the_query_is_not() {
     let (stage, _nodes) = stage("");
     let mut client = stage.client();
-    let mut node = |host: &str, path: &str| {
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-        client.answer().text()
-    };
+    let mut node =
+        |host: &str, path: &str| client.exchange(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")).text();
     let first: Vec<String> = (0..6).map(|n| node("a.test", &format!("/{n}"))).collect();
     assert_eq!(first, ["0", "1", "0", "1", "0", "1"], "new targets take turns");
     for round in 0..3 {
@@ -36,10 +34,7 @@ fn host_and_path_are_the_target_and_the_query_is_not() {
 fn the_query_belongs_to_the_target_if_the_policy_says_so() {
     let (stage, _nodes) = stage("query: true, max_keys: 2");
     let mut client = stage.client();
-    let mut node = |path: &str| {
-        client.get(path);
-        client.answer().text()
-    };
+    let mut node = |path: &str| client.ask(path).text();
     assert_eq!(["/?q=a", "/?q=b", "/?q=a", "/"].map(&mut node), ["0", "1", "0", "0"]);
     // Two targets are kept. `/?q=b` has been forgotten, and is new again.
     assert_eq!(node("/?q=b"), "1");

@@ -53,9 +53,7 @@ fn policy(node: &Node, fields: &str) -> String {
 /// Status and reason of the response to a request.
 fn answer(policy: &str) -> (u16, String) {
     let stage = Stage::open(policy);
-    let mut client = stage.client();
-    client.get("/");
-    let answer = client.answer();
+    let answer = stage.ask("/");
     (answer.status, answer.header("proxy-status").unwrap_or_default())
 }
 
@@ -133,11 +131,7 @@ fn renewed_authorities_count_for_new_connections() {
     let nodes = node(other.server(&["127.0.0.1"], false));
     let tls = format!("tls: {{ ca: {} }}", pki.path("ca.pem").display());
     let stage = Stage::open(&policy(&nodes, &tls));
-    let status = || {
-        let mut client = stage.client();
-        client.get("/");
-        client.answer().status
-    };
+    let status = || stage.ask("/").status;
     assert_eq!(status(), 502);
     std::fs::copy(other.path("ca.pem"), pki.path("ca.pem")).expect("a file");
     (0..2).for_each(|_| stage.gateway.look_at_certificates());

@@ -70,8 +70,7 @@ fn a_reload_switches_the_mode_without_losing_requests() {
     let first_call = node.call();
     second.get("/second");
     wait_until("one waits", || stage.waiting() == 1);
-    third.get("/third");
-    assert_eq!(third.answer().status, 503);
+    assert_eq!(third.ask("/third").status, 503);
     assert_eq!(stage.record().would, None);
     let observe = text(&node, "observe");
     stage.gateway.reload_site(site(&observe), &observe).expect("a good policy");
@@ -103,10 +102,8 @@ fn a_share_of_the_clients_is_enforced() {
         let stage = Stage::open(&policy(&[&node], rest));
         let refused = |last: u8| {
             let mut client = Client::from_address([127, 0, 1, last], stage.address());
-            client.get("/");
-            assert_eq!(client.answer().status, 200);
-            client.get("/");
-            client.answer().status == 429
+            assert_eq!(client.ask("/").status, 200);
+            client.ask("/").status == 429
         };
         (1..=24).map(refused).collect()
     };

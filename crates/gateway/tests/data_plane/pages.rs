@@ -66,8 +66,10 @@ fn learn(stage: &Stage, node: &Node, paths: [&str; 2], expected: [(&str, f64); 2
         draw = draw.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let more = usize::from(draw >> 24 > 127);
         for number in 0..draw >> 20 & 255 {
-            client.get(&format!("{}{number}", paths[if number % 8 == 0 { 1 - more } else { more }]));
-            assert_eq!(client.answer().text(), "page");
+            assert_eq!(
+                client.ask(&format!("{}{number}", paths[if number % 8 == 0 { 1 - more } else { more }])).text(),
+                "page"
+            );
         }
         node.forget();
         let near = |(pattern, cost): (&str, f64)| (cpu(stage, pattern) / cost - 1.0).abs() < 0.15;
@@ -107,8 +109,7 @@ fn a_table_is_learned_from_nothing_but_reports_and_kept_over_a_reload() {
     let before = unknown();
     let mut client = stage.client();
     for _ in 0..20 {
-        client.get("/expensive/1");
-        client.answer();
+        client.ask("/expensive/1");
     }
     assert_eq!(unknown(), before);
 

@@ -83,14 +83,15 @@ fn a_client_that_waits_is_invited_and_a_slow_one_is_refused() {
     let node = Node::replying(|_, body| ok(&body.len().to_string()));
     let stage = stage(&node);
     let mut client = stage.client();
-    client.send("POST / HTTP/1.1\r\nHost: a.test\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n");
-    assert_eq!(client.answer().status, 100);
+    assert_eq!(
+        client.exchange("POST / HTTP/1.1\r\nHost: a.test\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n").status,
+        100
+    );
     client.send("urgent (1)");
     assert_eq!((client.answer().text().as_str(), stage.record().class.as_str()), ("10", "marked"));
 
     let mut slow = Client::connect(stage.address());
-    slow.send("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100000\r\n\r\nxxxx");
-    let answer = slow.answer();
+    let answer = slow.exchange("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100000\r\n\r\nxxxx");
     let record = stage.record();
     assert_eq!((answer.status, record.class.as_str()), (408, "-"), "{:?}", record.ending);
     assert!(matches!(record.ending, Ending::Refused(_)) && stage.is_empty());

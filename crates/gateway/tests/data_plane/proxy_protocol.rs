@@ -118,8 +118,10 @@ fn a_header_of_another_peer_is_refused() {
     let node = Node::answering(ok("x"));
     let stage = Stage::open(&behind_a_balancer(&node, "", PLAIN));
     let mut stranger = Client::from_address([127, 0, 0, 2], stage.address());
-    stranger.send(b"PROXY TCP4 192.0.2.1 10.0.0.1 1 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(stranger.answer().status, 400);
+    assert_eq!(
+        stranger.exchange(b"PROXY TCP4 192.0.2.1 10.0.0.1 1 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").status,
+        400
+    );
     assert!(matches!(stage.record().ending, Ending::Refused(_)));
     let mut stranger = Client::from_address([127, 0, 0, 2], stage.address());
     stranger.get("/");
@@ -136,10 +138,7 @@ fn connections_are_counted_for_the_client_that_the_header_names() {
         client.send(second([192, 0, 2, last], &[]));
         client
     };
-    let serve = |client: &mut Client| {
-        client.get("/");
-        client.answer().status
-    };
+    let serve = |client: &mut Client| client.ask("/").status;
     let mut clients: Vec<Client> = [1, 1, 2, 2].into_iter().map(connect).collect();
     assert!(clients.iter_mut().all(|client| serve(client) == 200));
     assert!(connect(1).is_closed());
@@ -185,8 +184,7 @@ fn what_the_balancer_says_about_tls_counts() {
     }
     let mut client = stage.client();
     client.send(second([192, 0, 2, 1], &[]));
-    client.get("/");
-    assert_eq!(client.answer().status, 308, "a client without TLS is redirected");
+    assert_eq!(client.ask("/").status, 308, "a client without TLS is redirected");
 }
 
 #[test]
@@ -240,8 +238,7 @@ fn nodes_get_the_header_before_the_first_request_of_a_connection() {
         let mut clients = [2, 3].map(|last| from(last, &stage));
         for turn in 0..6 {
             let client = &mut clients[turn % 2];
-            client.get("/");
-            assert_eq!(client.answer().status, 200);
+            assert_eq!(client.ask("/").status, 200);
         }
         let [own, gateway] =
             [clients[0].stream().local_addr(), clients[0].stream().peer_addr()].map(|a| a.expect("it is connected"));
@@ -267,8 +264,7 @@ fn no_connection_to_a_node_is_shared_by_two_clients() {
         let mut clients = [2, 3].map(|last| (last, from(last, &outer)));
         for _ in 0..3 {
             for (last, client) in &mut clients {
-                client.get("/");
-                assert_eq!(client.answer().status, 200);
+                assert_eq!(client.ask("/").status, 200);
                 assert_eq!(inner.record().client, format!("127.0.0.{last}"), "{protocol}");
             }
         }
@@ -285,11 +281,9 @@ fn idle_connections_that_name_a_client_are_closed_in_time() {
     let inner = Stage::open(&behind_a_balancer(&node, "", PLAIN));
     let outer = in_front_of(&inner, "proxy_protocol: v1, idle_timeout: 100ms");
     let mut client = outer.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.ask("/").status, 200);
     wait_until("it is closed", || inner.gateway.counters().open.load(Ordering::Relaxed) == 0);
-    client.get("/");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.ask("/").status, 200);
 }
 
 #[test]

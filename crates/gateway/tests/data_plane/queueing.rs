@@ -7,8 +7,7 @@ use crate::stage::{Node, Stage, ok, policy, wait_until, windowed};
 
 #[test]
 fn a_request_waits_until_the_one_inside_is_done() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let (mut first, mut second) = (stage.client(), stage.client());
     first.get("/first");
     let call = node.call();
@@ -54,8 +53,7 @@ fn a_client_that_leaves_frees_its_place_at_once() {
         "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
     ];
     for orderly in [true, false] {
-        let node = Node::scripted();
-        let stage = Stage::open(&policy(&[&node], &windowed(1)));
+        let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
         let mut in_flight = stage.client();
         in_flight.get("/in-flight");
         let call = node.call();
@@ -81,8 +79,7 @@ fn a_client_that_leaves_frees_its_place_at_once() {
 
 #[test]
 fn a_client_that_leaves_while_inside_frees_its_slot() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let mut first = stage.client();
     first.get("/first");
     let call = node.call();
@@ -107,8 +104,7 @@ fn what_is_shed_is_told_why_and_when_to_come_back() {
     let call = node.call();
     queued.get("/");
     wait_until("one waits", || stage.waiting() == 1);
-    shed.get("/");
-    let answer = shed.answer();
+    let answer = shed.ask("/");
     assert_eq!((answer.status, answer.text().as_str()), (429, "later\n"));
     assert_eq!(answer.header("content-type").as_deref(), Some("text/x-sorry"));
     assert!(answer.header("retry-after").is_some_and(|s| s.parse::<u32>().is_ok_and(|s| s >= 1)));
@@ -136,8 +132,7 @@ fn what_waits_too_long_is_shed() {
     let (mut in_flight, mut queued) = (stage.client(), stage.client());
     in_flight.get("/");
     let call = node.call();
-    queued.get("/");
-    let answer = queued.answer();
+    let answer = queued.ask("/");
     assert_eq!(answer.status, 503);
     assert!(answer.header("proxy-status").is_some_and(|s| s.contains("queue_timeout")));
     assert_eq!(stage.record().ending, Ending::Shed(ShedReason::QueueTimeout));
@@ -156,9 +151,7 @@ fn a_slow_reader_does_not_hold_its_slot() {
     wait_until("the node has sent all", || node.calls().len() == 1);
     wait_until("the slot is free", || stage.is_empty());
     assert!(stage.gateway.counters().buffered_bytes.load(std::sync::atomic::Ordering::Relaxed) > 0);
-    let mut quick = stage.client();
-    quick.get("/small");
-    assert_eq!(quick.answer().text(), "small");
+    assert_eq!(stage.ask("/small").text(), "small");
     assert_eq!(slow.answer().body.len(), SIZE);
     wait_until("nothing is buffered", || {
         stage.gateway.counters().buffered_bytes.load(std::sync::atomic::Ordering::Relaxed) == 0
@@ -215,8 +208,7 @@ fn a_stalled_response_gives_its_slot_back() {
 
 #[test]
 fn a_slow_sender_holds_no_slot() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let mut slow = stage.client();
     slow.send("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc");
     let mut quick = stage.client();

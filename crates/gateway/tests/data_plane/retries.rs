@@ -30,8 +30,10 @@ fn an_idempotent_request_is_tried_at_another_node_once() {
     let mut client = stage.client();
     let mut retried = 0;
     for i in 0..4 {
-        client.send(format!("PUT /{i} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"));
-        assert_eq!(client.answer().text(), "good");
+        assert_eq!(
+            client.exchange(format!("PUT /{i} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")).text(),
+            "good"
+        );
         let call = good.call();
         assert_eq!((call.line(), call.body.as_slice()), (format!("PUT /{i} HTTP/1.1").as_str(), b"body".as_slice()));
         let record = stage.record();
@@ -48,9 +50,7 @@ fn a_post_is_never_tried_again() {
     let tries = Arc::new(AtomicUsize::new(0));
     let (one, two) = (closing(&tries), closing(&tries));
     let stage = Stage::open(&policy(&[&one, &two], GENEROUS));
-    let mut client = stage.client();
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
-    let answer = client.answer();
+    let answer = stage.exchange("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     assert_eq!(answer.status, 502);
     assert_eq!(answer.header("proxy-status").as_deref(), Some("weirgate; error=connection_terminated"));
     assert_eq!(tries.load(Ordering::Relaxed), 1);
@@ -62,18 +62,14 @@ fn the_node_that_failed_is_not_tried_again() {
     let tries = Arc::new(AtomicUsize::new(0));
     let only = closing(&tries);
     let stage = Stage::open(&policy(&[&only], GENEROUS));
-    let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 502);
+    assert_eq!(stage.ask("/").status, 502);
     assert_eq!((tries.load(Ordering::Relaxed), stage.record().retries), (1, 0));
 
     // A timeout: the node may still be working on the first copy.
     let silent = Node::scripted();
     let rest = "discipline: none\nclasses: [{ name: all, retry: { ratio: 100% }, timeouts: { first_byte: 100ms } }]\n";
     let stage = Stage::open(&policy(&[&silent], rest));
-    let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 504);
+    assert_eq!(stage.ask("/").status, 504);
     assert_eq!((silent.calls().len(), stage.record().retries), (1, 0));
     assert!(stage.is_empty());
 }
@@ -83,9 +79,7 @@ fn no_more_retries_than_the_class_allows() {
     let tries = Arc::new(AtomicUsize::new(0));
     let nodes: Vec<_> = (0..4).map(|_| closing(&tries)).collect();
     let stage = Stage::open(&policy(&nodes.iter().collect::<Vec<_>>(), GENEROUS));
-    let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 502);
+    assert_eq!(stage.ask("/").status, 502);
     // Linkerd's default is one retry.
     assert_eq!(tries.load(Ordering::Relaxed), 2);
     assert_eq!(stage.record().retries, 1);
@@ -126,8 +120,7 @@ fn a_closed_idle_connection_counts_as_no_failure() {
     let stage = Stage::open(&policy(&[&node], "discipline: none\nclasses: [{ name: all, retry: off }]\n"));
     let mut client = stage.client();
     for _ in 0..6 {
-        client.get("/");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.ask("/").status, 200);
         let record = stage.record();
         assert_eq!((record.ending, record.retries), (Ending::Served, 0));
     }
@@ -142,7 +135,6 @@ fn a_node_that_breaks_off_early_enough_is_replaced() {
     let stage = Stage::open(&policy(&[&broken, &good], GENEROUS));
     let mut client = stage.client();
     for _ in 0..3 {
-        client.get("/");
-        assert_eq!(client.answer().text(), "good");
+        assert_eq!(client.ask("/").text(), "good");
     }
 }

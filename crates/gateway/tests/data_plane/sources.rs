@@ -146,10 +146,7 @@ fn a_peer_beyond_its_connections_is_closed() {
     let node = Node::answering(crate::stage::ok("x"));
     let rest = "discipline: none\nclasses: [{ name: all }]\nlimits: { connections_per_source: 3 }\n";
     let stage = Stage::open(&policy(&[&node], rest));
-    let answers = |client: &mut Client| {
-        client.get("/");
-        client.answer().status == 200
-    };
+    let answers = |client: &mut Client| client.ask("/").status == 200;
     let mut first: Vec<Client> = (0..3).map(|_| stage.client()).collect();
     assert!(first.iter_mut().all(answers));
     assert!(stage.client().is_closed());
@@ -176,10 +173,7 @@ fn a_peer_that_connects_too_fast_is_closed_before_tls() {
     };
     let stage = Stage::open(&policy(RARELY));
     let (plain, secure) = (stage.gateway.addresses()[0], stage.gateway.addresses()[1]);
-    let serves = |mut client: Client| {
-        client.get("/");
-        client.answer().status == 200
-    };
+    let serves = |mut client: Client| client.ask("/").status == 200;
     assert!(serves(Client::connect(plain)));
     // Both listeners count, and a connection that has ended counts as well.
     assert!(Client::connect(plain).is_closed() && Client::connect(secure).is_closed());
@@ -216,7 +210,6 @@ fn a_listed_proxy_has_no_limit_of_connections() {
     let stage = Stage::open(&policy(&[&node], rest));
     let mut clients: Vec<Client> = (0..4).map(|_| stage.client()).collect();
     for client in &mut clients {
-        client.get("/");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.ask("/").status, 200);
     }
 }

@@ -99,12 +99,28 @@ impl Stage {
         Stage { gateway, records: Mutex::new(records) }
     }
 
+    /// Opens a gateway in front of one node, with `rest` of its policy.
+    pub(crate) fn of(node: Node, rest: &str) -> (Node, Stage) {
+        let stage = Stage::open(&policy(&[&node], rest));
+        (node, stage)
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.gateway.addresses()[0]
     }
 
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.address())
+    }
+
+    /// Returns the response to a GET over a new connection.
+    pub(crate) fn ask(&self, path: &str) -> Answer {
+        self.client().ask(path)
+    }
+
+    /// Returns the response to these bytes over a new connection.
+    pub(crate) fn exchange(&self, bytes: impl AsRef<[u8]>) -> Answer {
+        self.client().exchange(bytes)
     }
 
     /// Returns the next record.
@@ -275,6 +291,22 @@ pub(crate) fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
+/// Cuts a body into chunks. `cut` gets the number of bytes written so far, and returns the size of the next chunk and
+/// its extension.
+pub(crate) fn chunked(body: &[u8], mut cut: impl FnMut(usize) -> (usize, &'static str)) -> Vec<u8> {
+    let (mut rest, mut bytes) = (body, Vec::new());
+    while !rest.is_empty() {
+        let (size, extension) = cut(bytes.len());
+        let (chunk, after) = rest.split_at(size.min(rest.len()));
+        bytes.extend_from_slice(format!("{:x}{extension}\r\n", chunk.len()).as_bytes());
+        bytes.extend_from_slice(chunk);
+        bytes.extend_from_slice(b"\r\n");
+        rest = after;
+    }
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    bytes
+}
+
 fn serve(act: impl Fn(usize, TcpStream) -> io::Result<()> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -342,6 +374,18 @@ impl Client {
 
     pub(crate) fn get(&mut self, path: &str) {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n"));
+    }
+
+    /// Sends a GET and returns the next response.
+    pub(crate) fn ask(&mut self, path: &str) -> Answer {
+        self.get(path);
+        self.answer()
+    }
+
+    /// Sends bytes and returns the next response.
+    pub(crate) fn exchange(&mut self, bytes: impl AsRef<[u8]>) -> Answer {
+        self.send(bytes);
+        self.answer()
     }
 
     /// Returns the next response. Panics if the connection ends instead.

@@ -14,9 +14,7 @@ fn d2_no_spelling_dodges_a_rule() {
     for path in
         ["/admin", "/admin/x", "//admin", "/./admin", "/x/../admin", "/%61dmin", "/x/%2e%2e/admin/", "/admin//x"]
     {
-        let mut client = stage.client();
-        client.get(path);
-        let answer = client.answer();
+        let answer = stage.ask(path);
         // The node receives the path as it was sent.
         assert_eq!(answer.text(), path);
         assert_eq!(stage.record().class, "admin", "{path}");
@@ -24,14 +22,10 @@ fn d2_no_spelling_dodges_a_rule() {
     // Some nodes read these paths as below /admin, and others do not. `admin` is the first class, so that it decides
     // only if the promises are compared: see the test of the classifier.
     for path in ["/x/..%2fadmin", "/admin%2fx", "/x\\..\\admin"] {
-        let mut client = stage.client();
-        client.get(path);
-        assert_eq!(client.answer().text(), path);
+        assert_eq!(stage.ask(path).text(), path);
     }
     for path in ["/x/..;/admin", "/..%5cadmin", "/%00/admin", "/admin/..%2f..%2f"] {
-        let mut client = stage.client();
-        client.get(path);
-        assert_eq!(client.answer().status, 400, "{path}");
+        assert_eq!(stage.ask(path).status, 400, "{path}");
     }
 }
 
@@ -129,13 +123,10 @@ fn d8_all_connections_are_bounded_and_the_rest_waits_unread() {
 
 #[test]
 fn silent_connections_make_room_for_a_client_that_speaks() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}limits: {{ connections: 8 }}\n")));
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), &format!("{PLAIN}limits: {{ connections: 8 }}\n"));
     let silent: Vec<_> = (0..60).map(|_| stage.client()).collect();
     for _ in 0..3 {
-        let mut client = stage.client();
-        client.get("/");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(stage.ask("/").status, 200);
     }
     drop(silent);
 }
@@ -147,10 +138,7 @@ fn idle_connections_of_a_greedy_peer_make_room() {
     let policy =
         policy(&[&node], &format!("{PLAIN}limits: {{ connections: 8 }}\n")).replace("threads: 2", "threads: 1");
     let stage = Stage::open(&policy);
-    let ask = |client: &mut Client| {
-        client.get("/");
-        client.answer().status
-    };
+    let ask = |client: &mut Client| client.ask("/").status;
     let mut polite = stage.client();
     assert_eq!(ask(&mut polite), 200);
     // Each one after the seventh takes the place of an idle connection, and none is idle for longer than the first.
@@ -202,16 +190,13 @@ fn waiting_requests_make_room_for_a_class_within_its_guarantee() {
 
 #[test]
 fn p2_a_gateway_short_of_memory_turns_requests_away_and_recovers() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::answering(ok("x")), PLAIN);
     let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.ask("/").status, 200);
     // No process has so little memory.
     let tiny = policy(&[&node], &format!("{PLAIN}limits: {{ memory: 64KiB }}\n"));
     stage.gateway.reload_site(site(&tiny), &tiny).expect("a good policy");
-    client.get("/");
-    let refused = client.answer();
+    let refused = client.ask("/");
     assert_eq!(refused.status, 503);
     assert!(refused.header("retry-after").is_some() && refused.header("proxy-status").is_some());
     // A new connection waits, and is served once memory is available.
@@ -222,9 +207,7 @@ fn p2_a_gateway_short_of_memory_turns_requests_away_and_recovers() {
     assert_eq!(late.answer().status, 200);
     // The first connection was idle meanwhile and may have been closed for the waiting one. New connections
     // are served.
-    let mut next = stage.client();
-    next.get("/");
-    assert_eq!(next.answer().status, 200);
+    assert_eq!(stage.ask("/").status, 200);
 }
 
 /// Environment variable with the node's address for the child process of the next test.

@@ -12,33 +12,27 @@ fn class_with(timeouts: &str) -> String {
 
 #[test]
 fn a_head_must_be_complete_in_time() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}timeouts: {{ header: 100ms }}\n")));
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), &format!("{PLAIN}timeouts: {{ header: 100ms }}\n"));
     let mut client = stage.client();
-    client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ");
-    let answer = client.answer();
+    let answer = client.exchange("GET / HTTP/1.1\r\nHost: a\r\nX: ");
     assert_eq!((answer.status, answer.header("connection").as_deref()), (408, Some("close")));
     assert!(client.is_closed());
     assert!(matches!(stage.record().ending, Ending::Refused(_)));
 
     // Also after a first request, and when the head arrives in small pieces.
     let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.ask("/").status, 200);
     client.send("GET / HTTP/1.1\r\n");
-    client.send("Host: a\r\n");
-    assert_eq!(client.answer().status, 408);
+    assert_eq!(client.exchange("Host: a\r\n").status, 408);
 }
 
 #[test]
 fn an_idle_connection_is_closed_without_a_word() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}timeouts: {{ idle: 100ms }}\n")));
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), &format!("{PLAIN}timeouts: {{ idle: 100ms }}\n"));
     let mut client = stage.client();
     assert!(client.is_closed());
     let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.ask("/").status, 200);
     assert!(client.is_closed());
 }
 
@@ -60,8 +54,7 @@ fn interim_responses_without_end_are_a_504_and_delay_no_other_request() {
     let stage = Stage::open(&text);
     let (mut endless, mut other) = (stage.client(), stage.client());
     endless.get("/endless");
-    other.get("/");
-    assert_eq!(other.answer().text(), "other");
+    assert_eq!(other.ask("/").text(), "other");
     assert_eq!(stage.record().ending, Ending::Served);
     let answer = std::iter::repeat_with(|| endless.head_answer()).find(|answer| answer.status != 103);
     assert_eq!(answer.map(|answer| answer.status), Some(504));
@@ -89,9 +82,7 @@ fn a_body_that_comes_too_slowly_in_the_queue_is_a_408() {
         assert!(matches!(stage.record().ending, Ending::Refused(_)), "{framing}");
     }
     // A request without a byte of its body does not even wait.
-    let mut client = stage.client();
-    client.send("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
-    assert_eq!(client.answer().status, 408);
+    assert_eq!(stage.exchange("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").status, 408);
     let record = stage.record();
     assert_eq!((record.queue_wait, record.status), (std::time::Duration::ZERO, 408));
 }
@@ -132,11 +123,9 @@ fn a_body_that_comes_too_slowly_is_a_408() {
 
 #[test]
 fn a_silent_node_is_a_504() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &class_with("first_byte: 100ms")));
+    let (node, stage) = Stage::of(Node::scripted(), &class_with("first_byte: 100ms"));
     let mut client = stage.client();
-    client.get("/");
-    let answer = client.answer();
+    let answer = client.ask("/");
     assert_eq!(answer.status, 504);
     assert_eq!(answer.header("proxy-status").as_deref(), Some("weirgate; error=http_response_timeout"));
     assert_eq!(stage.record().ending, Ending::Failed("http_response_timeout"));
@@ -150,8 +139,7 @@ fn a_silent_node_is_a_504() {
 
 #[test]
 fn a_node_that_stops_in_the_middle_is_cut_off() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &class_with("body_progress: 100ms")));
+    let (node, stage) = Stage::of(Node::scripted(), &class_with("body_progress: 100ms"));
     let mut client = stage.client();
     client.get("/");
     let call = node.call();
@@ -183,13 +171,10 @@ fn the_whole_must_end_in_time_however_it_trickles() {
 
 #[test]
 fn a_client_that_stops_sending_gets_a_408() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &class_with("body_progress: 100ms")));
+    let (_node, stage) = Stage::of(Node::scripted(), &class_with("body_progress: 100ms"));
     // Before the request is admitted (a small body) and while it is forwarded (a large body).
     for length in [10, 1_000_000] {
-        let mut client = stage.client();
-        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\nabc"));
-        let answer = client.answer();
+        let answer = stage.exchange(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\nabc"));
         assert_eq!((answer.status, answer.header("connection").as_deref()), (408, Some("close")), "{length}");
         assert!(matches!(stage.record().ending, Ending::Refused(_)));
         wait_until("the slot is free", || stage.is_empty());

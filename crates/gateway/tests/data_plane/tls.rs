@@ -68,22 +68,18 @@ fn a_listener_redirects_to_https() {
         ("GET http://b.test/%61?q HTTP/1.1\r\nHost: b.test\r\n\r\n", "https://b.test/a?q"),
         ("GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n", "https://[::1]/"),
     ] {
-        client.send(request);
-        let answer = client.answer();
+        let answer = client.exchange(request);
         assert_eq!((answer.status, answer.header("location").as_deref()), (308, Some(location)));
         assert_eq!(answer.header("proxy-status"), None);
         let record = stage.record();
         assert_eq!((record.ending, record.status, record.class.as_str()), (Ending::Redirected, 308, "-"));
     }
     for request in ["OPTIONS * HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {
-        let mut client = stage.client();
-        client.send(request);
-        assert_eq!(client.answer().status, 400, "{request}");
+        assert_eq!(stage.exchange(request).status, 400, "{request}");
     }
     let other = Stage::open(&policy(8443));
     let mut client = other.client();
-    client.get("/");
-    assert_eq!(client.answer().header("location").as_deref(), Some("https://a.test:8443/"));
+    assert_eq!(client.ask("/").header("location").as_deref(), Some("https://a.test:8443/"));
     assert!(other.is_empty() && stage.is_empty());
     assert_eq!(stage.gateway.counters().connects.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
@@ -210,9 +206,7 @@ fn failed_handshakes_are_counted_by_reason_and_answered() {
     expected.push((HandshakeFailure::Alert, 1));
     failed(&stage, &expected);
 
-    let mut plain = stage.client();
-    plain.get("/");
-    let answer = plain.answer();
+    let answer = stage.ask("/");
     assert_eq!((answer.status, answer.text().contains("https://")), (400, true));
     expected.insert(0, (HandshakeFailure::PlainHttp, 1));
     failed(&stage, &expected);

@@ -132,8 +132,7 @@ fn clients_reach_the_addresses_that_they_want(network: &Network, how: &str) {
     let mut clients = ["10.77.2.2:80", "10.77.2.3:80"].map(|address| (address, network.connect(address)));
     for _ in 0..2 {
         for (address, client) in &mut clients {
-            client.get("/");
-            assert_eq!(client.answer().text(), format!("10.77.2.1 {address}"), "{how}");
+            assert_eq!(client.ask("/").text(), format!("10.77.2.1 {address}"), "{how}");
             let record = stage.record();
             assert_eq!((record.client.as_str(), record.node.as_deref()), ("10.77.1.2", Some("original")));
         }
@@ -169,8 +168,7 @@ fn nodes_see_the_addresses_of_clients() {
         let stage = network.open("tproxy", upstream);
         let mut client = network.connect("10.77.2.3:80");
         for _ in 0..2 {
-            client.get("/");
-            assert_eq!(client.answer().text(), "10.77.1.2 10.77.2.3:80");
+            assert_eq!(client.ask("/").text(), "10.77.1.2 10.77.2.3:80");
             assert_eq!(stage.record().status, 200);
         }
     }

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 use weirgate_gateway::{Gateway, Protocol, ReloadSource};
@@ -28,6 +28,13 @@ fn ask(path: &Path, request: &str) -> String {
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
 
+/// A node, and a path for a socket in a folder that goes with the test.
+fn place() -> (Node, TempDir, PathBuf) {
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("http.sock");
+    (Node::answering(ok("x")), folder, path)
+}
+
 /// Returns a policy with these listeners.
 fn listening(node: &Node, listen: &str, rest: &str) -> String {
     policy(&[node], &format!("{PLAIN}{rest}")).replacen("127.0.0.1:0", listen, 1)
@@ -35,8 +42,7 @@ fn listening(node: &Node, listen: &str, rest: &str) -> String {
 
 #[test]
 fn a_client_on_a_unix_socket_has_no_address() {
-    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
-    let path = folder.path().join("http.sock");
+    let (node, _folder, path) = place();
     let listen = format!("{{ address: \"unix:{}\", mode: 606 }}", path.display());
     let rest = "trusted_proxies: 127.0.0.0/8\n\
                 request_headers: { set: { X-Client: '${client}', X-Port: '${port}', X-Scheme: '${scheme}' } }\n";
@@ -55,8 +61,7 @@ fn a_client_on_a_unix_socket_has_no_address() {
 
 #[test]
 fn a_proxy_on_a_unix_socket_states_its_clients() {
-    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
-    let path = folder.path().join("http.sock");
+    let (node, _folder, path) = place();
     let listen = format!("\"unix:{}\"", path.display());
     let stage = Stage::open(&listening(&node, &listen, "trusted_proxies: unix\n"));
     let request = GET.replace("Connection", "X-Forwarded-For: 10.9.9.9, 192.0.2.7\r\nConnection");
@@ -68,8 +73,7 @@ fn a_proxy_on_a_unix_socket_states_its_clients() {
 
 #[test]
 fn a_header_of_the_proxy_protocol_names_the_client() {
-    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
-    let path = folder.path().join("http.sock");
+    let (node, _folder, path) = place();
     let listen = format!("{{ address: \"unix:{}\", proxy_protocol: unix }}", path.display());
     let stage = Stage::open(&listening(&node, &listen, ""));
     let answer = ask(&path, &format!("PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n{GET}"));
@@ -97,8 +101,7 @@ fn classes_and_limits_see_one_source() {
 
 #[test]
 fn a_reload_opens_changes_and_removes_it() {
-    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
-    let path = folder.path().join("http.sock");
+    let (node, _folder, path) = place();
     let stage = Stage::open(&listening(&node, "127.0.0.1:0", ""));
     let reload = |listen: &str| {
         let text = listening(&node, listen, "");
@@ -120,8 +123,7 @@ fn a_reload_opens_changes_and_removes_it() {
 
 #[test]
 fn only_the_socket_of_a_process_that_has_ended_is_replaced() {
-    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
-    let path = folder.path().join("http.sock");
+    let (node, _folder, path) = place();
     let text = listening(&node, &format!("\"unix:{}\"", path.display()), "");
     let start = || Gateway::start(site(&text), &text, ReloadSource::Nowhere, Vec::new());
     let other = UnixListener::bind(&path).expect("a socket");
@@ -153,8 +155,7 @@ fn a_name_outside_the_file_system_is_an_address() {
 
 #[test]
 fn a_file_is_set_by_the_process_that_has_taken_over() {
-    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
-    let path = folder.path().join("http.sock");
+    let (node, _folder, path) = place();
     let mode = || format!("{:o}", fs::metadata(&path).expect("a file").mode() & 0o777);
     let text = |mode| listening(&node, &format!("{{ address: \"unix:{}\", mode: {mode} }}", path.display()), "");
     let stage = Stage::open(&text("600"));
@@ -177,8 +178,7 @@ fn a_file_is_set_by_the_process_that_has_taken_over() {
 
 #[test]
 fn a_file_that_was_deleted_does_not_prevent_reloads() {
-    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
-    let path = folder.path().join("http.sock");
+    let (node, _folder, path) = place();
     let text = |mode| listening(&node, &format!("{{ address: \"unix:{}\", mode: {mode} }}", path.display()), "");
     let stage = Stage::open(&text("600"));
     fs::remove_file(&path).expect("it was there");
@@ -192,8 +192,7 @@ fn a_file_that_was_deleted_does_not_prevent_reloads() {
 
 #[test]
 fn a_stop_during_a_hand_over_leaves_the_file() {
-    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
-    let path = folder.path().join("http.sock");
+    let (node, _folder, path) = place();
     let text = listening(&node, &format!("\"unix:{}\"", path.display()), "");
     let stage = Stage::open(&text);
     let hand_over = stage.gateway.begin_hand_over().expect("it serves");
@@ -209,8 +208,7 @@ fn a_stop_during_a_hand_over_leaves_the_file() {
 
 #[test]
 fn a_hand_over_that_fails_leaves_the_file_to_this_process() {
-    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
-    let path = folder.path().join("http.sock");
+    let (node, _folder, path) = place();
     let text = listening(&node, &format!("\"unix:{}\"", path.display()), "");
     let stage = Stage::open(&text);
     let hand_over = stage.gateway.begin_hand_over().expect("it serves");
@@ -239,8 +237,7 @@ fn a_client_on_a_unix_socket_shares_a_source_with_no_address() {
 
 #[test]
 fn no_header_of_the_proxy_protocol_names_a_client_on_a_unix_socket() {
-    let (node, folder) = (Node::answering(ok("x")), tempdir().expect("a folder"));
-    let path = folder.path().join("http.sock");
+    let (node, _folder, path) = place();
     let listen = format!("[{{ address: \"127.0.0.1:0\", proxy_protocol: 127.0.0.1 }}, \"unix:{}\"]", path.display());
     let text = listening(&node, &listen, "")
         .replace("{ name: all }", "{ name: local, match: { source: unix } }, { name: all }");

@@ -48,8 +48,7 @@ fn a_node_with_a_unix_socket_serves_over_kept_connections() {
     let stage = open(&path, "");
     let mut client = stage.client();
     for request in ["GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET /2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"] {
-        client.send(request);
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.exchange(request).status, 200);
         assert_eq!(stage.record().node, Some(format!("unix:{}", path.display())));
     }
     let [(first, with_host), (second, without)] = [(); 2].map(|()| heads.recv().expect("a request"));
@@ -65,9 +64,7 @@ fn a_node_with_a_name_outside_the_file_system_serves() {
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
     let heads = serve(UnixListener::bind_addr(&address).expect("a socket"));
     let stage = open(std::path::Path::new(&format!("@{name}")), ", health_check: { path: /health, interval: 50ms }");
-    let mut client = stage.client();
-    client.get("/1");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(stage.ask("/1").status, 200);
     assert_eq!(stage.record().node, Some(format!("unix:@{name}")));
     let mut expected = ["GET /1 ", "GET /health "].to_vec();
     while !expected.is_empty() {
@@ -96,12 +93,10 @@ fn a_socket_that_is_not_there_is_an_unavailable_node() {
     let path = directory.path().join("app.sock");
     let stage = open(&path, "");
     let mut client = stage.client();
-    client.get("/");
-    assert_eq!(client.answer().status, 502);
+    assert_eq!(client.ask("/").status, 502);
     assert_eq!(stage.record().ending, Ending::Failed("destination_unavailable"));
     // A socket outlives its process.
     drop(UnixListener::bind(&path).expect("a socket"));
-    client.get("/");
-    assert_eq!(client.answer().status, 502);
+    assert_eq!(client.ask("/").status, 502);
     assert_eq!(stage.record().ending, Ending::Failed("connection_refused"));
 }

@@ -14,8 +14,7 @@ const GRANT: &str =
 
 #[test]
 fn a_tunnel_carries_bytes_and_holds_no_slot() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let mut client = stage.client();
     // Bytes of the new protocol that follow the request directly are kept for the tunnel.
     client.send(format!("{ASK}first"));
@@ -60,17 +59,14 @@ fn a_declined_change_leaves_a_connection_that_works() {
     let node = Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default()));
     let stage = Stage::open(&policy(&[&node], &windowed(1)));
     let mut client = stage.client();
-    client.send(format!("{ASK}GET /behind HTTP/1.1\r\nHost: a\r\n\r\n"));
-    assert_eq!(client.answer().text(), "/chat");
+    assert_eq!(client.exchange(format!("{ASK}GET /behind HTTP/1.1\r\nHost: a\r\n\r\n")).text(), "/chat");
     assert_eq!(client.answer().text(), "/behind");
-    client.get("/later");
-    assert_eq!(client.answer().text(), "/later");
+    assert_eq!(client.ask("/later").text(), "/later");
 }
 
 #[test]
 fn an_unasked_change_and_h2c_are_not_passed_on() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let mut client = stage.client();
     client.get("/");
     node.call().reply(GRANT);
@@ -146,8 +142,7 @@ fn tunnels_are_bounded_in_all_and_by_class() {
     };
     let refused = |path: &str| {
         let mut client = stage.client();
-        client.send(ASK.replace("/chat", path));
-        let answer = client.answer();
+        let answer = client.exchange(ASK.replace("/chat", path));
         assert_eq!(answer.status, 503);
         assert_eq!(
             answer.header("proxy-status").as_deref(),

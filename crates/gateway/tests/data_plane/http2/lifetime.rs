@@ -88,8 +88,7 @@ fn received(client: &mut impl Read) -> Vec<u8> {
 
 #[test]
 fn a_drain_lets_requests_through() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::scripted(), PLAIN);
     let mut wire = Wire::connect(stage.address(), b"");
     wire.get(1, "/");
     let first = node.call();
@@ -111,8 +110,7 @@ fn a_drain_lets_requests_through() {
 
 #[test]
 fn an_idle_connection_ends() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}timeouts: {{ idle: 1s, header: 1s }}\n")));
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), &format!("{PLAIN}timeouts: {{ idle: 1s, header: 1s }}\n"));
     let mut client = Client::connect(stage.address());
     assert_eq!(client.get("/").expect("a response").text(), "x");
     // Neither the preface alone, nor a client that answers no ping, stays for longer.
@@ -127,8 +125,7 @@ fn an_idle_connection_ends() {
 
 #[test]
 fn a_slow_head_ends_the_connection() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}timeouts: {{ header: 1s }}\n")));
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), &format!("{PLAIN}timeouts: {{ header: 1s }}\n"));
     let mut wire = Wire::connect(stage.address(), b"");
     // Without END_HEADERS.
     wire.send(HEADERS, 1, 1, &pseudo("GET", "/"));
@@ -138,8 +135,7 @@ fn a_slow_head_ends_the_connection() {
 
 #[test]
 fn requests_and_connections_are_counted() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), PLAIN);
     let mut client = Client::connect(stage.address());
     for _ in 0..3 {
         client.ask(get("/")).expect("a response");

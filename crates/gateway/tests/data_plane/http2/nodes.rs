@@ -150,8 +150,7 @@ fn requests_pass_over_tls() {
     }
     let mut old = stage.client();
     old.send("POST /b HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100000\r\n\r\n");
-    old.send(vec![b'x'; 100_000]);
-    assert_eq!(old.answer().text(), "https /b 0 100000");
+    assert_eq!(old.exchange(vec![b'x'; 100_000]).text(), "https /b 0 100000");
 }
 
 #[test]
@@ -167,9 +166,7 @@ fn a_node_over_tls_has_to_agree_on_http2() {
              {tls} }} }}\n{}",
             windowed(10)
         ));
-        let mut client = stage.client();
-        client.get("/");
-        let answer = client.answer();
+        let answer = stage.ask("/");
         // A server that has other protocols ends the handshake itself.
         let why = answer.header("proxy-status").unwrap_or_default();
         assert!(answer.status == 502 && why.contains("error=tls_"), "{} {why}", answer.status);
@@ -192,9 +189,7 @@ fn requests_share_a_connection() {
     }
     assert_eq!(stage.gateway.counters().connects.load(Ordering::Relaxed), 1);
     // So do those of clients that speak HTTP/1.1, on any thread.
-    let mut old = stage.client();
-    old.get("/x");
-    let text = old.answer().text();
+    let text = stage.ask("/x").text();
     assert!(text.starts_with("GET a.test /x - 1.1 weirgate "), "{text}");
 }
 
@@ -215,9 +210,10 @@ fn bodies_and_trailers_pass() {
         assert_eq!(whole.text(), format!("{length} 7"));
         assert_eq!(whole.trailers, Some(fields(&[("x-end", "here")])));
     }
-    let mut old = stage.client();
-    old.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
-    assert_eq!(old.answer().text(), "3 nonex-end: here\n");
+    assert_eq!(
+        stage.exchange("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc").text(),
+        "3 nonex-end: here\n"
+    );
 }
 
 #[test]

@@ -44,8 +44,7 @@ fn each_stream_waits_on_its_own() {
 
 #[test]
 fn the_window_opens_by_the_bytes_that_were_passed_on() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let mut holder = stage.client();
     holder.get("/first");
     let first = node.call();
@@ -133,8 +132,7 @@ fn streams_past_the_limit_are_refused() {
 
 #[test]
 fn a_client_that_leaves_takes_its_requests_along() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let mut wire = Wire::connect(stage.address(), b"");
     for stream in [1, 3, 5] {
         wire.get(stream, "/");

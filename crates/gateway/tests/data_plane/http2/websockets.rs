@@ -139,8 +139,7 @@ fn refused(whole: &Whole) -> (u16, Option<&str>) {
 
 #[test]
 fn a_stream_becomes_a_tunnel_to_a_node_over_http1() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let mut client = Client::connect(stage.address());
     let (response, mut send) = client.begin(ask("/chat?room=1", "websocket"), false);
     // Before it is known whether there is a tunnel.
@@ -191,8 +190,7 @@ fn a_stream_becomes_a_tunnel_to_a_node_over_http1() {
 
 #[test]
 fn resets_pass_in_both_directions() {
-    let node = Node::scripted();
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (node, stage) = Stage::of(Node::scripted(), &windowed(1));
     let mut client = Client::connect(stage.address());
     let (response, send) = client.begin(ask("/chat", "websocket"), false);
     let call = node.call();
