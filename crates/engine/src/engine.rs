@@ -458,8 +458,8 @@ impl Engine {
     /// Load control and its view of the engine.
     #[inline]
     pub(crate) fn limiting(&mut self) -> (&mut Limit, LimitView<'_>) {
-        let Engine { now, classes, nodes, limit, scheduler, .. } = self;
-        (limit, LimitView { now: *now, classes, nodes, scheduler })
+        let Engine { now, classes, nodes, limit, .. } = self;
+        (limit, LimitView { now: *now, classes, nodes })
     }
 
     /// Runs the control steps that are due at `now`.

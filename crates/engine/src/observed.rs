@@ -278,17 +278,6 @@ impl Observed {
         false
     }
 
-    /// Arrivals per second over the sliding window.
-    #[allow(dead_code, reason = "for load control that limits a class's surplus")]
-    pub(crate) fn offered_per_s(&self, now: Time) -> f64 {
-        let newest = now.as_nanos() / SLOT;
-        let oldest = newest.saturating_sub(SLOTS as u64 - 1);
-        let live = (oldest..=newest).filter(|slot| *slot <= self.slot && slot + SLOTS as u64 > newest);
-        let offered: u32 = live.map(|slot| self.slots[(slot % SLOTS as u64) as usize].offered).sum();
-        let seconds = now.since(Time::from_nanos(oldest * SLOT).max(self.since)).as_secs_f64();
-        if seconds > 0.0 { f64::from(offered) / seconds } else { 0.0 }
-    }
-
     /// Takes over the service time that another engine has learned, in seconds.
     pub(crate) fn adopt_service_time(&mut self, seconds: f64) {
         self.learned = Some(seconds);

@@ -15,11 +15,9 @@ mod linear;
 mod resources;
 #[cfg(test)]
 mod tests;
-mod view;
 mod window;
 
 pub(crate) use resources::Resources;
-pub(crate) use view::LimitView;
 pub(crate) use window::Window;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +39,13 @@ use crate::request::{ClassId, Contention, NodeId, Why};
 use crate::scheduler::Standing;
 use crate::snapshot::SurplusSnapshot;
 use crate::time::Time;
+
+/// The state that load control sees. Reading estimates brings them up to date, and nodes get learned speeds and bounds.
+pub(crate) struct LimitView<'a> {
+    pub(crate) now: Time,
+    pub(crate) classes: &'a mut Classes,
+    pub(crate) nodes: &'a mut Nodes,
+}
 
 /// A successful answer.
 #[derive(Clone, Copy, Debug)]

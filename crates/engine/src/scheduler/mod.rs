@@ -317,7 +317,6 @@ impl Scheduler {
     }
 
     /// Whether the next request of the class is within its guarantee.
-    #[allow(dead_code, reason = "for load control that refuses a class's surplus")]
     pub(crate) fn standing(&self, now: Time, classes: &Classes, class: ClassId) -> Standing {
         match self {
             Scheduler::Tokens(method) => method.standing(now, classes, class),
@@ -326,7 +325,6 @@ impl Scheduler {
     }
 
     /// Tokens left of the class's guaranteed rate, in requests, if the method counts them.
-    #[allow(dead_code, reason = "for load control that limits a class's surplus")]
     pub(crate) fn tokens(&self, now: Time, classes: &Classes, class: ClassId) -> Option<f64> {
         match self {
             Scheduler::Tokens(method) => Some(method.tokens(now, classes, class)),
