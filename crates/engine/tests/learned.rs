@@ -9,14 +9,6 @@ use proptest::prelude::*;
 use support::*;
 use weirgate_engine::*;
 
-fn p95(limit: u64) -> Option<(Statistic, u64)> {
-    Some((Statistic::Percentile(95.0), limit))
-}
-
-fn load(rate: f64, demand: f64) -> Load {
-    Load { rate, demand, exponential: true }
-}
-
 fn at(seconds: f64) -> Time {
     Time::from_nanos((seconds * 1e9) as u64)
 }
@@ -184,8 +176,9 @@ fn classes_of_templates_keep_their_estimates() {
     let mut first = Engine::new(Time::ZERO, site.clone(), 1).expect("a valid policy");
     for (start, key) in [(1.0, b"a"), (2.0, b"b")] {
         let class = first.class(at(start), TemplateId(0), key);
-        let arrival = Arrival { class, flow: 1, demand: None, locality_key: None, position: 0, token: 0 };
-        let Decision::Release { ticket, .. } = first.arrive(at(start), arrival) else { panic!("nothing is in flight") };
+        let Decision::Release { ticket, .. } = first.arrive(at(start), arrival(class.0, 1, 0)) else {
+            panic!("nothing is in flight")
+        };
         first.observe(at(start + 0.5), ticket, Outcome::LastByte { status: 200 });
     }
     let learned = first.learned(at(2.5));
@@ -206,8 +199,7 @@ fn an_ejected_node_stays_out_for_the_rest_of_its_time() {
     let mut failed = 0;
     for second in 1..12 {
         let now = at(f64::from(second) / 10.0);
-        let arrival = Arrival { class: ClassId(0), flow: 1, demand: None, locality_key: None, position: 0, token: 0 };
-        if let Decision::Release { ticket, node } = first.arrive(now, arrival) {
+        if let Decision::Release { ticket, node } = first.arrive(now, arrival(0, 1, 0)) {
             failed += u32::from(node == NodeId(0));
             let outcome = if node == NodeId(0) {
                 Outcome::Failed { retryable: false }

@@ -15,10 +15,6 @@ fn observed(policy: Policy, mode: Mode) -> Policy {
     Policy { classes: policy.classes.into_iter().map(class).collect(), ..policy }
 }
 
-fn p95(limit: u64) -> Option<(Statistic, u64)> {
-    Some((Statistic::Percentile(95.0), limit))
-}
-
 fn arrival(class: u32, flow: u64, position: u16) -> Arrival {
     Arrival { class: ClassId(class), flow, demand: None, locality_key: None, position, token: flow }
 }
@@ -197,7 +193,7 @@ fn quiet_nodes_refuse_nothing() {
         let classes = vec![class("gold", Some(300.0), p95(300), service), class("other", None, None, service)];
         let mut policy = observed(policy(Discipline::weirgate(), 4, classes), Mode::Observe);
         policy.nodes.iter_mut().for_each(|node| node.capacity = capacity);
-        let load = |rate| Load { rate, demand: 0.010, exponential: true };
+        let load = |rate| load(rate, 0.010);
         let mut bench = Bench::new(policy, 2.0, vec![load(240.0), load(100.0)], 5);
         bench.run(30.0);
         let offered = bench.tallies[1].offered;

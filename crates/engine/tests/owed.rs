@@ -9,23 +9,12 @@ use weirgate_engine::*;
 /// More CPUs than classes can fill. Requests wait for something else, each for as long as its demand.
 const NO_CPU: f64 = 1e9;
 
-fn p95(limit: u64) -> Option<(Statistic, u64)> {
-    Some((Statistic::Percentile(95.0), limit))
-}
-
-fn load(rate: f64, demand: f64) -> Load {
-    Load { rate, demand, exponential: true }
-}
-
 fn surplus(engine: &Engine) -> SurplusSnapshot {
     engine.snapshot(Time::ZERO).groups[0].surplus.expect("the discipline tells surplus apart")
 }
 
 fn arrive(engine: &mut Engine, class: u32, token: u64) -> Decision {
-    engine.arrive(
-        Time::ZERO,
-        Arrival { class: ClassId(class), flow: token, demand: None, locality_key: None, position: 0, token },
-    )
+    engine.arrive(Time::ZERO, arrival(class, token, token))
 }
 
 /// Nothing is known at first, whatever was declared. Owed requests are released up to the reach at once.
@@ -69,9 +58,7 @@ fn short_surplus_uses_all_that_is_left() {
     let classes = vec![class("A", Some(120.0), p95(200), Some(10)), class("B", None, None, None)];
     let loads = vec![load(100.0, 0.010), load(600.0, 0.010)];
     let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 3);
-    bench.run(60.0);
-    bench.reset();
-    bench.run(180.0);
+    bench.measure(60.0, 180.0);
     let work: f64 = bench.tallies.iter().map(|tally| tally.served.len() as f64 * 0.010 / 120.0).sum();
     assert!(work > 0.93 * 4.0, "{work} of four CPUs work");
     let a = &bench.tallies[0];
@@ -97,9 +84,7 @@ fn best_effort_gets_its_twentieth() {
     let classes = vec![class("A", Some(600.0), p95(200), Some(10)), class("B", None, None, None)];
     let loads = vec![load(600.0, 0.010), load(5.0, 1.0)];
     let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 4);
-    bench.run(60.0);
-    bench.reset();
-    bench.run(360.0);
+    bench.measure(60.0, 360.0);
     let window = f64::from(bench.engine.snapshot(Time::ZERO).window.expect("a window"));
     let slots = bench.mean_slots(1, 300.0);
     assert!((0.02 * window..0.12 * window).contains(&slots), "{slots} of {window} slots");
@@ -118,8 +103,9 @@ fn failing(shares: [f64; 4], count: u64) -> Vec<u32> {
     let mut random = Random(5);
     for token in 0..count {
         let now = Time::from_millis(10 * token);
-        let arrival = Arrival { class: ClassId(0), flow: token, demand: None, locality_key: None, position: 0, token };
-        let Decision::Release { ticket, node } = engine.arrive(now, arrival) else { panic!("it is idle") };
+        let Decision::Release { ticket, node } = engine.arrive(now, arrival(0, token, token)) else {
+            panic!("it is idle")
+        };
         let outcome = match random.unit() < shares[node.0 as usize] {
             true => Outcome::Failed { retryable: false },
             false => Outcome::LastByte { status: 200 },

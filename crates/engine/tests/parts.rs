@@ -16,8 +16,7 @@ fn engine(floor: f64, seed: u64) -> Engine {
 
 /// One request that is answered at once. Returns whether it was protected.
 fn request(engine: &mut Engine, now: Time, token: u64) -> bool {
-    let arrival = Arrival { class: GOLD, flow: token, demand: None, locality_key: None, position: 0, token };
-    let ticket = match engine.arrive(now, arrival) {
+    let ticket = match engine.arrive(now, arrival(GOLD.0, token, token)) {
         Decision::Release { ticket, .. } => ticket,
         Decision::Wait { .. } => match engine.poll(now) {
             Some(Action::Release { ticket, .. }) => ticket,
@@ -159,7 +158,7 @@ fn parts_end_by_themselves() {
 #[test]
 fn the_guarantee_is_judged_by_the_part() {
     let classes = vec![class("gold", Some(100.0), None, Some(50)), class("rest", None, None, Some(50))];
-    let load = |rate| Load { rate, demand: 0.050, exponential: true };
+    let load = |rate| load(rate, 0.050);
     let mut bench = Bench::new(policy(Discipline::weirgate(), 1, classes), 2.0, vec![load(90.0), load(30.0)], 3);
     let (lease, of) = for_ever(20.0);
     bench.engine.keep_parts(Time::ZERO, lease, &of);
@@ -196,7 +195,7 @@ fn requests_within_the_whole_wait_for_a_larger_part() {
     let mut engine = engine(100.0, 1);
     let (lease, least) = for_ever(0.25);
     engine.keep_parts(Time::ZERO, lease, &least);
-    let arrival = |class, token| Arrival { class, flow: token, demand: None, locality_key: None, position: 0, token };
+    let arrival = |class: ClassId, token| arrival(class.0, token, token);
     let mut in_flight: Vec<Ticket> = Vec::new();
     for token in 0..400 {
         if let Decision::Release { ticket, .. } = engine.arrive(Time::ZERO, arrival(ClassId(1), token)) {

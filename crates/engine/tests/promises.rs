@@ -7,18 +7,10 @@ use weirgate_engine::*;
 
 const GOLD: ClassId = ClassId(0);
 
-fn p95(limit: u64) -> Option<(Statistic, u64)> {
-    Some((Statistic::Percentile(95.0), limit))
-}
-
-fn load(rate: f64) -> Load {
-    Load { rate, demand: 0.010, exponential: true }
-}
-
 /// Two nodes of two CPUs, which serve 400/s.
 fn bench(discipline: Discipline, gold: f64, others: f64) -> Bench {
     let classes = vec![class("gold", Some(150.0), p95(400), Some(10)), class("rest", None, None, None)];
-    Bench::new(policy(discipline, 2, classes), 2.0, vec![load(gold), load(others)], 7)
+    Bench::new(policy(discipline, 2, classes), 2.0, vec![load(gold, 0.010), load(others, 0.010)], 7)
 }
 
 fn held(bench: &Bench) -> bool {
@@ -100,7 +92,7 @@ fn the_cause_is_the_nodes_or_the_class() {
 #[test]
 fn a_limit_below_the_service_time_is_impossible_by_itself() {
     let classes = vec![class("a", Some(50.0), p95(100), None), class("b", Some(50.0), p95(400), None)];
-    let loads = vec![Load { demand: 0.150, ..load(5.0) }, load(20.0)];
+    let loads = vec![Load { demand: 0.150, ..load(5.0, 0.010) }, load(20.0, 0.010)];
     let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 8);
     let impossible =
         |bench: &Bench| bench.engine.classes(Time::ZERO, GOLD, 2).iter().map(|c| c.impossible).collect::<Vec<_>>();

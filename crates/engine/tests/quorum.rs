@@ -5,22 +5,16 @@ mod support;
 use support::*;
 use weirgate_engine::*;
 
-fn p95(limit: u64) -> Option<(Statistic, u64)> {
-    Some((Statistic::Percentile(95.0), limit))
-}
-
 /// Sec. 5.1 in small: 2 nodes × 2 CPUs (467/s at 8.57 ms). A surges to four times its rate.
 #[test]
 fn a_surging_class_does_not_touch_the_other() {
     for seed in 1..=4 {
         let classes = vec![class("A", Some(225.0), p95(400), Some(8)), class("B", Some(225.0), p95(400), Some(8))];
-        let load = |rate| Load { rate, demand: 0.00857, exponential: false };
+        let load = |rate| even(rate, 0.00857);
         let mut bench = Bench::new(policy(Discipline::quorum(), 2, classes), 2.0, vec![load(150.0), load(125.0)], seed);
         bench.run(20.0);
         bench.set_rate(0, 600.0);
-        bench.run(26.0);
-        bench.reset();
-        bench.run(56.0);
+        bench.measure(26.0, 56.0);
         let (a, b) = (&bench.tallies[0], &bench.tallies[1]);
         assert_eq!(b.shed, 0, "seed {seed}: B is within its guarantee");
         let served = a.served.len() as f64 / 30.0;
@@ -38,12 +32,10 @@ fn a_surging_class_does_not_touch_the_other() {
 #[test]
 fn an_infeasible_policy_degrades_in_proportion() {
     let classes = vec![class("A", Some(900.0), p95(400), Some(8)), class("B", Some(450.0), p95(400), Some(8))];
-    let load = |rate| Load { rate, demand: 0.00857, exponential: false };
+    let load = |rate| even(rate, 0.00857);
     // 6 CPUs serve 700/s, and 1350/s are guaranteed.
     let mut bench = Bench::new(policy(Discipline::quorum(), 3, classes), 2.0, vec![load(1300.0), load(1300.0)], 1);
-    bench.run(20.0);
-    bench.reset();
-    bench.run(50.0);
+    bench.measure(20.0, 50.0);
     let rates: Vec<f64> = bench.tallies.iter().map(|t| t.served.len() as f64 / 30.0).collect();
     assert!((rates[0] / rates[1] - 2.0).abs() < 0.06, "served {rates:?}");
     assert!(rates[0] + rates[1] > 0.97 * 700.0, "served {rates:?}");
@@ -54,16 +46,13 @@ fn an_infeasible_policy_degrades_in_proportion() {
 #[test]
 fn a_class_that_becomes_dearer_pays_itself() {
     let classes = vec![class("A", Some(225.0), p95(400), Some(8)), class("B", Some(225.0), p95(400), Some(8))];
-    let load = |rate, demand| Load { rate, demand, exponential: false };
     // A keeps the cluster busy from the start, so that the window is at the size that the rule seeks.
-    let loads = vec![load(400.0, 0.008), load(125.0, 0.008)];
+    let loads = vec![even(400.0, 0.008), even(125.0, 0.008)];
     let mut bench = Bench::new(policy(Discipline::quorum(), 2, classes), 2.0, loads, 3);
     bench.run(20.0);
     bench.classes[0].demand = 0.040;
     // The linear window needs 20 s from 100 slots to the 20 that expensive requests leave room for.
-    bench.run(45.0);
-    bench.reset();
-    bench.run(75.0);
+    bench.measure(45.0, 75.0);
     let (a, b) = (&bench.tallies[0], &bench.tallies[1]);
     assert_eq!(b.shed, 0);
     assert!(percentile(&b.served, 0.95) <= 0.405);
@@ -80,15 +69,13 @@ fn a_stale_estimate_starves_a_class_unless_it_decays() {
         let mut discipline = Discipline::quorum();
         discipline.admit = Admit::Deadline { stale };
         let classes = vec![class("A", Some(100.0), p95(200), Some(8)), class("other", None, None, None)];
-        let load = |rate| Load { rate, demand: 0.008, exponential: false };
+        let load = |rate| even(rate, 0.008);
         let mut bench = Bench::new(policy(discipline, 2, classes), 2.0, vec![load(100.0), load(0.0)], 5);
         bench.run(5.0);
         bench.classes[0].demand = 0.300;
         bench.run(8.0);
         bench.classes[0].demand = 0.008;
-        bench.run(18.0);
-        bench.reset();
-        bench.run(28.0);
+        bench.measure(18.0, 28.0);
         bench.tallies[0].served.len() as f64 / bench.tallies[0].offered as f64
     };
     assert_eq!(served_after(StaleEstimate::Hold), 0.0);
@@ -108,7 +95,7 @@ fn grows_always() -> Discipline {
 fn an_idle_window_stays_unless_it_may_always_grow() {
     let window_after = |discipline: Discipline| {
         let classes = vec![class("A", Some(100.0), p95(400), Some(8))];
-        let loads = vec![Load { rate: 50.0, demand: 0.008, exponential: false }];
+        let loads = vec![even(50.0, 0.008)];
         let mut bench = Bench::new(policy(discipline, 2, classes), 2.0, loads, 5);
         bench.run(60.2);
         bench.engine.snapshot(Time::ZERO).window.unwrap()
@@ -124,13 +111,11 @@ fn an_idle_window_stays_unless_it_may_always_grow() {
 fn a_class_that_becomes_dearer_after_a_calm_is_served_at_once() {
     let after_the_calm = |discipline: Discipline, seed: u64| {
         let classes = vec![class("A", Some(225.0), p95(400), Some(8)), class("B", Some(225.0), p95(400), Some(8))];
-        let load = |rate| Load { rate, demand: 0.00857, exponential: false };
+        let load = |rate| even(rate, 0.00857);
         let mut bench = Bench::new(policy(discipline, 2, classes), 2.0, vec![load(150.0), load(125.0)], seed);
         bench.run(120.0);
         bench.classes[0].demand = 0.040;
-        bench.run(125.0);
-        bench.reset();
-        bench.run(180.0);
+        bench.measure(125.0, 180.0);
         let a = &bench.tallies[0].served;
         (a.len() as f64 / 55.0, percentile(a, 0.95))
     };
@@ -150,11 +135,9 @@ fn the_guaranteed_statistic_rides_at_the_limit() {
     for seed in 1..=4 {
         let served = |statistic: Statistic| {
             let classes = vec![class("A", Some(300.0), Some((statistic, 600)), Some(11))];
-            let loads = vec![Load { rate: 600.0, demand: 0.0108, exponential: true }];
+            let loads = vec![load(600.0, 0.0108)];
             let mut bench = Bench::new(policy(Discipline::quorum(), 2, classes), 2.0, loads, seed);
-            bench.run(60.0);
-            bench.reset();
-            bench.run(160.0);
+            bench.measure(60.0, 160.0);
             bench.tallies[0].served.clone()
         };
         let by_mean = served(Statistic::Average);

@@ -6,7 +6,7 @@ mod support;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use support::{Random, class, policy};
+use support::{Random, arrival, class, policy};
 use weirgate_engine::*;
 
 /// Service time at the bottleneck of Sec. 6, in milliseconds per request.
@@ -48,9 +48,7 @@ impl Gateway {
     }
 
     fn arrives(&mut self, now: u64, class: u32, token: u64) {
-        let arrival =
-            Arrival { class: ClassId(class), flow: token, demand: None, locality_key: None, position: 0, token };
-        match self.engine.arrive(Time::from_millis(now), arrival) {
+        match self.engine.arrive(Time::from_millis(now), arrival(class, token, token)) {
             Decision::Release { ticket, .. } => self.enters(now, ticket, token),
             Decision::Wait { .. } => {}
             Decision::Shed(_) => self.ended.push((token, Fate::Refused(now))),
@@ -266,12 +264,7 @@ fn a_refused_request_gets_the_fallback() {
     let mut policy = policy(Discipline { admit: Admit::Thresholds { queue: 1 }, ..Discipline::seda() }, 1, vec![]);
     policy.classes = vec![basic, class("lite", None, None, None)];
     let mut engine = Engine::new(Time::ZERO, policy.clone(), 1).expect("a valid policy");
-    let mut arrive = |class, token| {
-        engine.arrive(
-            Time::ZERO,
-            Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, position: 0, token },
-        )
-    };
+    let mut arrive = |class, token| engine.arrive(Time::ZERO, arrival(class, 0, token));
     assert!(matches!(arrive(0, 0), Decision::Release { .. }));
     assert!(matches!(arrive(0, 1), Decision::Wait { .. }));
     let Decision::Shed(shed) = arrive(0, 2) else { panic!("the queue is full") };

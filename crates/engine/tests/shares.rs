@@ -44,9 +44,7 @@ fn measured(window: u32, weights: &[f64], demands: &[f64], seed: u64) -> Vec<f64
         .map(|(i, slots)| Load { rate: slots / costs[i % 3], demand: costs[i % 3], exponential: i % 2 == 1 })
         .collect();
     let mut bench = Bench::new(policy(partitioned(window), 4, classes), 1000.0, loads, seed);
-    bench.run(10.0);
-    bench.reset();
-    bench.run(70.0);
+    bench.measure(10.0, 70.0);
     (0..weights.len()).map(|i| bench.mean_slots(i, 60.0)).collect()
 }
 

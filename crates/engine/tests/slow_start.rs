@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::{class, policy};
+use support::{arrival, class, policy};
 use weirgate_engine::*;
 
 /// Time of the slow start in these tests.
@@ -28,8 +28,7 @@ fn at(seconds: f64) -> Time {
 }
 
 fn arrive(engine: &mut Engine, now: Time, token: u64) -> Option<(Ticket, NodeId)> {
-    let class = ClassId(0);
-    match engine.arrive(now, Arrival { class, flow: token, demand: None, locality_key: None, position: 0, token }) {
+    match engine.arrive(now, arrival(0, token, token)) {
         Decision::Release { ticket, node } => Some((ticket, node)),
         Decision::Wait { .. } | Decision::Shed(_) => None,
     }

@@ -195,12 +195,10 @@ fn d9_the_smallest_class_keeps_its_share_under_overload() {
         class("middle", Some(90.0), None, Some(10)),
         class("small", Some(10.0), None, Some(10)),
     ];
-    let load = |rate| Load { rate, demand: 0.010, exponential: true };
+    let load = |rate| load(rate, 0.010);
     // 4 CPUs serve 400/s, which is exactly the sum of the guarantees.
     let mut bench = Bench::new(policy(partitioned(20), 2, classes), 2.0, vec![load(3000.0), load(900.0), load(9.0)], 4);
-    bench.run(5.0);
-    bench.reset();
-    bench.run(185.0);
+    bench.measure(5.0, 185.0);
     let small = &bench.tallies[2];
     let part = small.served.len() as f64 / small.offered as f64;
     assert!(part > 0.99, "served {part} of what it asked within its guarantee");

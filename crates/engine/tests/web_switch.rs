@@ -47,10 +47,7 @@ fn sizes(engine: &Engine, now: Time) -> Vec<u32> {
 }
 
 fn arrive(engine: &mut Engine, now: Time, class: u32) -> Decision {
-    engine.arrive(
-        now,
-        Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, position: 0, token: 0 },
-    )
+    engine.arrive(now, arrival(class, 0, 0))
 }
 
 fn run_to(engine: &mut Engine, now: Time) {

@@ -8,18 +8,6 @@ use std::time::Duration;
 use support::*;
 use weirgate_engine::*;
 
-fn avg(limit: u64) -> Option<(Statistic, u64)> {
-    Some((Statistic::Average, limit))
-}
-
-fn p95(limit: u64) -> Option<(Statistic, u64)> {
-    Some((Statistic::Percentile(95.0), limit))
-}
-
-fn load(rate: f64, demand: f64) -> Load {
-    Load { rate, demand, exponential: true }
-}
-
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
@@ -46,9 +34,7 @@ fn the_window_finds_the_knee_from_either_side() {
         for seed in 1..=3 {
             let loads = vec![load(37.0, 0.0108), load(344.0, 0.0108), load(105.0, 0.0108)];
             let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes.clone()), 2.0, loads, seed);
-            bench.run(60.0);
-            bench.reset();
-            bench.run(120.0);
+            bench.measure(60.0, 120.0);
             let [a, _, c] = [0, 1, 2].map(|i| &bench.tallies[i]);
             assert_eq!((a.shed, c.shed), (0, 0), "×{factor}, seed {seed}");
             let served: usize = bench.tallies.iter().map(|tally| tally.served.len()).sum();
@@ -99,9 +85,7 @@ fn rates_come_before_surplus_and_surplus_goes_by_weight() {
     let classes = vec![class("A", Some(150.0), avg(500), Some(10)), class("B", Some(50.0), avg(500), Some(10))];
     let loads = vec![load(900.0, 0.010), load(900.0, 0.010)];
     let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 3);
-    bench.run(20.0);
-    bench.reset();
-    bench.run(80.0);
+    bench.measure(20.0, 80.0);
     let served = rates(&bench, 60.0);
     assert!((served[0] / 300.0 - 1.0).abs() < 0.05 && (served[1] / 100.0 - 1.0).abs() < 0.08, "{served:?}");
 }
@@ -121,9 +105,7 @@ fn infeasible_guarantees_give_way_by_the_rule() {
         classes[0].service_time = Some(ms(cheap));
         let loads = vec![load(400.0, cheap as f64 / 1e3), load(400.0, 0.010)];
         let mut bench = Bench::new(policy(discipline, 2, classes), 2.0, loads, 4);
-        bench.run(20.0);
-        bench.reset();
-        bench.run(60.0);
+        bench.measure(20.0, 60.0);
         rates(&bench, 40.0)
     };
     let alike = served(Infeasible::Proportional, 2.0, 10);
@@ -146,9 +128,7 @@ fn dispatch_learns_how_fast_machines_are() {
         Bench::new(policy(Discipline::weirgate(), 4, classes), 2.0, vec![load(250.0, 0.010), load(600.0, 0.010)], 5);
     // Two of the four work at a fifth of the speed: 480/s in all.
     bench.slow_down(&[0, 1], 0.2);
-    bench.run(20.0);
-    bench.reset();
-    bench.run(60.0);
+    bench.measure(20.0, 60.0);
     let served = rates(&bench, 40.0);
     assert_eq!(bench.tallies[0].shed, 0);
     assert!(served[0] + served[1] > 0.93 * 480.0, "{served:?}");
@@ -161,10 +141,8 @@ fn dispatch_learns_how_fast_machines_are() {
 fn what_a_guarantee_needs_enters_a_full_window() {
     let classes = vec![class("A", Some(100.0), p95(900), Some(100)), class("B", Some(50.0), p95(900), Some(100))];
     let mut engine = Engine::new(Time::ZERO, policy(Discipline::weirgate(), 2, classes), 1).expect("a valid policy");
-    let mut arrive = |class, token| {
-        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, locality_key: None, position: 0, token };
-        matches!(engine.arrive(Time::ZERO, arrival), Decision::Release { .. })
-    };
+    let mut arrive =
+        |class, token| matches!(engine.arrive(Time::ZERO, arrival(class, 0, token)), Decision::Release { .. });
     // Both have full buckets. A needs ten slots, and takes all twenty of the window.
     let a = (0..40).filter(|token| arrive(0, *token)).count();
     assert_eq!(a, 20);
@@ -212,8 +190,7 @@ fn groups_have_their_own_windows() {
     let mut released = [0; 2];
     for token in 0..200 {
         let class = ClassId(u32::from(token >= 100));
-        let decision = engine
-            .arrive(Time::ZERO, Arrival { class, flow: token, demand: None, locality_key: None, position: 0, token });
+        let decision = engine.arrive(Time::ZERO, arrival(class.0, token, token));
         released[class.0 as usize] += u32::from(matches!(decision, Decision::Release { .. }));
     }
     assert!(engine.poll(Time::ZERO).is_none());
@@ -238,8 +215,7 @@ fn many_classes_are_updated_in_turns() {
         // Each class sends one request a second, and each request takes 8 ms.
         for n in 0..5 {
             let class = ClassId((5 * ms as u32 + n) % 5000);
-            let arrival = Arrival { class, flow: 0, demand: None, locality_key: None, position: 0, token: 0 };
-            if let Decision::Release { ticket, .. } = engine.arrive(now, arrival) {
+            if let Decision::Release { ticket, .. } = engine.arrive(now, arrival(class.0, 0, 0)) {
                 in_flight.push_back((ms, ticket));
             }
         }

@@ -52,6 +52,31 @@ pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)
     }
 }
 
+/// A guaranteed mean in milliseconds.
+pub fn avg(limit: u64) -> Option<(Statistic, u64)> {
+    Some((Statistic::Average, limit))
+}
+
+/// A guaranteed 95th percentile in milliseconds.
+pub fn p95(limit: u64) -> Option<(Statistic, u64)> {
+    Some((Statistic::Percentile(95.0), limit))
+}
+
+/// Requests a second with exponential demands of this mean, in seconds.
+pub fn load(rate: f64, demand: f64) -> Load {
+    Load { rate, demand, exponential: true }
+}
+
+/// Requests a second, each of the same demand in seconds.
+pub fn even(rate: f64, demand: f64) -> Load {
+    Load { rate, demand, exponential: false }
+}
+
+/// A request of unknown cost.
+pub fn arrival(class: u32, flow: u64, token: u64) -> Arrival {
+    Arrival { class: ClassId(class), flow, demand: None, locality_key: None, position: 0, token }
+}
+
 /// Returns a policy with one pool of `nodes` nodes.
 pub fn policy(discipline: Discipline, nodes: usize, classes: Vec<Class>) -> Policy {
     let nodes = (0..nodes).map(|n| Node::new(format!("n{n}"), 0)).collect();
@@ -187,6 +212,13 @@ impl Bench {
         }
     }
 
+    /// Runs to `until`, and tallies only what happens after `from`.
+    pub fn measure(&mut self, from: f64, until: f64) {
+        self.run(from);
+        self.reset();
+        self.run(until);
+    }
+
     fn schedule(&mut self, class: usize) {
         let rate = self.classes[class].rate;
         if rate > 0.0 {
@@ -236,9 +268,7 @@ impl Bench {
         self.tallies[class].offered += 1;
         let token = self.requests.len() as u64;
         self.requests.push((class, self.now, demand));
-        let arrival =
-            Arrival { class: ClassId(class as u32), flow: token, demand: None, locality_key: None, position: 0, token };
-        match self.engine.arrive(self.time(), arrival) {
+        match self.engine.arrive(self.time(), arrival(class as u32, token, token)) {
             Decision::Release { ticket, node } => self.start(ticket, token, node),
             Decision::Wait { .. } => {}
             Decision::Shed(_) => self.tallies[class].shed += 1,
