@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::steps::{read, show};
+use crate::steps::{built, read, show, target};
 
 /// Go programs: the names of their files, and of their packages.
 const GO: [(&str, &str); 3] = [
@@ -22,14 +22,13 @@ const PYTHON: [&str; 5] =
 
 /// Installs what is missing, builds the gateway, and runs the cases.
 pub(crate) fn run() -> Result<(), String> {
-    show(Command::new(env!("CARGO")).args(["build", "--locked", "--release", "--package", "weirgate"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
-    let tools = target.join("edge");
+    let gateway = built("release", &["weirgate"])?.join("weirgate");
+    let tools = target().join("edge");
     let python = install(&tools)?;
     let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
     let here = crate::root().join("experiments/edge");
     let mut command = Command::new(python);
-    command.arg("-B").arg(here.join("edge.py")).arg("--gateway").arg(target.join("release/weirgate"));
+    command.arg("-B").arg(here.join("edge.py")).arg("--gateway").arg(gateway);
     command.arg("--tools").arg(&tools);
     command.arg("--output").arg(crate::root().join(format!("bench/runs/{}-edge", date.trim())));
     // `xtask bench edge WORDS`: the program, the group and the name come first.

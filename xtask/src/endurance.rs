@@ -3,10 +3,9 @@
 //! Words after the command go on to the program, as in `cargo xtask bench door --seconds 60 --seed 7`. Results go to
 //! `bench/runs/DATE-endurance/`.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use crate::steps::{read, show};
+use crate::steps::{built, read, show};
 
 /// 50 mixes of hostile clients beside a class within its guarantee.
 pub(crate) fn door() -> Result<(), String> {
@@ -28,13 +27,11 @@ pub(crate) fn soak() -> Result<(), String> {
 }
 
 fn run(name: &str, words: &[&str]) -> Result<(), String> {
-    let packages = ["--package", "weirgate", "--package", "weirgate-endurance"];
-    show(Command::new(env!("CARGO")).args(["build", "--locked", "--release"]).args(packages))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let programs = built("release", &["weirgate", "weirgate-endurance"])?;
     let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
     let output = crate::root().join(format!("bench/runs/{}-endurance", date.trim()));
-    let mut command = Command::new(target.join("release/weirgate-endurance"));
-    command.arg(name).args(words).arg("--gateway").arg(target.join("release/weirgate"));
+    let mut command = Command::new(programs.join("weirgate-endurance"));
+    command.arg(name).args(words).arg("--gateway").arg(programs.join("weirgate"));
     command.arg("--experiments").arg(crate::root().join("experiments/endurance")).arg("--output").arg(output);
     // `xtask bench NAME WORDS`: the program, the group and the name come first.
     show(command.args(std::env::args().skip(3)))

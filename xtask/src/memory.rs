@@ -2,12 +2,12 @@
 //!
 //! `experiments/memory/README.md` describes the measurement.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::exchange::{BROWSER, Client, Node, Stopped};
-use crate::steps::{becomes_true, read, show};
+use crate::steps::{becomes_true, built, read};
 
 /// Number of connections, unless another one is asked for.
 const CONNECTIONS: u32 = 20_000;
@@ -46,8 +46,7 @@ const KEPT: f64 = 0.5;
 
 /// Measures all states and prints a table.
 pub(crate) fn run() -> Result<(), String> {
-    show(Command::new(env!("CARGO")).args(["build", "--locked", "--release", "--package", "weirgate"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let gateway = built("release", &["weirgate"])?.join("weirgate");
     let words: Vec<String> = std::env::args().collect();
     let asked = words.windows(2).find(|pair| pair[0] == "--connections").map(|pair| pair[1].parse());
     let asked = asked.unwrap_or(Ok(CONNECTIONS)).map_err(|e| format!("--connections: {e}"))?;
@@ -60,7 +59,7 @@ pub(crate) fn run() -> Result<(), String> {
     );
     let mut broken = Vec::new();
     for state in &STATES {
-        let [before, with, after] = measure(&target.join("release/weirgate"), &node, state, connections)?;
+        let [before, with, after] = measure(&gateway, &node, state, connections)?;
         let each = with.saturating_sub(before) as f64 / f64::from(connections);
         let kept = after.saturating_sub(before) as f64 / with.saturating_sub(before).max(1) as f64;
         let mb = |kb: u64| kb as f64 / 1024.0;

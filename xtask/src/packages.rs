@@ -3,10 +3,9 @@
 //! Tests run real servers and a real load generator together with the gateway. Each test starts its own
 //! processes with its own configuration. Services that the packages start are stopped at once.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::steps::{read, show};
+use crate::steps::{read, show, target};
 
 /// A package, why tests need it, and the service it starts when it is installed.
 struct Package {
@@ -78,8 +77,7 @@ pub(crate) fn install() -> Result<(), String> {
 /// Fetches [`AXE`] into the target folder. Without it only the tests of accessibility are skipped, so a failure is no
 /// error.
 fn axe() {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
-    let folder = target.join("axe");
+    let folder = target().join("axe");
     if folder.join("node_modules/axe-core/axe.min.js").exists() {
         return;
     }

@@ -2,6 +2,7 @@
 //!
 //! A step that fails does not stop the ones after it: one run shows everything that has to be corrected.
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -121,6 +122,18 @@ fn summary(done: &[Done], whole: Duration) -> String {
         text += &format!("      to repeat only this step: cargo xtask {}\n", step.command);
     }
     text
+}
+
+/// Returns Cargo's folder for artefacts.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
+}
+
+/// Builds `packages` with the profile `release` or `production`, and returns the folder with the programs.
+pub(crate) fn built(profile: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    show(Command::new(env!("CARGO")).args(["build", "--locked", "--profile", profile]).args(packages))?;
+    Ok(target().join(profile))
 }
 
 /// Runs `command` in the repository's root with its output on the terminal.

@@ -4,20 +4,18 @@
 //! not installed. Words after the command go on to it, as in `cargo xtask bench tls --rounds 3`.
 //! `experiments/tls/README.md` describes the measurement.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use crate::steps::{read, show};
+use crate::steps::{built, read, show};
 
 /// Builds Weirgate, measures, and writes `bench/runs/DATE-tls/`.
 pub(crate) fn run() -> Result<(), String> {
-    show(Command::new(env!("CARGO")).args(["build", "--locked", "--profile", "production", "--package", "weirgate"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let gateway = built("production", &["weirgate"])?.join("weirgate");
     let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
     let here = crate::root().join("experiments/tls");
     let mut command = Command::new("python3");
     command.arg("-B").arg(here.join("tls.py")).env("OPENSSL_CONF", here.join("openssl.cnf"));
-    command.arg("--gateway").arg(target.join("production/weirgate"));
+    command.arg("--gateway").arg(gateway);
     command.arg("--output").arg(crate::root().join(format!("bench/runs/{}-tls", date.trim())));
     // `xtask bench tls WORDS`: the program, the group and the name come first.
     show(command.args(std::env::args().skip(3)))

@@ -9,7 +9,6 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::exchange::{Client, Node, Stopped};
-use crate::steps::{becomes_true, show};
+use crate::steps::{becomes_true, built, target};
 
 const CLASSES: usize = 200;
 const NODES: u16 = 100;
@@ -45,15 +44,13 @@ const FIRST_NODE: u16 = 18_140;
 
 /// Measures and prints a table.
 pub(crate) fn run() -> Result<(), String> {
-    show(Command::new(env!("CARGO")).args(["build", "--locked", "--release", "--package", "weirgate"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let weirgate = built("release", &["weirgate"])?.join("weirgate");
     let words: Vec<String> = std::env::args().collect();
     let asked = words.windows(2).find(|pair| pair[0] == "--seconds").map(|pair| pair[1].parse());
     let span = Duration::from_secs(asked.unwrap_or(Ok(SECONDS)).map_err(|e| format!("--seconds: {e}"))?);
-    let file = target.join("viewers.yaml");
+    let file = target().join("viewers.yaml");
     std::fs::write(&file, policy()).map_err(|e| format!("{}: {e}", file.display()))?;
     let _nodes = (FIRST_NODE..FIRST_NODE + NODES).map(Node::at).collect::<Result<Vec<_>, _>>()?;
-    let weirgate = target.join("release/weirgate");
     let child = Command::new(&weirgate)
         .arg("run")
         .arg(&file)

@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 
 use crate::exchange::{BROWSER, Client, Node, Stopped, occupy};
 use crate::proxy_cpu::program;
-use crate::steps::{becomes_true, show};
+use crate::steps::{becomes_true, built};
 
 /// Requests of the two runs. The difference averages over timers and reallocations.
 const FEW: u32 = 500;
@@ -51,11 +51,10 @@ const CASES: [Case; 4] = [
 
 /// Counts all cases and prints a table.
 pub(crate) fn run() -> Result<(), String> {
-    show(Command::new(env!("CARGO")).args(["build", "--locked", "--release", "--package", "weirgate"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let gateway = built("release", &["weirgate"])?.join("weirgate");
     let directory = std::env::temp_dir().join(format!("weirgate-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-    let counted = count_all(&target.join("release/weirgate"), &directory);
+    let counted = count_all(&gateway, &directory);
     let removed = std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()));
     let exceeded = counted?;
     removed?;

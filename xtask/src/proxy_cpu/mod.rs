@@ -8,7 +8,7 @@ mod report;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::steps::{read, show};
+use crate::steps::{read, show, target};
 use process::Process;
 pub(crate) use process::program;
 use report::Run;
@@ -115,8 +115,7 @@ fn start(experiment: &Path, directory: &Path, threads: u32) -> Result<Vec<Proxy>
         std::fs::write(&place, text).map_err(|e| format!("{}: {e}", place.display()))?;
         Ok(place)
     };
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
-    let weirgate = target.join("production/weirgate");
+    let weirgate = target().join("production/weirgate");
     let haproxy = |file: &str| -> Result<Vec<PathBuf>, String> {
         Ok(vec![program("haproxy")?, "-db".into(), "-f".into(), configured(file, "nbthread")?])
     };
@@ -128,7 +127,7 @@ fn start(experiment: &Path, directory: &Path, threads: u32) -> Result<Vec<Proxy>
     ];
     // It has one thread.
     if threads == 1 {
-        let relay = target.join("production/examples/relay");
+        let relay = target().join("production/examples/relay");
         commands.push(("relay", 18105, vec![relay, "127.0.0.1:18105".into(), "127.0.0.1:18100".into()]));
     }
     let core = if threads == 1 { PROXY_CORE } else { BOTH_CORES };
