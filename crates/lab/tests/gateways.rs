@@ -56,26 +56,24 @@ phases: [{{ name: all, until: 10s }}]
     load_experiment("gateways-test.yaml", &text, Path::new(""), &[]).unwrap_or_else(|e| panic!("{e}")).experiment
 }
 
-fn available() -> Vec<Approach> {
-    let mut approaches = Vec::new();
-    for kind in Approach::all() {
-        // Weirgate's own approaches need its program, which this crate does not have. The tests of the
-        // command play them.
-        if kind.is_ours() {
-            continue;
-        }
-        match kind.installed() {
-            Ok(()) => approaches.push(Approach::parse(kind.name).expect("its name")),
-            Err(why) => say(&format!("SKIPPED: {}: {why}", kind.name)),
-        }
-    }
-    approaches
+/// Returns those of these approaches that are installed. Names the others past the output capture of the test runner.
+fn installed<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Approach> {
+    let parsed = names.into_iter().map(|name| Approach::parse(name).expect("it is sound"));
+    parsed
+        .filter(|approach| {
+            // A test goes on if the line cannot be printed.
+            let missing = approach.kind().installed().map_err(|why| {
+                let _ = writeln!(std::io::stderr(), "SKIPPED: {approach}: {why}");
+            });
+            missing.is_ok()
+        })
+        .collect()
 }
 
-/// Prints a line past the output capture of the test runner.
-fn say(line: &str) {
-    // A test goes on if the line cannot be printed.
-    let _ = writeln!(std::io::stderr(), "{line}");
+/// Returns all installed approaches. Weirgate's own need its program, which this crate does not have. The tests of the
+/// command play them.
+fn available() -> Vec<Approach> {
+    installed(Approach::all().iter().filter(|kind| !kind.is_ours()).map(|kind| kind.name))
 }
 
 /// Returns the setting of a peer: no policy file of Weirgate, any CPU.
@@ -109,16 +107,18 @@ impl Recorder {
         Recorder { address, heads }
     }
 
-    fn three() -> ([Recorder; 3], [SocketAddr; 3]) {
-        let nodes = [Recorder::start(), Recorder::start(), Recorder::start()];
-        let addresses = [nodes[0].address, nodes[1].address, nodes[2].address];
-        (nodes, addresses)
-    }
-
     /// Returns the heads recorded since the last call.
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.heads.lock().expect("nobody panics with it"))
     }
+}
+
+/// Starts a peer in front of three nodes. Its directory goes with the test.
+fn before_three(approach: &Approach, experiment: &Experiment) -> ([Recorder; 3], TempDir, Gateway) {
+    let nodes = [Recorder::start(), Recorder::start(), Recorder::start()];
+    let directory = directory();
+    let gateway = start(approach, experiment, &nodes.each_ref().map(|node| node.address), directory.path());
+    (nodes, directory, gateway)
 }
 
 /// Returns the next message head of a connection, or `None` at its end.
@@ -170,9 +170,7 @@ fn get_with(address: SocketAddr, class: &str, id: &str, lines: &str) -> u16 {
 fn requests_arrive_unchanged_at_the_nodes_of_their_pool() {
     let experiment = experiment("50", "50");
     for approach in available() {
-        let (nodes, addresses) = Recorder::three();
-        let directory = directory();
-        let gateway = start(&approach, &experiment, &addresses, directory.path());
+        let (nodes, _directory, gateway) = before_three(&approach, &experiment);
         assert!(gateway.version().split(' ').nth(1).is_some_and(|v| v.starts_with(|c: char| c.is_ascii_digit())));
         for (class, places) in [("A.1", 0..2), ("B-2", 0..2), ("rest", 2..3), ("unheard-of", 2..3)] {
             for turn in 0..10 {
@@ -195,9 +193,7 @@ fn requests_arrive_unchanged_at_the_nodes_of_their_pool() {
 fn a_node_that_is_out_gets_nothing_until_it_is_back() {
     let experiment = experiment("50", "50");
     for approach in available() {
-        let (nodes, addresses) = Recorder::three();
-        let directory = directory();
-        let mut gateway = start(&approach, &experiment, &addresses, directory.path());
+        let (nodes, _directory, mut gateway) = before_three(&approach, &experiment);
         let send = |gateway: &Gateway| -> Vec<u16> {
             let class = |turn| if turn % 2 == 0 { "A.1" } else { "B-2" };
             (0..40).map(|turn| get(gateway.address(), class(turn), &turn.to_string())).collect()
@@ -317,9 +313,7 @@ fn an_overloaded_class_is_limited_where_the_peer_claims_to() {
 fn nothing_is_left_of_a_peer_that_is_dropped_also_in_a_panic() {
     let experiment = experiment("50", "50");
     for approach in available() {
-        let (_nodes, addresses) = Recorder::three();
-        let directory = directory();
-        let gateway = start(&approach, &experiment, &addresses, directory.path());
+        let (_nodes, _directory, gateway) = before_three(&approach, &experiment);
         let address = gateway.address();
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _gateway = gateway;
@@ -372,36 +366,22 @@ fn without_service_times_a_peer_can_be_told_the_workers() {
     let mut experiment = experiment("50", "50");
     experiment.site.policy.nodes.iter_mut().for_each(|node| node.capacity = None);
     experiment.site.policy.classes.iter_mut().for_each(|class| class.service_time = None);
-    for approach in [
+    for approach in installed([
         "haproxy-tuned:maxconn=workers",
         "haproxy-classes:maxconn=workers",
         "nginx:conn=workers,rest=4,max_conns=workers",
         "envoy-classes:requests=workers",
-    ] {
-        let approach = Approach::parse(approach).expect("it is sound");
-        if let Err(why) = approach.kind().installed() {
-            say(&format!("SKIPPED: {approach}: {why}"));
-            continue;
-        }
-        let (_nodes, addresses) = Recorder::three();
-        let directory = directory();
-        let gateway = start(&approach, &experiment, &addresses, directory.path());
+    ]) {
+        let (_nodes, _directory, gateway) = before_three(&approach, &experiment);
         assert_eq!(get(gateway.address(), "A.1", "1"), 200, "{approach}");
     }
 }
 
 #[test]
 fn one_client_address_is_limited_where_the_peer_is_told_so() {
-    for approach in ["haproxy-leastconn:source=1", "haproxy-tuned:source=1", "nginx:source=1", "envoy-classes:source=1"]
-    {
-        let approach = Approach::parse(approach).expect("it is sound");
-        if let Err(why) = approach.kind().installed() {
-            say(&format!("SKIPPED: {approach}: {why}"));
-            continue;
-        }
-        let (_nodes, addresses) = Recorder::three();
-        let directory = directory();
-        let gateway = start(&approach, &experiment("50", "50"), &addresses, directory.path());
+    let names = ["haproxy-leastconn:source=1", "haproxy-tuned:source=1", "nginx:source=1", "envoy-classes:source=1"];
+    for approach in installed(names) {
+        let (_nodes, _directory, gateway) = before_three(&approach, &experiment("50", "50"));
         let ask = |source: &str, number: u32| {
             let line = format!("X-Forwarded-For: {source}\r\n");
             get_with(gateway.address(), "A.1", &format!("{source}-{number}"), &line)
