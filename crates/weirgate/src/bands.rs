@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_sim::bands::{Figure, Source, Stored, Table, figures, measure};
 
+use crate::bar::bar;
 use crate::exit;
 
 /// Compare our figures with those of the papers, each with the band in which it must lie.
@@ -103,10 +103,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Plays the experiments, with a bar of progress.
 fn simulated(wanted: Vec<Figure>, threads: Option<u16>) -> Table {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{pos}/{len} runs {wide_bar} {eta} left") {
-        bar.set_style(style);
-    }
+    let bar = bar(0, "{pos}/{len} runs {wide_bar} {eta} left");
     let table = measure(wanted, threads.map(usize::from), |done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);

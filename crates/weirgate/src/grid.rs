@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_experiment::{Experiment, GridRow, load_experiment_file};
 use weirgate_sim::parallel::for_each_job;
 use weirgate_verdict::judge;
 use weirgate_verdict::report::Group;
 use weirgate_verdict::report::grid::{Cell, Grid, Reached, Row};
 
+use crate::bar::bar;
 use crate::best_of::Choice;
 use crate::exit;
 use crate::sim::{Args, CANNOT, Format, load, write};
@@ -33,10 +33,7 @@ pub(crate) fn run(args: &Args, seeds: &[u64]) -> ExitCode {
         return ExitCode::from(CANNOT);
     }
     let Some(jobs) = jobs(args, file, &first.grid) else { return ExitCode::from(CANNOT) };
-    let bar = ProgressBar::new(jobs.len() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{pos} of {len} cells {wide_bar} {elapsed} of about {duration}") {
-        bar.set_style(style);
-    }
+    let bar = bar(jobs.len() as u64, "{pos} of {len} cells {wide_bar} {elapsed} of about {duration}");
     let mut results: Vec<Option<Reached>> = jobs.iter().map(|_| None).collect();
     for_each_job(
         jobs.len(),

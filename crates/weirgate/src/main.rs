@@ -9,6 +9,7 @@ mod admin_api;
 mod agent;
 mod args;
 mod bands;
+mod bar;
 mod best_of;
 mod check;
 mod coordinator;

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use weirgate_experiment::{Experiment, load_experiment_file, under_discipline};
 use weirgate_sim::plan::{Broken, MAX_TIMES, Plan, Question, Step, plan};
@@ -11,6 +10,7 @@ use weirgate_spanned_yaml::overrides::Override;
 use weirgate_verdict::Kind;
 
 use crate::args::Format;
+use crate::bar::bar;
 use crate::exit;
 
 /// Find the smallest cluster that keeps the guarantees of an experiment, and the headroom of the present
@@ -72,9 +72,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         },
     };
     let question = Question { experiment, seeds: (1..=args.seeds).collect(), machine };
-    let bar = ProgressBar::new_spinner();
-    let style = ProgressStyle::with_template("{spinner} {elapsed} {pos} sizes played: {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    let bar = bar(None, "{spinner} {elapsed} {pos} sizes played: {msg}");
     bar.set_message("the present cluster");
     let planned = plan(&question, |step| {
         bar.inc(1);

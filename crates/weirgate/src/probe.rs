@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::signal::unix::{SignalKind, signal};
 use weirgate_config::{HostPattern, Match, Site, agent_name};
 use weirgate_files::{ORDINARY, replace_durably};
@@ -19,6 +19,7 @@ use weirgate_probe::{Effort, Options, Probe, Progress, State, Target, Url, state
 use weirgate_tls::trust::is_local;
 use weirgate_tls::{LiveTrust, Role, Wanted};
 
+use crate::bar::draw_as;
 use crate::exit::{self, tell};
 
 /// Time limit of a report if the policy has none: the default of policies.
@@ -344,8 +345,7 @@ impl Shown {
                 };
                 self.bar.reset();
                 self.bar.set_length(steps.unwrap_or(0));
-                self.bar
-                    .set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+                draw_as(&self.bar, template);
             }
             Progress::Step(what) => self.bar.set_message(what),
             Progress::Done => self.bar.inc(1),

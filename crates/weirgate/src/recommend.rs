@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use weirgate_advice::log::{Ended, Format, read};
 use weirgate_advice::{LOOK_EVERY_SECONDS, Proposal, RunningPolicy, Tally, Watch, from_logs};
@@ -16,6 +15,7 @@ use weirgate_spanned_yaml::unit::Span;
 use weirgate_wire::admin::{Class, Snapshot};
 
 use crate::admin_api::{Access, AdminApi};
+use crate::bar::bar;
 use crate::exit;
 
 /// Longest time for which a gateway is watched. For more, its access log is the better source.
@@ -119,9 +119,7 @@ fn watched(address: &str, args: &Args) -> Result<Proposal, String> {
     let api = AdminApi::new(address, &args.access)?;
     let policy: RunningPolicy = api.get("/policy")?;
     let windows = args.time.as_secs() / LOOK_EVERY_SECONDS;
-    let bar = ProgressBar::new(windows);
-    let style = ProgressStyle::with_template("watching {msg}  {pos} of {len} windows of 10 s");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let bar = bar(windows, "watching {msg}  {pos} of {len} windows of 10 s");
     bar.set_message(address.to_owned());
     let (clock, mut watch) = (Clock::start(), Watch::default());
     for window in 0..=windows {
@@ -167,15 +165,11 @@ fn one(path: &Path, name: &str, format: Option<&Format>, tally: &mut Tally) -> R
         // A pipe has no size.
         (Box::new(file), Some(about.len()).filter(|size| *size > 0))
     };
-    let bar = match size {
-        Some(size) => ProgressBar::new(size),
-        None => ProgressBar::new_spinner(),
-    };
     let template = match size {
         Some(_) => "{msg}  {percent} %  {bytes} of {total_bytes}, {eta} left",
         None => "{msg}  {bytes}, {elapsed}",
     };
-    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let bar = bar(size, template);
     bar.set_message(name.to_owned());
     let ended = read(from, format, |request| tally.add(request), |progress| bar.set_position(progress.bytes));
     bar.finish_and_clear();

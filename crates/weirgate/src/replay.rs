@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_experiment::{Experiment, since_1970};
 use weirgate_replay::report::{LogReport, PolicyReport, Report};
 use weirgate_replay::{
@@ -14,6 +13,7 @@ use weirgate_replay::{
 };
 use weirgate_verdict::report::{Series, svg};
 
+use crate::bar::bar;
 use crate::exit;
 use crate::run::gateway;
 use crate::sim::{CANNOT, millis, write};
@@ -156,12 +156,11 @@ pub(crate) struct Classified {
 pub(crate) fn classify(logs: &[PathBuf], selection: Selection, sides: &mut [Side]) -> Result<Classified, String> {
     let sources: Vec<Source> = logs.iter().map(|log| Source::of(log)).collect();
     let bytes = sources.iter().map(Source::bytes).sum::<Option<u64>>();
-    let bar = bytes.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-    let style = match bytes {
+    let template = match bytes {
         Some(_) => "reading {percent:>3} % {wide_bar} {elapsed}",
         None => "{spinner} reading, {bytes} {elapsed}",
     };
-    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let bar = bar(bytes, template);
     let mut requests = Requests::new(selection);
     let mut assigned: Vec<Vec<Assigned>> = sides.iter().map(|_| Vec::new()).collect();
     let mut moves = Moves::default();
@@ -226,12 +225,11 @@ fn one(
     length: Duration,
 ) -> Result<(PolicyReport, Option<String>), String> {
     let unsound = |why| said(format!("the simulation is not sound, please report this: {why}"));
-    let bar = ProgressBar::new(millis(experiment.duration()));
-    let style = ProgressStyle::with_template("{msg} {percent:>3} % {wide_bar} {elapsed} of about {duration}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_message(side.name.clone());
-    let played = play(experiment, args.part.seed, |at| bar.set_position(millis(at)));
-    bar.finish_and_clear();
+    let length_ms = millis(experiment.duration());
+    let played_bar = bar(length_ms, "{msg} {percent:>3} % {wide_bar} {elapsed} of about {duration}");
+    played_bar.set_message(side.name.clone());
+    let played = play(experiment, args.part.seed, |at| played_bar.set_position(millis(at)));
+    played_bar.finish_and_clear();
     let played = played.map_err(unsound)?;
     let figure = (args.format == Format::Svg).then(|| {
         // The time in which the last requests end is not drawn.
@@ -241,9 +239,7 @@ fn one(
     let smallest = match args.no_machines || args.format == Format::Svg {
         true => None,
         false => {
-            let bar = ProgressBar::new_spinner();
-            let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}: {pos} sizes of the cluster played");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            let bar = bar(None, "{spinner} {elapsed} {msg}: {pos} sizes of the cluster played");
             bar.set_message(side.name.clone());
             let found = machines_needed(experiment, args.part.seed, || bar.inc(1));
             bar.finish_and_clear();

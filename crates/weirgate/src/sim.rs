@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use weirgate_experiment::{Experiment, compressed, load_experiment_file};
 use weirgate_replay::write_log;
 use weirgate_sim::parallel::for_each_job;
@@ -19,6 +19,7 @@ use weirgate_spanned_yaml::overrides::{InvalidOverride, Override};
 use weirgate_verdict::report::{Group, Played, Series, html, json, svg, text};
 use weirgate_verdict::{Verdict, judge, judge_against_oracle};
 
+use crate::bar::bar;
 use crate::best_of::{Choice, choices};
 use crate::{exit, grid, swarm};
 
@@ -259,12 +260,8 @@ fn one(experiment: &Experiment, seed: u64, first: bool, args: &Args, bar: &Progr
 
 /// Returns a progress bar over all simulated time, on standard error if that is a terminal.
 fn progress(jobs: &[(&Experiment, u64)]) -> ProgressBar {
-    let total = jobs.iter().map(|(experiment, _)| millis(experiment.duration())).sum();
-    let bar = ProgressBar::new(total);
-    if let Ok(style) = ProgressStyle::with_template("{percent:>3} % {wide_bar} {elapsed} of about {duration}") {
-        bar.set_style(style);
-    }
-    bar
+    let total: u64 = jobs.iter().map(|(experiment, _)| millis(experiment.duration())).sum();
+    bar(total, "{percent:>3} % {wide_bar} {elapsed} of about {duration}")
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

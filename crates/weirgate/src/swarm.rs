@@ -3,11 +3,11 @@
 
 use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_experiment::under_discipline;
 use weirgate_sim::swarm::{Outcome, Rotation, Swarm, Tally, scenario_of};
 use weirgate_spanned_yaml::overrides::Override;
 
+use crate::bar::bar;
 use crate::exit;
 use crate::sim::CANNOT;
 
@@ -94,10 +94,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Option<ExitCode> {
 
 /// Plays a swarm and prints the result.
 fn play(request: &Request<'_>) -> ExitCode {
-    let bar = ProgressBar::new(request.swarm.count);
-    if let Ok(style) = ProgressStyle::with_template("{pos}/{len} {wide_bar} {eta} left: {msg}") {
-        bar.set_style(style);
-    }
+    let bar = bar(request.swarm.count, "{pos}/{len} {wide_bar} {eta} left: {msg}");
     bar.set_message("nothing missed yet");
     let (mut misses, mut runs, mut broken) = (0, 0, 0);
     let mut only = None;

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_lab::campaign::{Campaign, Event};
 use weirgate_lab::gateways::{Approach, Kind};
 use weirgate_lab::report::{self, RunFile, Trial};
 use weirgate_lab::trial::Progress;
 
 use super::{CANNOT, Played};
+use crate::bar::bar;
 use crate::exit;
 
 /// Play experiments and write a run directory for each: a page with figures, JSON, configuration,
@@ -111,10 +111,7 @@ pub(super) fn installed(all: Vec<Approach>) -> Vec<Approach> {
 
 /// Plays a campaign with a progress bar.
 pub(super) fn watched(campaign: &Campaign) -> Result<RunFile, String> {
-    let bar = ProgressBar::new(1000);
-    if let Ok(style) = ProgressStyle::with_template("{prefix} {percent:>3} % {wide_bar} {msg}") {
-        bar.set_style(style);
-    }
+    let bar = bar(1000, "{prefix} {percent:>3} % {wide_bar} {msg}");
     let run = campaign.run(|event| match event {
         Event::Begins(number, all, approach, seed) => {
             bar.set_prefix(format!("{}/{all} {approach}, seed {seed}", number + 1));

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_lab::campaign::Campaign;
 use weirgate_lab::gateways::Approach;
 use weirgate_lab::provision::{Provision, Size, Step, provision, size};
 use weirgate_lab::report;
 
 use super::{CANNOT, Played};
+use crate::bar::bar;
 use crate::exit;
 
 /// Find the smallest cluster with which each approach keeps the guarantees of an experiment, by trials on
@@ -67,10 +67,7 @@ fn told(size: Size) -> String {
 }
 
 fn watched(campaign: &Campaign, approach: &Approach) -> Result<Provision, String> {
-    let bar = ProgressBar::new(1000);
-    if let Ok(style) = ProgressStyle::with_template("{prefix} {percent:>3} % {wide_bar}") {
-        bar.set_style(style);
-    }
+    let bar = bar(1000, "{prefix} {percent:>3} % {wide_bar}");
     let found = provision(campaign, approach, |step| match step {
         Step::Tries(size) => bar.set_prefix(format!("{approach}, {}", told(size))),
         Step::Goes(progress) => {

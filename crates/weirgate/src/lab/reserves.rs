@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 use clap::builder::PossibleValuesParser;
-use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_lab::reserves::{Chaos, KILLS, Recording, SCENARIOS, Scenario, chaos, findings, page, play, table};
 
 use super::CANNOT;
+use crate::bar::bar;
 use crate::exit;
 
 /// Play Secs. 5.2 to 5.4 of the Cluster Reserves paper on control groups of this machine: coordinator, agents,
@@ -87,9 +87,12 @@ fn directory(output: &Path, name: &str) -> Result<PathBuf, String> {
     made.map_err(|error| format!("{}: {error}", directory.display()))
 }
 
+/// Form of a bar: its prefix is the scenario.
+const BAR: &str = "{prefix} {percent:>3} % {wide_bar} {msg}";
+
 /// Plays the scenario `kills` with a progress bar.
 fn killed(args: &Args, program: &Path, directory: &Path) -> Result<Chaos, String> {
-    let bar = bar(KILLS, args.kills as u64);
+    let bar = bar(args.kills as u64, BAR).with_prefix(KILLS);
     let found = chaos(program, directory, args.kills, args.seed, |kills| {
         bar.set_position(kills as u64);
         bar.set_message(format!("{kills} of {}", args.kills));
@@ -98,18 +101,9 @@ fn killed(args: &Args, program: &Path, directory: &Path) -> Result<Chaos, String
     found
 }
 
-fn bar(name: &'static str, length: u64) -> ProgressBar {
-    let bar = ProgressBar::new(length);
-    if let Ok(style) = ProgressStyle::with_template("{prefix} {percent:>3} % {wide_bar} {msg}") {
-        bar.set_style(style);
-    }
-    bar.set_prefix(name);
-    bar
-}
-
 /// Plays a scenario with a progress bar.
 fn watched(scenario: &Scenario, program: &Path, directory: &Path) -> Result<Recording, String> {
-    let bar = bar(scenario.name, scenario.length.as_millis() as u64);
+    let bar = bar(scenario.length.as_millis() as u64, BAR).with_prefix(scenario.name);
     let played = play(scenario, program, directory, |gone| {
         bar.set_position(gone.as_millis() as u64);
         bar.set_message(format!("{:.0} of {:.0} s", gone.as_secs_f64(), scenario.length.as_secs_f64()));
