@@ -13,7 +13,7 @@ pub const RESOURCES: usize = weirgate_wire::RESOURCE_NAMES.len();
 pub type Work = [f64; RESOURCES];
 
 /// Outcome of a request. One request of a client may be several records, because each attempt is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     /// Its last byte arrived, with a status below 500.
     Served,
@@ -24,11 +24,12 @@ pub enum Fate {
     /// The client left, during the wait or later.
     Left,
     /// The run ended first.
+    #[default]
     Cut,
 }
 
 /// One attempt of one request.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Record {
     /// Index into [`crate::Experiment::traffic`].
     pub traffic: u32,
@@ -77,7 +78,7 @@ pub struct Page {
 }
 
 /// State at one instant.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Nanoseconds from the start.
     pub at: u64,
@@ -120,17 +121,13 @@ impl Record {
         let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
         Record {
             traffic,
-            fate: Fate::Cut,
             arrived,
-            released: 0,
             ended: arrived,
             cpu: seconds(demand.cpu),
             io: seconds(demand.io.saturating_add(demand.stream)),
             disk: seconds(demand.disk),
             link: seconds(demand.link),
-            shed: None,
-            node: None,
-            page: None,
+            ..Record::default()
         }
     }
 

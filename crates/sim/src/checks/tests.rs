@@ -57,20 +57,7 @@ fn good_books_are_good() {
 }
 
 fn record(fate: Fate, released: u64, ended: u64) -> Record {
-    Record {
-        traffic: 0,
-        fate,
-        arrived: 0,
-        released,
-        ended,
-        cpu: 0.0,
-        io: 0.0,
-        disk: 0.0,
-        link: 0.0,
-        shed: None,
-        node: None,
-        page: None,
-    }
+    Record { fate, released, ended, ..Record::default() }
 }
 
 #[test]

@@ -73,15 +73,9 @@ fn play(requests: &[Tiny], idle: &[u8], promised: Promised, judged: bool) -> Ver
         traffic: 1,
         fate: if *served { Fate::Served } else { Fate::Shed },
         arrived: second * SECOND,
-        released: 0,
         ended: second * SECOND + if *served { SECOND / 2 } else { 0 },
         cpu: 1.0,
-        io: 0.0,
-        disk: 0.0,
-        link: 0.0,
-        shed: None,
-        node: None,
-        page: None,
+        ..Record::default()
     };
     let mut run = run(vec![requests.iter().map(record).collect()]);
     run.idle = Idle {

@@ -165,14 +165,11 @@ mod tests {
         }
         let sample = |at: u64| Sample {
             at: at * SECOND,
-            window: None,
-            outstanding: 0,
             waiting: vec![0; 3],
             busy: vec![at as f64, at as f64 / 2.0],
             disk: vec![at as f64 * 0.2, 0.0],
             link: vec![at as f64 * 0.1, at as f64 * 0.1],
-            usage: Vec::new(),
-            would_shed: Vec::new(),
+            ..Sample::default()
         };
         runs.samples = (0..=60).step_by(4).map(sample).collect();
         let verdict = judge(&experiment, &runs);

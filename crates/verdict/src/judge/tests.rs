@@ -28,12 +28,7 @@ pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn
             released: arrived,
             ended: arrived + after,
             cpu: 0.01,
-            io: 0.0,
-            disk: 0.0,
-            link: 0.0,
-            shed: None,
-            node: None,
-            page: None,
+            ..Record::default()
         }
     };
     (0..count).map(record).collect()
@@ -325,14 +320,11 @@ fn work_is_compared_with_the_oracle_and_the_machines() {
     let mut run = run(vec![requests(1, 500, 0..60, fate)]);
     let sample = |at: u64| Sample {
         at: at * SECOND,
-        window: None,
-        outstanding: 0,
         waiting: vec![0; 3],
         busy: vec![at as f64 * 1.9, at as f64 * 1.7],
         disk: vec![0.0; 2],
         link: vec![0.0; 2],
-        usage: Vec::new(),
-        would_shed: Vec::new(),
+        ..Sample::default()
     };
     run.samples = (0..=60).step_by(4).map(sample).collect();
     let verdict = judge_against_oracle(&experiment(), &run);

@@ -124,8 +124,7 @@ fn a_figure_stands_anything() {
         busy: vec![0.0; 2],
         disk: vec![0.0; 2],
         link: vec![0.0; 2],
-        usage: Vec::new(),
-        would_shed: Vec::new(),
+        ..Sample::default()
     };
     sampled.samples = (0..=120).map(sample).collect();
     let full = svg::figure(&experiment, &Series::new(&experiment, &sampled));
