@@ -21,7 +21,7 @@ pub(crate) const BROWSER: &str = "Connection: keep-alive\r\nCache-Control: max-a
     deflate, br, zstd\r\nAccept-Language: en-GB,en;q=0.9,de;q=0.8\r\nCookie: session=0123456789abcdef0123456789abcdef; \
     basket=4711,4712; theme=dark\r\n";
 
-/// A process that is ended, also if its count fails.
+/// A process that is ended, even if its count fails.
 pub(crate) struct Stopped(pub(crate) Child);
 
 impl Stopped {

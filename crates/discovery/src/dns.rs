@@ -2,7 +2,7 @@
 //!
 //! Source: RFC 1035 and 3596 for A and AAAA records, RFC 2782 for SRV. Departures from the latter:
 //!
-//! - Only the records of the lowest priority are nodes, also while all of them are down. Two sets of nodes would be in
+//! - Only the records of the lowest priority are nodes, even while all of them are down. Two sets of nodes would be in
 //!   force while one of them fails now and then.
 //! - A weight of 0 counts as 1. The RFC gives it "a very small chance", and a node without any share could not be seen
 //!   to work.

@@ -134,7 +134,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Locks `mutex`, also after a panic. These locks protect plain data, which stays usable.
+/// Locks `mutex`, even after a panic. These locks protect plain data, which stays usable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -128,7 +128,7 @@ impl Threads {
     }
 }
 
-/// Locks a queue, also after a panic. It stays usable.
+/// Locks a queue, even after a panic. It stays usable.
 fn lock(queue: &Mutex<CommandQueue>) -> MutexGuard<'_, CommandQueue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }

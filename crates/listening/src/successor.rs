@@ -164,7 +164,7 @@ impl Drop for Successor {
     }
 }
 
-/// Locks `child`, also after a panic.
+/// Locks `child`, even after a panic.
 fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
     child.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -98,7 +98,7 @@ fn it_is_closer_than_a_solver_that_stops_early() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Bounds, sums and promises hold, also where everything is 0, 100 or equal.
+    /// Bounds, sums and promises hold, even where everything is 0, 100 or equal.
     #[test]
     fn every_answer_keeps_the_rules(problem in problem(40, 30), round in any::<bool>()) {
         let mut problem = problem;

@@ -143,7 +143,7 @@ fn start(args: &Args) -> Result<(), String> {
         match (collector, node) {
             (Some(collector), None) => collector.serve().await,
             (collector, Some(settings)) => {
-                // Signals are handled from here on, also while cgroups are made.
+                // Signals are handled from here on, even while cgroups are made.
                 let hear = |kind| signal(kind).map_err(|e| e.to_string());
                 let mut terminate = hear(SignalKind::terminate())?;
                 let mut interrupt = hear(SignalKind::interrupt())?;

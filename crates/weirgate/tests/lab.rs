@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// Allows one trial at a time, because two would disturb each other's measurements.
 static TRIAL: Mutex<()> = Mutex::new(());
 
-/// Returns a folder that is removed when the value is dropped, also after a panic. Real services may enter it, because
+/// Returns a folder that is removed when the value is dropped, even after a panic. Real services may enter it, because
 /// they give up their rights as root.
 fn folder() -> TempDir {
     tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().expect("a directory")

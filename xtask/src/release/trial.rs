@@ -198,7 +198,7 @@ impl Machine {
         command
     }
 
-    /// Both outputs of a command, also if it fails.
+    /// Both outputs of a command, even if it fails.
     fn output(&self, words: &[&str]) -> Result<String, String> {
         let output = self.command(words).output().map_err(|e| format!("nsenter: {e}"))?;
         Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).trim().to_owned())

@@ -109,7 +109,7 @@ fn command() -> Result<Command, String> {
     Ok(command)
 }
 
-/// Locks `mutex`, also after a panic. These locks protect plain data, which stays usable.
+/// Locks `mutex`, even after a panic. These locks protect plain data, which stays usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
