@@ -3,9 +3,10 @@
 //! - [`log`] reads access logs of nginx, Apache, HAProxy and Weirgate, and [`Tally`] counts their requests in memory of
 //!   constant size. [`from_logs`] proposes a policy from them.
 //! - [`Watch`] proposes one from the observations of a running gateway.
-//! - [`Answers`] makes one from a few answers, and [`import()`] from a configuration of nginx or HAProxy. Every
-//!   proposal has a comment with the reason for each figure. The crate is pure: the caller opens files and sockets. No
-//!   input makes it panic, and `weirgate check` accepts every proposal.
+//! - [`Answers`] makes one from a few answers, and [`import()`] from a configuration of nginx or HAProxy.
+//!
+//! Every proposal has a comment with the reason for each figure. The crate is pure: the caller opens files and sockets.
+//! No input makes it panic, and `weirgate check` accepts every proposal.
 //!
 //! `tally` counts, `propose` derives figures, `policy` writes the file, `names` and `crawlers` decide on conditions,
 //! and `numbers` rounds.

@@ -3,8 +3,9 @@
 //! A class may have many groups, because containers come and go. Its share is divided evenly among the groups that have
 //! processes, and its usage is the sum over all its groups. Every second the agent checks which groups exist and which
 //! values their knobs have. A new group then gets its part of the share, and a knob changed by another program is set
-//! again. Shares are relative to siblings, so the agent warns about classes with groups under different parents. Disk
-//! weights and memory protection follow the same shares if their knobs exist. If another program has set a memory
+//! again. Shares are relative to siblings, so the agent warns about classes with groups under different parents.
+//!
+//! Disk weights and memory protection follow the same shares if their knobs exist. If another program has set a memory
 //! protection in bytes for a group, it is left unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};

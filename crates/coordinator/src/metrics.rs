@@ -1,6 +1,8 @@
 //! The page for Prometheus, as OpenMetrics text. All names begin with `weirgate_reserves_`, and all units are base
-//! units (a share is 0 to 1). Labels are names from the policy, so their number is bounded: a policy with 1000 nodes
-//! and 100 classes, the maximum, has 300,000 series.
+//! units (a share is 0 to 1).
+//!
+//! Labels are names from the policy, so their number is bounded: a policy with 1000 nodes and 100 classes, the maximum,
+//! has 300,000 series.
 
 use std::fmt;
 

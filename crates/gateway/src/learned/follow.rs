@@ -1,7 +1,8 @@
 //! A gateway that follows others: it asks their admin API once a second what they have learned, and takes over what is
-//! more recent than its own. Two gateways may follow each other without an election. The one that serves a class
-//! decides about it: a record is replaced only by a more recent one, and a gateway's own record only after five quiet
-//! seconds.
+//! more recent than its own.
+//!
+//! Two gateways may follow each other without an election. The one that serves a class decides about it: a record is
+//! replaced only by a more recent one, and a gateway's own record only after five quiet seconds.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
