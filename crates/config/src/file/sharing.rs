@@ -33,7 +33,7 @@ record! {
         /// part, for as long as necessary. 30 s by default. The same as `lease`: nothing in between.
         safe_for: Defaulted<Span> = "30s",
         /// Whether `weirgate site rollout` may put a policy in force on all gateways through etcd: `true` or `false`.
-        /// Whoever may write the site's keys in etcd can then change the policy of every gateway.
+        /// Every user of etcd with write access to the keys of the site can then change the policy of every gateway.
         rollouts: Defaulted<Answer> = false,
     }
 }
