@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weirgate_config::{Site, network_text};
 use weirgate_engine::{
-    Action, Adopted, Arrival, ClassId, ClassSnapshot, Decision, Demand, Engine, InvalidPolicy, Learned, LearnedClass,
-    Lease, NodeEvent, NodeId, Outcome, Part, Shed, Snapshot, Ticket, Time, Would,
+    Action, Adopted, Arrival, Beside, ClassId, ClassSnapshot, Decision, Demand, Engine, InvalidPolicy, Learned,
+    LearnedClass, Lease, NodeEvent, NodeId, Outcome, Part, Shed, Snapshot, Ticket, Time, WindowUse, Would,
 };
 
 use crate::active_config::{ActiveConfig, Endpoint};
@@ -228,6 +228,21 @@ impl Control {
         self.with(None, &mut Vec::new(), |state, now| {
             if is_right(&state.active_config) {
                 state.engine.keep_parts(now, lease, parts);
+            }
+        });
+    }
+
+    /// Returns the use of the windows, or nothing if the configuration in force is another one.
+    pub(crate) fn window_uses(&self, is_right: impl FnOnce(&ActiveConfig) -> bool) -> Vec<WindowUse> {
+        let state = self.lock();
+        if is_right(&state.active_config) { state.engine.window_uses() } else { Vec::new() }
+    }
+
+    /// Takes over what other gateways do at the nodes, unless the configuration in force is another one.
+    pub(crate) fn beside(&self, is_right: impl FnOnce(&ActiveConfig) -> bool, until: Time, groups: &[Beside]) {
+        self.with(None, &mut Vec::new(), |state, now| {
+            if is_right(&state.active_config) {
+                state.engine.beside(now, until, groups);
             }
         });
     }

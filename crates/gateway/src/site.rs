@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use weirgate_config::{Sharing, Site};
-use weirgate_engine::{ClassId, Engine, Lease, Part, Time};
+use weirgate_engine::{Beside, ClassId, Engine, Lease, Part, Time, WindowUse};
 use weirgate_sharing::{End, Floors, Seen};
 use weirgate_wire::admin::{EventKind, SiteStatus};
 
@@ -150,6 +150,14 @@ impl Floors for OfEngine {
     fn keep(&self, lease: Lease, parts: &[(usize, Part)]) {
         let parts: Vec<(ClassId, Part)> = parts.iter().map(|(budget, part)| (self.classes[*budget], *part)).collect();
         self.shared.control.keep_parts(|active_config| self.is_of(active_config), lease, &parts);
+    }
+
+    fn windows(&self) -> Vec<WindowUse> {
+        self.shared.control.window_uses(|active_config| self.is_of(active_config))
+    }
+
+    fn beside(&self, until: Time, groups: &[Beside]) {
+        self.shared.control.beside(|active_config| self.is_of(active_config), until, groups);
     }
 
     fn tell(&self, kind: EventKind, text: String) {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
-use weirgate_engine::{Lease, Part, Time};
+use weirgate_engine::{Beside, Lease, Part, Time, WindowUse};
 use weirgate_site::Member;
 use weirgate_tls::LiveTrust;
 use weirgate_wire::admin::EventKind;
@@ -47,6 +47,13 @@ pub trait Floors: Send + Sync {
 
     /// Keeps these parts of the guaranteed throughputs. Does nothing if another policy is in force.
     fn keep(&self, lease: Lease, parts: &[(usize, Part)]);
+
+    /// The use of the windows, by group of nodes. Empty if they are not shared, or if another policy is in force.
+    fn windows(&self) -> Vec<WindowUse>;
+
+    /// Takes over what the other gateways do at each group of nodes, until `until`. Does nothing if another policy is
+    /// in force.
+    fn beside(&self, until: Time, groups: &[Beside]);
 
     /// Tells operators of a change, now and in the list of events.
     fn tell(&self, kind: EventKind, text: String);

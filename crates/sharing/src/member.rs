@@ -10,7 +10,7 @@ use weirgate_engine::Time;
 use weirgate_http_client::{Address, Connection, Limits, Request};
 use weirgate_listening::UNIX;
 use weirgate_log::Level;
-use weirgate_site::{Demand, Refused, Report};
+use weirgate_site::{Demand, Refused, Report, Usage};
 use weirgate_tls::{Role, Wanted};
 use weirgate_wire::{MAX_SITE_BYTES, SITE_PATH, SiteGrant};
 
@@ -141,6 +141,7 @@ fn reason(status: u16, body: &[u8]) -> String {
 struct Meter {
     counts: Vec<u64>,
     demands: Vec<Demand>,
+    usage: Usage,
     since: Time,
     due: Time,
 }
@@ -151,7 +152,7 @@ impl Meter {
         shared.floors.arrivals(&mut counts);
         let now = shared.floors.now();
         let demands = vec![Demand::default(); shared.settings.agreed.budgets()];
-        Meter { counts, demands, since: now, due: now + INTERVAL }
+        Meter { counts, demands, usage: Usage::default(), since: now, due: now + INTERVAL }
     }
 
     /// Counts the arrivals of the intervals that have ended. A busy machine is late, and counts several at once.
@@ -162,12 +163,15 @@ impl Meter {
         }
         let mut counts = Vec::with_capacity(self.counts.len());
         shared.floors.arrivals(&mut counts);
+        let windows = shared.floors.windows();
         let intervals = (now.since(self.since).as_nanos() / INTERVAL.as_nanos()).clamp(1, u128::from(LONGEST)) as u32;
         // The rest of the time counts for the next interval, if it is shorter than one.
         self.since = (self.since + INTERVAL * intervals).max(now - INTERVAL);
         self.due = self.since + INTERVAL;
+        let windows = self.usage.note(&windows, INTERVAL * intervals);
+        let mut state = shared.lock();
+        state.member.windows(now, windows);
         if counts.len() == self.counts.len() {
-            let mut state = shared.lock();
             for (budget, demand) in self.demands.iter_mut().enumerate() {
                 let arrived = counts[budget].saturating_sub(self.counts[budget]);
                 let until = |interval: u32| arrived * u64::from(interval) / u64::from(intervals);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use weirgate_config::Sharing;
-use weirgate_engine::{Lease, Part, Time};
-use weirgate_site::{Coordinator, Grant, Member, Record, Stage};
+use weirgate_engine::{Beside, Lease, Part, Time};
+use weirgate_site::{Coordinator, Grant, GroupShare, Member, Record, Stage};
 use weirgate_tls::LiveTrust;
 use weirgate_wire::{RolloutAnswer, RolloutPolicy, RolloutStep};
 
@@ -229,6 +229,11 @@ impl State {
             .member
             .ends()
             .map_or(Lease::ENDED, |(granted, safe)| Lease { granted_until: granted, safe_until: safe });
+        let windows = self.member.take_windows();
+        if !windows.is_empty() {
+            let beside: Vec<Beside> = windows.iter().map(GroupShare::beside).collect();
+            shared.floors.beside(lease.safe_until, &beside);
+        }
         let budgets = shared.settings.agreed.budgets();
         let steps: Vec<[u64; 3]> = (0..budgets).map(|budget| self.member.steps(budget)).collect();
         let before = self.kept.as_ref();

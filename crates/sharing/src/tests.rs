@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 use weirgate_config::{Etcd, Sharing};
-use weirgate_engine::{ClassId, Lease, Part, Time};
+use weirgate_engine::{Beside, ClassId, Lease, Part, Time, WindowUse};
 use weirgate_http_server::Peer;
-use weirgate_site::{Coordinator, MAX_BUDGET, MAX_BUDGETS, Record, Report, Settings, Step};
+use weirgate_site::{Coordinator, GroupShare, GroupUse, MAX_BUDGET, MAX_BUDGETS, Record, Report, Settings, Step};
 use weirgate_tls::{ClientSettings, Party, Role};
 use weirgate_wire::admin::EventKind;
 use weirgate_wire::{MAX_SITE_BYTES, SiteReport};
@@ -56,6 +56,12 @@ impl Floors for Noted {
         self.kept.lock().expect("no panic").push((lease, parts.to_vec()));
     }
 
+    fn windows(&self) -> Vec<WindowUse> {
+        Vec::new()
+    }
+
+    fn beside(&self, _: Time, _: &[Beside]) {}
+
     fn tell(&self, kind: EventKind, _: String) {
         self.told.lock().expect("no panic").push(kind);
     }
@@ -91,7 +97,10 @@ fn largest_report() -> Report {
         applied: u64::MAX,
         held: Some(vec![MAX_BUDGET; MAX_BUDGETS]),
         demands: (0..MAX_BUDGETS as u32).map(|budget| (budget, MAX_BUDGET)).collect(),
-        evidence: Vec::new(),
+        windows: vec![
+            GroupUse { base: 1, least: 2, in_flight: 3, owed: 4, waiting: 5, answers: 6, work: u32::MAX };
+            64
+        ],
         leaving: true,
     }
 }
@@ -106,7 +115,9 @@ fn messages_survive_the_passage_and_the_largest_ones_fit() {
     assert_eq!(messages::read_report(read), report);
     let shares = report.demands;
     for step in [Step::State, Step::Goodbye, Step::Shares { base: u64::MAX, shares }] {
-        let grant = weirgate_site::Grant { revision: 1, incarnation: 2, report: 3, sequence: 4, step };
+        let window = GroupShare { others: 1, answers: 2, work: 3, high: true, part: 4, factor: u32::MAX };
+        let windows = vec![window; 64];
+        let grant = weirgate_site::Grant { revision: 1, incarnation: 2, report: 3, sequence: 4, step, windows };
         let text = serde_json::to_vec(&messages::grant(grant.clone())).expect("JSON");
         assert!(text.len() as u64 <= MAX_SITE_BYTES, "{}", text.len());
         assert_eq!(messages::read_grant(serde_json::from_slice(&text).expect("its own text")), grant);

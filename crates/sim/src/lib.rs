@@ -13,12 +13,14 @@
 //! - [`bands`]: figures of papers and the allowed distance from them, one module per paper.
 //! - [`swarm`]: random experiments with guarantees that fit. `ideas` and `everyday` make them, `fair` and `starved`
 //!   are rules for their results.
+//! - [`gateways`]: several gateways in front of the same nodes, with their engines.
 //! - [`site`]: several gateways that share floors, under designs of this sharing, without requests.
 
 mod agenda;
 pub mod bands;
 mod checks;
 mod driver;
+pub mod gateways;
 mod health;
 mod late;
 mod machine;

@@ -23,6 +23,7 @@ mod slot;
 mod table;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,8 +31,9 @@ use std::sync::Arc;
 use slot::Slot;
 use table::Table;
 use weirgate_engine::Time;
+use windows::Windows;
 
-use crate::message::{Evidence, Grant, Refused, Report, Step};
+use crate::message::{Grant, Refused, Report, Step};
 use crate::settings::Site;
 
 pub use slot::{Phase, Record};
@@ -72,7 +74,7 @@ pub struct Coordinator {
     last_run: Option<Time>,
     grants: VecDeque<(usize, Grant)>,
     records: VecDeque<(usize, Record)>,
-    evidence: Vec<Evidence>,
+    windows: Windows,
     counts: Counts,
 }
 
@@ -100,7 +102,7 @@ impl Coordinator {
         let silent = slots_silent(&slots).0;
         Coordinator {
             table: Table::new(&site, silent),
-            evidence: vec![Evidence::default(); site.settings().groups],
+            windows: Windows::default(),
             site,
             revision,
             began: now,
@@ -165,12 +167,16 @@ impl Coordinator {
         }
         report.check(&self.site)?;
         if restarted {
+            self.windows.gone(slot);
             slot.restart(report.incarnation);
             self.table.forget_demand(member);
         }
+        if slot.answered == slot.number {
+            slot.waits_since = now;
+        }
         slot.number = report.number;
         slot.received = now;
-        slot.note(&report.evidence, &mut self.evidence);
+        self.windows.note(slot, report.windows, report.applied);
         for (budget, amount) in &report.demands {
             self.table.demand(member, *budget as usize, *amount);
         }
@@ -194,6 +200,7 @@ impl Coordinator {
     fn adopt(&mut self, now: Time, member: usize, held: &[u64]) {
         let slot = &mut self.slots[member];
         slot.phase = Phase::Live;
+        self.windows.touch();
         slot.fresh = true;
         // A later report that confirms the question confirms no grant.
         slot.acked = slot.sequence;
@@ -239,6 +246,7 @@ impl Coordinator {
     /// A member has given everything back.
     fn left(&mut self, member: usize) {
         let slot = &mut self.slots[member];
+        self.windows.gone(slot);
         slot.phase = Phase::Left;
         let was_silent = std::mem::take(&mut slot.silent);
         slot.open.clear();
@@ -289,6 +297,7 @@ impl Coordinator {
             if slot.phase == Phase::Live || slot.phase == Phase::Asked {
                 self.counts.lapsed += u64::from(slot.phase == Phase::Live);
                 slot.phase = Phase::Unknown;
+                self.windows.gone(slot);
             }
             if slot.tail_until > now {
                 // Its share is used when the record is kept.
@@ -313,6 +322,10 @@ impl Coordinator {
         }
         self.last_run = Some(now);
         self.table.divide(&mut self.slots);
+        let interval = self.site.windows_pace();
+        if self.windows.due(interval) <= now {
+            self.windows.divide(now, interval, &mut self.slots);
+        }
         let hold = self.site.settings().hold;
         for member in 0..self.slots.len() {
             let slot = &mut self.slots[member];
@@ -322,7 +335,7 @@ impl Coordinator {
             if slot.phase == Phase::Live && slot.record == Record::Nothing {
                 continue;
             }
-            if slot.phase == Phase::Live && !slot.urgent && !slot.fresh && now < slot.received + hold {
+            if slot.phase == Phase::Live && !slot.urgent && !slot.fresh && now < slot.waits_since + hold {
                 continue;
             }
             self.answer(member);
@@ -352,10 +365,11 @@ impl Coordinator {
                 Step::Shares { base, shares }
             }
         };
+        let windows = if slot.phase == Phase::Live { self.windows.told(slot) } else { Vec::new() };
         self.counts.answers += 1;
         let (revision, incarnation) = (self.revision, slot.incarnation);
-        self.grants
-            .push_back((member, Grant { revision, incarnation, report: slot.answered, sequence: slot.sequence, step }));
+        let (report, sequence) = (slot.answered, slot.sequence);
+        self.grants.push_back((member, Grant { revision, incarnation, report, sequence, step, windows }));
     }
 
     /// The next record to keep, durably and as the elected one: in one transaction that fails if another coordinator
@@ -413,12 +427,13 @@ impl Coordinator {
             next = next.min(slot.level_until);
             if slot.answered < slot.number {
                 let waits = slot.phase == Phase::Live && !slot.urgent && !slot.fresh;
-                next = next.min(if waits { slot.received + hold } else { slot.received });
+                next = next.min(if waits { slot.waits_since + hold } else { slot.received });
             }
         }
         if self.table.is_touched() {
             next = next.min(self.now);
         }
+        next = next.min(self.windows.due(self.site.windows_pace()));
         next.max(self.last_run.map_or(self.settled(), |last| self.may_run(last)))
     }
 
@@ -462,15 +477,6 @@ impl Coordinator {
     #[must_use]
     pub fn free(&self, budget: usize) -> u64 {
         self.table.free(budget)
-    }
-
-    /// Evidence of a group, summed over all members and all their processes that this coordinator has heard.
-    ///
-    /// # Panics
-    /// If there is no such group.
-    #[must_use]
-    pub fn evidence(&self, group: usize) -> Evidence {
-        self.evidence[group]
     }
 }
 

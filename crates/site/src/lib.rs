@@ -3,8 +3,10 @@
 //! A floor of 800 requests a second is one number, however many gateways serve the class and however unevenly the
 //! clients reach them. Each gateway is a [`Member`]. One elected process runs the [`Coordinator`]. Members report their
 //! demand, the coordinator answers with grants, and a member asks its [`Member::share`] at any instant without waiting
-//! for anyone. The same mechanism divides the window of a group of nodes: a *budget* is the floor of a class, in
-//! millionths of a request a second, or the window of a group, in any unit that its driver chooses.
+//! for anyone. A *budget* is the floor of a class, in millionths of a request a second.
+//!
+//! Reports and grants also carry the windows of groups of nodes: what all other members have in flight there, and
+//! factors that move windows to demand (ADR 27). The invariant below does not cover them.
 //!
 //! # The invariant
 //! At every instant the shares that all members believe they have add up to at most the budget, whatever messages are
@@ -70,8 +72,8 @@
 //!
 //! # Modules
 //! `settings` (the agreement of all processes of a site), `message` (their messages), `member`, `coordinator` (with
-//! `slot`, its account of one member, and `table`, its account of all budgets), `fill` (max-min shares), and
-//! `demand` (from arrivals).
+//! `slot`, its account of one member, `table`, its account of all budgets, and `windows`), `fill` (max-min shares),
+//! `demand` (from arrivals), and `usage` (of windows).
 #![forbid(unsafe_code)]
 
 mod coordinator;
@@ -80,10 +82,12 @@ mod fill;
 mod member;
 mod message;
 mod settings;
+mod usage;
 
 pub use coordinator::{Coordinator, Counts, Phase, Record};
 pub use demand::Demand;
 pub use fill::fill;
 pub use member::{Member, Stage};
-pub use message::{Evidence, Grant, Refused, Report, Step};
+pub use message::{Grant, GroupShare, GroupUse, Refused, Report, Step};
 pub use settings::{InvalidSettings, MAX_BUDGET, MAX_BUDGETS, MAX_GROUPS, MAX_MEMBERS, MAX_SAFE, Settings, Site};
+pub use usage::Usage;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use weirgate_engine::Time;
 
-use crate::message::{Evidence, Grant, Refused, Report, Step};
-use crate::settings::{MAX_BUDGET, Site};
+use crate::message::{Grant, GroupShare, GroupUse, MILLIONTHS, Refused, Report, Step};
+use crate::settings::{MAX_BUDGET, MAX_GROUPS, Site};
 
 /// Reports whose sending times are kept. Answers to older ones are refused. At one report every `pace` and answers that
 /// take no longer than `hold`, 50 are under way at most.
@@ -60,7 +60,11 @@ pub struct Member {
     untold: Vec<u32>,
     /// A demand has changed so far that a report must go now.
     urgent: bool,
-    evidence: Vec<Evidence>,
+    /// Use of the windows, as it is, and in the last report that was sent at this time.
+    windows: Vec<GroupUse>,
+    told_windows: (Option<Time>, Vec<GroupUse>),
+    /// Shares of the windows that the driver has not taken.
+    granted_windows: Vec<GroupShare>,
     /// Beginning of the lease.
     anchor: Option<Time>,
     /// Number of the last report, of the last answered one, and when the last one was sent.
@@ -84,7 +88,9 @@ impl Member {
             entries: (0..site.budgets()).map(entry).collect(),
             untold: Vec::new(),
             urgent: false,
-            evidence: vec![Evidence::default(); site.settings().groups],
+            windows: Vec::new(),
+            told_windows: (None, Vec::new()),
+            granted_windows: Vec::new(),
             anchor: None,
             number: 0,
             answered: 0,
@@ -151,11 +157,19 @@ impl Member {
         self.urgent |= change > worth_telling + entry.told / 16;
     }
 
-    /// Sets the evidence of a group, as sums. An unknown group is ignored.
-    pub fn evidence(&mut self, group: usize, sums: Evidence) {
-        if let Some(evidence) = self.evidence.get_mut(group) {
-            *evidence = sums;
-        }
+    /// Sets the use of the windows at `now`, by group. Of more than [`MAX_GROUPS`] groups none are shared.
+    pub fn windows(&mut self, now: Time, uses: Vec<GroupUse>) {
+        self.windows = if uses.len() > MAX_GROUPS { Vec::new() } else { uses };
+        let (told_at, told) = &self.told_windows;
+        let is_due = told_at.is_none_or(|at| now >= at + self.site.windows_pace());
+        let is_new =
+            self.windows.len() != told.len() || self.windows.iter().zip(told).any(|(new, old)| new.differs(old));
+        self.urgent |= is_due && is_new;
+    }
+
+    /// Takes the shares of the windows that were granted since the last call, by group. Empty: none.
+    pub fn take_windows(&mut self) -> Vec<GroupShare> {
+        std::mem::take(&mut self.granted_windows)
     }
 
     /// Gives everything back and reports that. No later grant is applied.
@@ -246,6 +260,7 @@ impl Member {
         }
         self.sent.push_back((self.number, now));
         self.urgent = false;
+        self.told_windows = (Some(now), self.windows.clone());
         let mut demands = Vec::with_capacity(self.untold.len());
         for &budget in &self.untold {
             let entry = &mut self.entries[budget as usize];
@@ -260,7 +275,7 @@ impl Member {
             applied: self.applied,
             held,
             demands,
-            evidence: self.evidence.clone(),
+            windows: self.windows.clone(),
             leaving: self.left,
         })
     }
@@ -298,6 +313,9 @@ impl Member {
             return Err(Refused::Old);
         }
         grant.step.check(&self.site)?;
+        if grant.windows.len() > MAX_GROUPS {
+            return Err(Refused::Size);
+        }
         match grant.step {
             Step::State => self.asked = !self.left,
             Step::Shares { base, shares } => {
@@ -313,12 +331,29 @@ impl Member {
                 }
                 self.asked = false;
                 self.anchor = self.anchor.max(Some(sent));
+                self.take_over(grant.windows);
             }
             Step::Goodbye => {}
         }
         self.applied = grant.sequence;
         self.answer(grant.report);
         Ok(())
+    }
+
+    /// Keeps shares of windows for the driver. Factors that it has not taken are multiplied.
+    fn take_over(&mut self, mut shares: Vec<GroupShare>) {
+        // The next report confirms the factors, so it tells the windows with them.
+        for (used, share) in self.windows.iter_mut().zip(&shares) {
+            let base = u64::from(used.base) * u64::from(share.factor) / MILLIONTHS;
+            used.base = u32::try_from(base).unwrap_or(u32::MAX);
+        }
+        for (new, old) in shares.iter_mut().zip(&self.granted_windows) {
+            let factor = u64::from(new.factor) * u64::from(old.factor) / MILLIONTHS;
+            new.factor = u32::try_from(factor).unwrap_or(u32::MAX);
+        }
+        if !shares.is_empty() {
+            self.granted_windows = shares;
+        }
     }
 
     /// Notes that the report `number` has arrived, with the demands in it.

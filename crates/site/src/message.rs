@@ -1,32 +1,58 @@
 //! The messages between members and coordinator: reports, and grants that answer them.
 //!
 //! Lists hold only what has changed since the last message that the other side has confirmed, so a quiet site of 1,000
-//! classes sends short messages. All are bounded by the number of budgets and groups of the [`Site`].
+//! classes sends short messages. All are bounded by the number of budgets of the [`Site`], and
+//! [`MAX_GROUPS`] groups.
 
 use core::fmt;
 
-use crate::settings::{MAX_BUDGET, Site};
+use crate::settings::{MAX_BUDGET, MAX_GROUPS, Site};
 
-/// Measurements of one group of nodes, as sums since the member's process began. Sums survive loss and repetition.
-///
-/// A joint controller of the group's window needs them: work per second against requests in flight.
+/// The whole, for parts and factors.
+pub(crate) const MILLIONTHS: u64 = 1_000_000;
+
+/// The use of the window of one group of nodes by a member, in thousandths of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Evidence {
-    /// Requests that the nodes have completed.
-    pub completed: u64,
-    /// Work completed, in nanoseconds of a node.
-    pub work_nanos: u64,
-    /// Integral of the requests in flight over time, in nanoseconds.
-    pub in_flight_nanos: u64,
+pub struct GroupUse {
+    /// The window that the member has found.
+    pub base: u32,
+    /// Its lower bound there.
+    pub least: u32,
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// Those of them that are owed.
+    pub owed: u32,
+    /// Requests that the window holds back.
+    pub waiting: u32,
+    /// Answers a second.
+    pub answers: u32,
+    /// Their work a second, in seconds on unloaded nodes.
+    pub work: u32,
 }
 
-impl Evidence {
-    /// Adds each of the sums. They wrap after 584 years of one request in flight.
-    pub(crate) fn add(&mut self, other: &Evidence) {
-        self.completed = self.completed.wrapping_add(other.completed);
-        self.work_nanos = self.work_nanos.wrapping_add(other.work_nanos);
-        self.in_flight_nanos = self.in_flight_nanos.wrapping_add(other.in_flight_nanos);
+impl GroupUse {
+    /// Whether the coordinator needs to know of the change from `told`: beyond a request, and beyond an eighth.
+    pub(crate) fn differs(&self, told: &GroupUse) -> bool {
+        let far = |new: u32, old: u32| new.abs_diff(old) > 1_000.max(old / 8);
+        far(self.in_flight, told.in_flight) || far(self.base, told.base) || far(self.waiting, told.waiting)
     }
+}
+
+/// A member's share of the windows of one group of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GroupShare {
+    /// Requests in flight of all other members, in thousandths, as all figures of them.
+    pub others: u32,
+    /// Answers to them a second.
+    pub answers: u32,
+    /// The work of these answers, in seconds on unloaded nodes.
+    pub work: u32,
+    /// Whether all windows are in a high half of their swing.
+    pub high: bool,
+    /// The part that the member's window is of all windows, in millionths.
+    pub part: u32,
+    /// Factor on the member's window, once, in millionths.
+    pub factor: u32,
 }
 
 /// A member tells a coordinator its demand, and confirms its shares.
@@ -44,8 +70,8 @@ pub struct Report {
     pub held: Option<Vec<u64>>,
     /// Demands that changed, as budget and amount.
     pub demands: Vec<(u32, u64)>,
-    /// Evidence of every group.
-    pub evidence: Vec<Evidence>,
+    /// Use of the windows, by group. Empty if the member has none.
+    pub windows: Vec<GroupUse>,
     /// The member ends: it uses nothing from now on and applies no further grant.
     pub leaving: bool,
 }
@@ -53,16 +79,16 @@ pub struct Report {
 impl Report {
     /// Checks everything that a member may say against the site.
     pub(crate) fn check(&self, site: &Site) -> Result<(), Refused> {
-        let settings = site.settings();
         let held = self.held.as_ref();
         if self.demands.len() > site.budgets()
-            || self.evidence.len() != settings.groups
+            || self.windows.len() > MAX_GROUPS
             || held.is_some_and(|held| held.len() != site.budgets())
         {
             return Err(Refused::Size);
         }
         let known = self.demands.iter().all(|(budget, amount)| amounts(site, *budget, *amount));
-        let possible = held.is_none_or(|held| held.iter().zip(&settings.budgets).all(|(held, total)| held <= total));
+        let possible =
+            held.is_none_or(|held| held.iter().zip(&site.settings().budgets).all(|(held, total)| held <= total));
         if known && possible { Ok(()) } else { Err(Refused::Value) }
     }
 }
@@ -85,6 +111,8 @@ pub struct Grant {
     pub sequence: u64,
     /// The change to make.
     pub step: Step,
+    /// Shares of the windows, by group. Empty if none are known.
+    pub windows: Vec<GroupShare>,
 }
 
 /// The change that a [`Grant`] makes at its member.

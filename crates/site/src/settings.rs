@@ -9,10 +9,10 @@ use core::time::Duration;
 /// thirds of a core (ADR 23).
 pub const MAX_MEMBERS: usize = 1_000;
 
-/// Maximum number of budgets: the floors of 1,000 classes and the windows of [`MAX_GROUPS`] groups.
-pub const MAX_BUDGETS: usize = 1_064;
+/// Maximum number of budgets: the floors of 1,000 classes.
+pub const MAX_BUDGETS: usize = 1_000;
 
-/// Maximum number of groups of nodes, whose evidence reports carry.
+/// Maximum number of groups of nodes whose windows messages carry. Members with more share no windows.
 pub const MAX_GROUPS: usize = 64;
 
 /// Largest budget: a thousand million requests a second, in millionths. Sums over all members fit 64 bits.
@@ -41,8 +41,6 @@ pub struct Settings {
     pub members: usize,
     /// The budgets, each in a unit of its own, at least 100 for each member.
     pub budgets: Vec<u64>,
-    /// Number of groups of nodes whose evidence the reports carry.
-    pub groups: usize,
     /// How long a member may use a granted share after it has sent the report that was answered.
     pub lease: Duration,
     /// Part of the granted share that a member keeps when its lease has ended, in millionths, at most [`MAX_SAFE`].
@@ -73,7 +71,6 @@ impl Settings {
         Settings {
             members,
             budgets,
-            groups: 0,
             lease: Duration::from_secs(5),
             safe: 500_000,
             safe_for: Duration::from_secs(30),
@@ -94,12 +91,8 @@ impl Settings {
         if self.members == 0 || self.members > MAX_MEMBERS {
             return invalid(format!("{} members; 1 to {MAX_MEMBERS} are possible", self.members));
         }
-        if self.budgets.len() > MAX_BUDGETS || self.groups > MAX_GROUPS {
-            return invalid(format!(
-                "{} budgets and {} groups; at most {MAX_BUDGETS} and {MAX_GROUPS} are possible",
-                self.budgets.len(),
-                self.groups
-            ));
+        if self.budgets.len() > MAX_BUDGETS {
+            return invalid(format!("{} budgets; at most {MAX_BUDGETS} are possible", self.budgets.len()));
         }
         let least = MINIMA * self.members as u64;
         if let Some(budget) = self.budgets.iter().find(|budget| **budget < least || **budget > MAX_BUDGET) {
@@ -160,6 +153,12 @@ impl Site {
     #[must_use]
     pub fn total(&self, budget: usize) -> u64 {
         self.0.budgets[budget]
+    }
+
+    /// Minimum time between two messages with windows only. They move all the time, and half cycles of windows last a
+    /// tenth of a second or longer.
+    pub(crate) fn windows_pace(&self) -> Duration {
+        10 * self.0.pace
     }
 
     /// The share that every member has at all times.

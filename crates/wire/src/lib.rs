@@ -31,4 +31,6 @@ pub use rollout::{
     MAX_ROLLOUT_BYTES, RolloutAnswer, RolloutPolicy, RolloutRequest, RolloutStage, RolloutState, RolloutStep,
     RolloutTaken,
 };
-pub use site_wire::{MAX_SITE_BYTES, SITE_PATH, SITE_VERSION, SiteGrant, SiteReport, SiteStep};
+pub use site_wire::{
+    MAX_SITE_BYTES, SITE_PATH, SITE_VERSION, SiteGrant, SiteReport, SiteStep, SiteWindow, SiteWindowShare,
+};

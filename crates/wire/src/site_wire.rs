@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Gateways of different versions share nothing.
-pub const SITE_VERSION: u32 = 1;
+pub const SITE_VERSION: u32 = 2;
 
 /// Path of reports.
 pub const SITE_PATH: &str = "/site/report";
@@ -39,6 +39,9 @@ pub struct SiteReport {
     /// Demands that changed, as budget and amount.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<(u32, u64)>,
+    /// Use of the window of each group of nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<SiteWindow>,
     /// Whether the sender leaves.
     #[serde(default)]
     pub leaving: bool,
@@ -57,6 +60,45 @@ pub struct SiteGrant {
     pub sequence: u64,
     /// What to do.
     pub step: SiteStep,
+    /// Share of the window of each group of nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<SiteWindowShare>,
+}
+
+/// Use of the window of one group of nodes by the sender, in thousandths of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteWindow {
+    /// The window that the sender has found.
+    pub base: u32,
+    /// Its lower bound there.
+    pub least: u32,
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// Those of them that are owed.
+    pub owed: u32,
+    /// Requests that the window holds back.
+    pub waiting: u32,
+    /// Answers a second.
+    pub answers: u32,
+    /// Their work a second, in seconds on unloaded nodes.
+    pub work: u32,
+}
+
+/// Share of the window of one group of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteWindowShare {
+    /// Requests in flight of all other gateways, in thousandths.
+    pub others: u32,
+    /// Answers to them a second, in thousandths.
+    pub answers: u32,
+    /// The work of these answers, in thousandths of a second on unloaded nodes.
+    pub work: u32,
+    /// Whether all windows are in a high half of their swing.
+    pub high: bool,
+    /// The part of all windows that is the receiver's, in millionths.
+    pub part: u32,
+    /// Factor on the receiver's window, once, in millionths.
+    pub factor: u32,
 }
 
 /// What a gateway does with a [`SiteGrant`].

@@ -34,6 +34,7 @@ use crate::discipline::{Availability, LoadControl};
 use crate::dispatch::Nodes;
 use crate::index::{Id, MachineGroupId, PartitionId};
 use crate::learned::Answered;
+use crate::others::{Beside, WindowUse};
 use crate::policy::{Guarantee, Policy};
 use crate::request::{ClassId, Contention, NodeId, Why};
 use crate::scheduler::Standing;
@@ -523,6 +524,21 @@ impl Limit {
             Method::Linear(method) => method.step(view, &mut self.windows),
             Method::Adaptive(method) => method.step(view, &mut self.windows),
             _ => {}
+        }
+    }
+
+    /// Returns the use of the windows by group, if the method shares them with other engines.
+    pub(crate) fn uses(&self, nodes: &Nodes, waiting: u32) -> Vec<WindowUse> {
+        match &self.method {
+            Method::Adaptive(method) => method.uses(&self.windows, nodes, waiting),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes over what is known of other engines at the same machines.
+    pub(crate) fn beside(&mut self, view: &mut LimitView<'_>, until: Time, groups: &[Beside]) {
+        if let Method::Adaptive(method) = &mut self.method {
+            method.beside(view, &mut self.windows, until, groups);
         }
     }
 

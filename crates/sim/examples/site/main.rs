@@ -4,12 +4,14 @@
 //! ```text
 //! cargo run --release -p weirgate-sim --example site                 # the designs
 //! cargo run --release -p weirgate-sim --example site -- floors       # the chosen one at low and high rates
+//! cargo run --release -p weirgate-sim --example site -- windows      # four gateways and one, with their engines
 //! cargo run --release -p weirgate-sim --example site -- seeds 10000  # the invariant under faults
 //! cargo run --release -p weirgate-sim --example site -- cost docs/figures/site-cost.svg
 //! ```
 
 mod chart;
 mod cost;
+mod windows;
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -26,10 +28,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => designs(),
         ["floors"] => floors(),
+        ["windows"] => windows::table(),
         ["seeds", count] => seeds(count.parse()?)?,
         ["cost"] => drop(cost::table()?),
         ["cost", file] => std::fs::write(file, chart::svg(&cost::table()?))?,
-        _ => return Err("site [floors | seeds COUNT | cost [FILE.svg]]".into()),
+        _ => return Err("site [floors | windows | seeds COUNT | cost [FILE.svg]]".into()),
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use weirgate_engine::Time;
 
-use crate::message::Evidence;
+use crate::message::GroupUse;
 
 /// The coordinator's knowledge of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +46,8 @@ pub(super) struct Slot {
     pub(super) number: u64,
     pub(super) received: Time,
     pub(super) answered: u64,
+    /// When the first report arrived that is not answered.
+    pub(super) waits_since: Time,
     /// Sequence number of the last message to it, and of the last grant that it has confirmed.
     pub(super) sequence: u64,
     pub(super) acked: u64,
@@ -61,8 +63,15 @@ pub(super) struct Slot {
     pub(super) urgent: bool,
     /// Budgets of which it has not confirmed the share that it is to have.
     pub(super) open: Vec<u32>,
-    /// Its evidence in the last report.
-    evidence: Vec<Evidence>,
+    /// Use of its windows in the last report, by group.
+    pub(super) uses: Vec<GroupUse>,
+    /// Requests in flight of the others that it was told of.
+    pub(super) told: Vec<u32>,
+    /// Factors that it is to be told, or none.
+    pub(super) factors: Vec<u32>,
+    /// Sequence number of the last grant with factors, and of the one that its last report confirms.
+    pub(super) moved_in: u64,
+    pub(super) applied: u64,
 }
 
 impl Slot {
@@ -77,6 +86,7 @@ impl Slot {
             number: 0,
             received: Time::ZERO,
             answered: 0,
+            waits_since: Time::ZERO,
             sequence: 0,
             acked: 0,
             granted_at: Time::ZERO,
@@ -85,7 +95,11 @@ impl Slot {
             fresh: false,
             urgent: false,
             open: Vec::new(),
-            evidence: Vec::new(),
+            uses: Vec::new(),
+            told: Vec::new(),
+            factors: Vec::new(),
+            moved_in: 0,
+            applied: 0,
         }
     }
 
@@ -96,7 +110,8 @@ impl Slot {
         self.phase = Phase::Unknown;
         (self.number, self.answered) = (0, 0);
         (self.fresh, self.urgent) = (false, false);
-        self.evidence.clear();
+        self.told.clear();
+        self.applied = 0;
     }
 
     /// It holds the minimum.
@@ -104,16 +119,8 @@ impl Slot {
         (self.level_until, self.tail_until) = (Time::NEVER, Time::NEVER);
     }
 
-    /// Adds the growth of `evidence` to `sums`.
-    pub(super) fn note(&mut self, evidence: &[Evidence], sums: &mut [Evidence]) {
-        self.evidence.resize(evidence.len(), Evidence::default());
-        for ((last, new), sum) in self.evidence.iter_mut().zip(evidence).zip(sums) {
-            sum.add(&Evidence {
-                completed: new.completed.saturating_sub(last.completed),
-                work_nanos: new.work_nanos.saturating_sub(last.work_nanos),
-                in_flight_nanos: new.in_flight_nanos.saturating_sub(last.in_flight_nanos),
-            });
-            *last = *new;
-        }
+    /// Whether its windows are those of its last report.
+    pub(super) fn is_settled(&self) -> bool {
+        self.factors.is_empty() && self.applied >= self.moved_in
     }
 }

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::*;
 use crate::member::{Member, Stage};
+use crate::message::GroupUse;
 use crate::settings::Settings;
 
 const FLOOR: u64 = 1_000_000;
@@ -296,7 +297,7 @@ fn refused_messages_change_nothing() {
             applied: 0,
             held: None,
             demands: vec![(0, 900_000)],
-            evidence: Vec::new(),
+            windows: Vec::new(),
             leaving: false,
         };
         change(&mut report);
@@ -325,6 +326,7 @@ fn refused_messages_change_nothing() {
         report: 0,
         sequence: 9_000,
         step: Step::Shares { base: 0, shares: vec![(0, FLOOR)] },
+        windows: Vec::new(),
     };
     let member = &mut stage.members[0];
     let before = member.share(now, 0);
@@ -337,17 +339,26 @@ fn refused_messages_change_nothing() {
 }
 
 #[test]
-fn evidence_of_all_members_is_summed_over_restarts() {
-    let mut settings = Settings::new(4, vec![FLOOR]);
-    settings.groups = 1;
-    let mut stage = Cast::new(settings);
-    let sums = |completed| Evidence { completed, work_nanos: 10 * completed, in_flight_nanos: 100 * completed };
-    stage.members[0].evidence(0, sums(5));
-    stage.members[1].evidence(0, sums(7));
-    stage.play(3_000);
-    assert_eq!(stage.coordinator.evidence(0), sums(12));
-    stage.members[0] = Member::new(stage.site.clone(), 2);
-    stage.members[0].evidence(0, sums(3));
-    stage.play(3_000);
-    assert_eq!(stage.coordinator.evidence(0), sums(15));
+fn members_learn_what_the_others_have_in_flight_and_windows_follow_demand() {
+    let mut stage = Cast::new(Settings::new(2, vec![FLOOR]));
+    let used = |base, in_flight, waiting| GroupUse { base, least: 1_000, in_flight, waiting, ..GroupUse::default() };
+    let mut windows = [used(9_000, 1_000, 0), used(3_000, 3_000, 9_000)];
+    for _ in 0..20 {
+        for (member, used) in stage.members.iter_mut().zip(&mut windows) {
+            for share in member.take_windows() {
+                used.base = (u64::from(used.base) * u64::from(share.factor) / 1_000_000) as u32;
+                assert!(share.others <= 3_000, "{share:?}");
+            }
+            member.windows(stage.now, vec![*used]);
+        }
+        stage.play(100);
+    }
+    // Factors are in millionths.
+    assert!((11_990..=12_000).contains(&(windows[0].base + windows[1].base)), "{windows:?}");
+    assert!(windows[1].base > 10_000, "{windows:?}");
+    // One that leaves hands over its window.
+    stage.members[1].leave();
+    stage.play(1_000);
+    let taken = stage.members[0].take_windows();
+    assert!(taken.iter().any(|share| share.others == 0 && share.factor > 5_000_000), "{taken:?}");
 }

@@ -2,7 +2,8 @@
 //!
 //! Source: our own, see [`crate::learned`].
 
-use super::probe::{HalfCycle, Probe};
+use super::cycle::HalfCycle;
+use super::probe::Probe;
 use super::{Adaptive, LimitView, Window, place_of, slots};
 use crate::learned::{LearnedKnee, LearnedTimes, within};
 use crate::limit::learned::AT_MOST;

@@ -4,8 +4,10 @@
 //! Each window has its own timer for its half cycles.
 
 mod allowance;
+mod cycle;
 mod learned;
 mod occupancy;
+mod others;
 mod probe;
 mod profile;
 mod reach;
@@ -13,8 +15,9 @@ mod round;
 
 use core::time::Duration;
 
+use cycle::{HalfCycle, Halves, Work};
 use occupancy::Occupancy;
-use probe::{HalfCycle, Halves, LimitAtRisk, Probe, Work};
+use probe::{LimitAtRisk, Probe};
 use profile::{Evidence, Profile};
 use reach::Reach;
 
@@ -73,6 +76,8 @@ pub(super) struct Adaptive {
     shown: Table<ClassId, Vec<Shown>>,
     occupancy: Occupancy,
     sub_queues: usize,
+    /// End of what is known of other engines.
+    others_until: Time,
     /// Time at which the next half cycle ends, or the next update of active classes.
     pub(super) next: Time,
 }
@@ -94,6 +99,7 @@ impl Adaptive {
             shown: Table::filled(classes, Vec::new()),
             occupancy: Occupancy::new(now, windows, classes, nodes.partitions.len()),
             sub_queues,
+            others_until: Time::NEVER,
             next: Time::NEVER,
         }
     }
@@ -111,6 +117,7 @@ impl Adaptive {
                 self.probes[window] = old.probes[from].clone();
                 self.reaches[window] = old.reaches[from].clone();
                 self.occupancy.carry_window(&old.occupancy, from, window);
+                self.others_until = old.others_until;
                 self.probes[window].reconfigure(now, self.figures);
             }
             None => self.probes[window].reconfigure(now, self.figures),
@@ -229,11 +236,17 @@ impl Adaptive {
         let shown = &mut shown[at];
         let (probe, reach) = (&mut self.probes[window as usize], &mut self.reaches[window as usize]);
         probe.completed(view.now, class, &mut shown.halves, holding);
+        if probe.is_together() {
+            probe.answers(view.now, view.classes.service_time(class).unwrap_or(holding));
+        }
         if shown.era != probe.era {
             shown.era = probe.era;
             shown.profile.forget();
         }
-        let machine = (among, view.nodes.on_machine(node));
+        // The number of other engines is known for the whole group.
+        let machines = f64::from(view.nodes.groups[view.nodes.group_of(node)].usable.max(1));
+        let others = probe.others() / machines;
+        let machine = (f64::from(among) + others, f64::from(view.nodes.on_machine(node)) + others);
         let evidence = shown.profile.completed(view.now.as_nanos() as f64 / 1e9, machine, holding);
         if evidence == Evidence::Changed {
             self.occupancy.changed(class);
@@ -253,7 +266,6 @@ impl Adaptive {
                     }
                 }
                 Evidence::Contention { per_machine } if reach.shows(true) == Some(true) => {
-                    let machines = f64::from(view.nodes.groups[view.nodes.group_of(node)].usable);
                     let from = probe.high();
                     let before = reach.contended(view.now);
                     match before {
@@ -263,7 +275,10 @@ impl Adaptive {
                             // It begins no lower than what claimants held when nothing waited for anything else:
                             // a service time alone may be obsolete. Windows of several sub-queues share that.
                             let held = self.occupancy.held_freely(at) / self.sub_queues as f64;
-                            probe.begin_at((per_machine * machines).min(shared).max(held));
+                            let all = f64::from(view.nodes.groups[view.nodes.group_of(node)].usable);
+                            // The knee is that of all engines together.
+                            let own = in_flight.max(1.0) / (in_flight.max(1.0) + probe.others());
+                            probe.begin_at((per_machine * all * own).min(shared).max(held));
                         }
                         Contention::Trial => probe.reverts(),
                         Contention::Seen => {}
@@ -292,6 +307,9 @@ impl Adaptive {
     }
 
     pub(super) fn step(&mut self, view: &mut LimitView<'_>, windows: &mut [Window]) {
+        if self.others_until <= view.now {
+            self.forget_others(view.now, windows);
+        }
         self.look(view, windows);
         for window in 0..windows.len() {
             if self.probes[window].next <= view.now {

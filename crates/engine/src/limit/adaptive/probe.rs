@@ -32,6 +32,7 @@
 
 use core::time::Duration;
 
+use super::cycle::{All, Cycle, HalfCycle, Halves, Others, Work};
 use crate::discipline::Adaptive;
 use crate::request::{ClassId, Why};
 use crate::time::Time;
@@ -65,16 +66,6 @@ const SWUNG: f64 = 0.15;
 /// cluster of about twice the needed size. Short requests cannot tell whether nodes have room for more long requests
 /// than that.
 pub(super) const BLOCKABLE: f64 = 2.0;
-
-/// Service times of one class in the two halves of a cycle in one group.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::limit) struct Halves {
-    /// Number of the cycle that the sums belong to.
-    cycle: u64,
-    /// Sum of service times, in seconds.
-    sum: f64,
-    count: [u32; 2],
-}
 
 /// The probing state of one window.
 #[derive(Clone, Debug)]
@@ -113,12 +104,23 @@ pub(in crate::limit) struct Probe {
     /// Integral of the number in flight since `counts_from`, in request-seconds, and the time of its last update.
     area: f64,
     at: Time,
+    /// The part of the window of all engines on the same machines that this one has, at most 1.
+    pub(in crate::limit) part: f64,
+    /// The half that all engines are in, if there are others.
+    together: Option<bool>,
+    /// The others, and the integrals of their number in flight, their work and their completions in this half.
+    others: Others,
+    of_others: [f64; 3],
+    /// Work and completions of this engine in this half, with service times on unloaded machines.
+    own: [f64; 2],
+    /// The same of its whole life.
+    pub(in crate::limit) answered: [f64; 2],
     /// Time since `counts_from` during which requests were held back, in seconds.
     held: f64,
     holding: bool,
     completions: u32,
-    /// The low half of the cycle, if it counts: mean number in flight, seconds.
-    low: Option<(f64, f64)>,
+    /// The low half of the cycle, if it counts: mean number in flight, that of all engines, and seconds.
+    low: Option<(f64, All, f64)>,
     /// Mean service time of the latest half, in seconds.
     compute: f64,
     sum: f64,
@@ -147,6 +149,12 @@ impl Probe {
             precision: 0.0,
             area: 0.0,
             at: now,
+            part: 1.0,
+            together: None,
+            others: Others::default(),
+            of_others: [0.0; 3],
+            own: [0.0; 2],
+            answered: [0.0; 2],
             held: 0.0,
             holding: false,
             completions: 0,
@@ -172,6 +180,41 @@ impl Probe {
         self.base /= parts;
     }
 
+    /// Sets what other engines do from now on.
+    pub(in crate::limit) fn beside(&mut self, now: Time, in_flight: u32, others: Others) {
+        self.note(now, in_flight, self.holding);
+        self.others = others;
+    }
+
+    /// Sets the half that all engines are in. Returns whether this window must turn.
+    pub(in crate::limit) fn turned(&mut self, high: bool) -> bool {
+        let is_new = self.together.replace(high).is_none();
+        is_new || self.high != high
+    }
+
+    /// Returns whether it swings with other engines.
+    #[inline]
+    pub(in crate::limit) fn is_together(&self) -> bool {
+        self.together.is_some()
+    }
+
+    /// Swings alone again.
+    pub(in crate::limit) fn parts(&mut self) {
+        (self.together, self.part) = (None, 1.0);
+    }
+
+    /// The number in flight of other engines.
+    pub(in crate::limit) fn others(&self) -> f64 {
+        self.others.in_flight
+    }
+
+    /// Multiplies the base: a part of the window goes to another engine, or comes from it. The cycle goes on, because
+    /// the number in flight of all engines stays.
+    pub(in crate::limit) fn moves(&mut self, factor: f64) {
+        self.base = (self.base * factor).max(self.min);
+        self.before *= factor;
+    }
+
     /// Sets the slots that the guarantees need of this group, its usable machines and their weight. The base begins
     /// at these slots. It is never below a share of them, nor below `per_machine` requests per machine. It follows
     /// the weight of the machines, as the knee does.
@@ -192,6 +235,7 @@ impl Probe {
     /// Sets the lower bound of the base from the slots that the guarantees need and the machines.
     pub(in crate::limit) fn at_least(&mut self, slots: f64, machines: u32) {
         let few = self.figures.per_machine * f64::from(machines.max(1));
+        let few = (few * self.part).max(few.min(1.0));
         self.min = (self.figures.min_share * slots).max(few);
         self.max_blocked = (BLOCKABLE * slots).max(few);
     }
@@ -236,10 +280,23 @@ impl Probe {
         if now > from {
             let passed = now.since(from).as_secs_f64();
             self.area += passed * f64::from(in_flight);
+            let Others { in_flight, work_per_s, answers_per_s } = self.others;
+            for (sum, rate) in self.of_others.iter_mut().zip([in_flight, work_per_s, answers_per_s]) {
+                *sum += passed * rate;
+            }
             self.held += if self.holding { passed } else { 0.0 };
         }
         self.at = self.at.max(now);
         self.holding = holding;
+    }
+
+    /// Counts the work of an answer, for all engines together. `alone` is its service time on an unloaded machine.
+    #[cold]
+    pub(in crate::limit) fn answers(&mut self, now: Time, alone: f64) {
+        self.answered = [self.answered[0] + alone, self.answered[1] + 1.0];
+        if now >= self.counts_from {
+            self.own = [self.own[0] + alone, self.own[1] + 1.0];
+        }
     }
 
     /// Learns from a successful answer of `class` after `compute` seconds.
@@ -264,22 +321,29 @@ impl Probe {
         let seconds = now.since(self.counts_from).as_secs_f64();
         let (enough, held) =
             (f64::from(self.completions) >= self.figures.completions, self.held > self.figures.held_back * seconds);
-        if held && !enough && seconds < PATIENCE {
+        let mean = self.area / seconds.max(1e-9);
+        let [area, work, answers] = self.of_others;
+        let all = All { area: self.area + area, work: self.own[0] + work, answers: self.own[1] + answers };
+        let enough = enough || self.together.is_some() && all.answers >= self.figures.completions;
+        if held && !enough && seconds < PATIENCE && self.together.is_none() {
             self.next = now + self.figures.shortest;
             return HalfCycle::Unfinished;
         }
         if self.completions > 0 {
             self.compute = self.sum / f64::from(self.completions);
         }
-        let mean = self.area / seconds.max(1e-9);
         if !(held && enough) {
             return HalfCycle::Free;
         }
         match (self.high, self.low) {
-            (true, Some(low)) => HalfCycle::Cycle(Cycle { in_flight: [low.0, mean], seconds: [low.1, seconds] }),
+            (true, Some((low, all_low, seconds_low))) => HalfCycle::Cycle(Cycle {
+                in_flight: [low, mean],
+                seconds: [seconds_low, seconds],
+                all: (self.others != Others::default()).then_some([all_low, all]),
+            }),
             (true, None) => HalfCycle::High,
             (false, _) => {
-                self.low = Some((mean, seconds));
+                self.low = Some((mean, all, seconds));
                 HalfCycle::Low
             }
         }
@@ -297,20 +361,30 @@ impl Probe {
 
     /// Moves the base after a whole cycle, in which `work` was completed in the two halves.
     pub(in crate::limit) fn step(&mut self, work: [Work; 2], cycle: Cycle) -> Why {
-        let gained = (work[1].sum / cycle.seconds[1]) / (work[0].sum / cycle.seconds[0]);
-        let swung = (cycle.in_flight[1] / cycle.in_flight[0]).ln();
+        let per_s = |sums: [f64; 2]| (sums[1] / cycle.seconds[1]) / (sums[0] / cycle.seconds[0]);
+        let own = (cycle.in_flight[1] / cycle.in_flight[0]).ln();
+        // With other engines on the machines, the sums of all of them count. A larger window of one engine takes
+        // answers from the others, and its own sums would show them as gained.
+        let (gained, swung, done) = match cycle.all {
+            None => (per_s(work.map(|half| half.sum)), own, work.map(Work::completions)),
+            Some(all) => {
+                (per_s(all.map(|half| half.work)), per_s(all.map(|half| half.area)).ln(), all.map(|half| half.answers))
+            }
+        };
         let gained = if gained.is_finite() && gained > 0.0 { gained.ln() } else { 0.0 };
         let full = (1.0 + self.figures.swing).ln();
-        let elasticity = 1.0 - gained / swung.max(0.1 * full);
-        let (low, high) = (work[0].completions().max(1.0), work[1].completions().max(1.0));
+        // The others may have swung the other way, and further.
+        let divisor = if cycle.all.is_some() && swung < 0.0 { swung.min(-0.1 * full) } else { swung.max(0.1 * full) };
+        let elasticity = 1.0 - gained / divisor;
+        let [low, high] = done.map(|count| count.max(1.0));
         let precision = swung * swung / (1.0 / low + 1.0 / high);
         self.settled = self.settled.saturating_add(1);
         self.precision = KEPT * self.precision + precision;
         self.evidence = KEPT * self.evidence + precision * elasticity.clamp(-0.5, 1.5);
         if !self.searches() {
-            let trust = (work[0].completions().min(work[1].completions()) / self.figures.trusted).min(1.0);
+            let trust = (done[0].min(done[1]) / self.figures.trusted).min(1.0);
             let max = self.figures.believed * full;
-            let pull = gained - (1.0 - self.figures.target) * swung;
+            let pull = (gained - (1.0 - self.figures.target) * swung) * divisor.signum();
             self.base *= (self.figures.gain * trust * pull.clamp(-max, max)).exp();
         }
         self.base = self.base.max(self.min);
@@ -355,8 +429,12 @@ impl Probe {
         halves.sum / count / (1.0 + 2.0 / count.sqrt())
     }
 
-    /// Returns whether the number in flight has followed the window through this cycle.
+    /// Returns whether the number in flight has followed the window through this cycle. With other engines the number
+    /// of all counts, which may move against the window of this one.
     pub(in crate::limit) fn has_swung(&self, cycle: Cycle) -> bool {
+        if cycle.all.is_some() {
+            return true;
+        }
         let near = |in_flight: f64, size: f64| (in_flight / size).ln().abs() < SWUNG;
         near(cycle.in_flight[0], self.low()) && near(cycle.in_flight[1], f64::from(self.high()))
     }
@@ -419,11 +497,12 @@ impl Probe {
 
     /// Begins the other half of the cycle, or a new cycle.
     pub(in crate::limit) fn turn(&mut self, now: Time, half: HalfCycle) {
-        self.high = match half {
+        let alone = match half {
             HalfCycle::Unfinished => return,
             HalfCycle::Free | HalfCycle::Low => true,
             HalfCycle::High | HalfCycle::Cycle(_) => false,
         };
+        self.high = self.together.unwrap_or(alone);
         if half != HalfCycle::Low {
             self.cycle += 1;
             self.seen.clear();
@@ -438,8 +517,14 @@ impl Probe {
                 (false, true) => length.mul_f64(self.figures.high),
                 (true, high) => length.mul_f64(STEADY[usize::from(high)]),
             };
+        if self.together.is_some() {
+            // Another engine says when.
+            self.next = self.counts_from + Duration::from_secs_f64(PATIENCE);
+        }
         self.at = now;
         self.area = 0.0;
+        self.of_others = [0.0; 3];
+        self.own = [0.0; 2];
         self.held = 0.0;
         self.completions = 0;
         self.sum = 0.0;
@@ -464,52 +549,6 @@ enum Search {
     Over,
 }
 
-/// Result of a half cycle.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::limit) enum HalfCycle {
-    /// Too few completions so far.
-    Unfinished,
-    /// Nothing was held back, so there is nothing to learn.
-    Free,
-    /// A low half that counts.
-    Low,
-    /// A high half that counts, without a low one before it.
-    High,
-    /// A high half after a low one.
-    Cycle(Cycle),
-}
-
-/// A whole cycle: low half, high half.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::limit) struct Cycle {
-    /// Mean number in flight.
-    in_flight: [f64; 2],
-    seconds: [f64; 2],
-}
-
-/// Completed work: the sum of service times, each the mean of its class, and the sum of their squares.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(in crate::limit) struct Work {
-    sum: f64,
-    squares: f64,
-}
-
-impl Work {
-    /// Returns the number of equal completions with the same variance. A few expensive requests among many cheap ones
-    /// count as few.
-    fn completions(self) -> f64 {
-        if self.squares > 0.0 { self.sum * self.sum / self.squares } else { 0.0 }
-    }
-}
-
-impl core::ops::Add for Work {
-    type Output = Work;
-
-    fn add(self, other: Work) -> Work {
-        Work { sum: self.sum + other.sum, squares: self.squares + other.squares }
-    }
-}
-
 /// The class with the limit at the highest risk.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::limit) struct LimitAtRisk {
@@ -519,70 +558,4 @@ pub(in crate::limit) struct LimitAtRisk {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const AT: fn(u64) -> Time = Time::from_millis;
-
-    fn probe(base: f64) -> Probe {
-        let mut probe = Probe::new(AT(0), Adaptive::default());
-        probe.needs(AT(0), 5.0, 1, 1.0);
-        probe.base = base;
-        probe
-    }
-
-    /// Runs a cycle between the base and the window above it, with these completions of equal work in each half.
-    fn cycle(probe: &mut Probe, [low, high]: [f64; 2]) {
-        let work = [low, high].map(|count| Work { sum: count, squares: count });
-        let in_flight = [probe.base, probe.bound()];
-        probe.step(work, Cycle { in_flight, seconds: [1.0, 1.0] });
-    }
-
-    #[test]
-    fn the_knee_is_found_from_either_side_within_a_few_cycles() {
-        for first in [5.0, 80.0, 400.0] {
-            let mut probe = probe(first);
-            // Twenty requests run at a time. Each of them completes 500 times in each half.
-            let done = |in_flight: f64| 500.0 * in_flight.min(20.0);
-            let mut cycles = 0;
-            while probe.search != Search::Over {
-                let halves = [done(probe.base), done(probe.bound())];
-                cycle(&mut probe, halves);
-                cycles += 1;
-            }
-            assert!(cycles <= 14 && (13.0..30.0).contains(&probe.base), "from {first}: {} after {cycles}", probe.base);
-        }
-    }
-
-    #[test]
-    fn a_few_long_answers_at_once_prove_no_more_than_was_in_flight() {
-        let mut probe = probe(8.0);
-        let mut halves = Halves::default();
-        probe.note(AT(0), 0, false);
-        // Seven polls of 12.6 s end within a fifth of a second in which 14 requests are in flight.
-        (0..7).for_each(|n| probe.completed(AT(100 + n), ClassId(0), &mut halves, 12.6));
-        probe.note(AT(0), 14, false);
-        probe.note(AT(200), 14, false);
-        probe.proven(AT(200), HalfCycle::Free);
-        assert!(probe.base <= 14.0, "{}", probe.base);
-    }
-
-    #[test]
-    fn what_the_window_held_back_proves_nothing() {
-        let mut probe = probe(10.0);
-        let mut halves = Halves::default();
-        (0..130).for_each(|n| probe.completed(AT(1 + n), ClassId(0), &mut halves, 0.1));
-        probe.note(AT(1000), 13, true);
-        probe.proven(AT(1000), HalfCycle::High);
-        assert_eq!(probe.base, 10.0, "13 in flight are the window itself");
-    }
-
-    #[test]
-    fn a_trial_that_fails_leaves_the_base_as_it_was() {
-        let mut probe = probe(10.0);
-        probe.tries();
-        probe.base = 35.0;
-        probe.reverts();
-        assert_eq!(probe.base, 10.0);
-    }
-}
+mod tests;

@@ -106,12 +106,12 @@ impl Default for Profile {
 impl Profile {
     /// Learns from a successful answer at `now` (seconds on the engine's clock) after `seconds` in flight. `among`
     /// requests were on its machine when it was released, including itself. `left` are on it now.
-    pub(super) fn completed(&mut self, now: f64, (among, left): (u32, u32), seconds: f64) -> Evidence {
+    pub(super) fn completed(&mut self, now: f64, (among, left): (f64, f64), seconds: f64) -> Evidence {
         self.gap += GAP * ((now - self.at).clamp(0.0, 1.0) - self.gap);
         self.at = now;
-        let (x, y) = (f64::from(among.max(1)).ln(), seconds.max(1e-6).ln());
+        let (x, y) = (among.max(1.0).ln(), seconds.max(1e-6).ln());
         // Later arrivals have slowed it down too. The geometric mean stands for the number in the meantime.
-        let meanwhile = f64::midpoint(x, f64::from(left.max(1)).ln());
+        let meanwhile = f64::midpoint(x, left.max(1.0).ln());
         if self.has_changed(meanwhile, y) {
             self.forget();
             return Evidence::Changed;
@@ -179,7 +179,7 @@ mod tests {
     fn last(profile: &mut Profile, from: u32, count: u32, mut next: impl FnMut(u32) -> (u32, f64)) -> Vec<Evidence> {
         let of = |n: u32| {
             let (among, seconds) = next(n);
-            profile.completed(f64::from(from + n) / 100.0, (among, among), seconds)
+            profile.completed(f64::from(from + n) / 100.0, (among.into(), among.into()), seconds)
         };
         (0..count).map(of).filter(|evidence| *evidence != Evidence::Nothing).collect()
     }

@@ -1,0 +1,78 @@
+//! Windows on machines that other engines send requests to as well.
+//!
+//! Source: our own (`docs/adr/0027-windows-by-all-in-flight.md`). Each engine seeks the knee with a window of its own,
+//! and judges its cycles and profiles by the requests of *all* engines on the machines. A window that only counts its
+//! own would take answers from the others when it grows, and would never see that nothing was gained.
+
+use super::Adaptive;
+use super::cycle::Others;
+use crate::dispatch::Nodes;
+use crate::index::Id;
+use crate::index::MachineGroupId;
+use crate::limit::{LimitView, Window};
+use crate::others::{Beside, WindowUse};
+use crate::request::Why;
+use crate::time::Time;
+
+impl Adaptive {
+    /// Returns the use of each window, if there is one for each group. `waiting` requests wait.
+    pub(in crate::limit) fn uses(&self, windows: &[Window], nodes: &Nodes, waiting: u32) -> Vec<WindowUse> {
+        if windows.len() != nodes.groups.len() {
+            return Vec::new();
+        }
+        let of = |(window, probe): (&Window, &super::Probe)| WindowUse {
+            base: probe.base,
+            least: probe.min,
+            in_flight: window.in_flight,
+            owed: window.owed(),
+            work: probe.answered[0],
+            answers: probe.answered[1],
+            waiting: if probe.holding() { waiting } else { 0 },
+        };
+        windows.iter().zip(&self.probes).map(of).collect()
+    }
+
+    /// Takes over what is known of the other engines, by group and until `until`.
+    pub(in crate::limit) fn beside(
+        &mut self,
+        view: &mut LimitView<'_>,
+        windows: &mut [Window],
+        until: Time,
+        groups: &[Beside],
+    ) {
+        if windows.len() != view.nodes.groups.len() || groups.len() != windows.len() {
+            return;
+        }
+        self.others_until = until;
+        for (at, beside) in groups.iter().enumerate() {
+            let Some(Beside { in_flight, work_per_s, answers_per_s, high, part, factor }) = beside.checked() else {
+                continue;
+            };
+            let (probe, window) = (&mut self.probes[at], &mut windows[at]);
+            probe.beside(view.now, window.in_flight, Others { in_flight, work_per_s, answers_per_s });
+            probe.part = part;
+            if factor != 1.0 {
+                let from = probe.high();
+                probe.moves(factor);
+                window.set(view.now, probe.size(), Why::Adopted);
+                window.moved.from = from;
+                self.spread(view, MachineGroupId::of(at));
+            }
+            let turns = self.probes[at].turned(high);
+            if turns {
+                self.probe(view, windows, at);
+            }
+        }
+        self.plan();
+    }
+
+    /// Goes on as if there were no other engines.
+    #[cold]
+    pub(super) fn forget_others(&mut self, now: Time, windows: &[Window]) {
+        self.others_until = Time::NEVER;
+        for (probe, window) in self.probes.iter_mut().zip(windows) {
+            probe.beside(now, window.in_flight, Others::default());
+            probe.parts();
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The search for the knee, and what a cycle proves.
+
+use super::*;
+
+const AT: fn(u64) -> Time = Time::from_millis;
+
+fn probe(base: f64) -> Probe {
+    let mut probe = Probe::new(AT(0), Adaptive::default());
+    probe.needs(AT(0), 5.0, 1, 1.0);
+    probe.base = base;
+    probe
+}
+
+/// Runs a cycle between the base and the window above it, with these completions of equal work in each half.
+fn cycle(probe: &mut Probe, [low, high]: [f64; 2]) {
+    let work = [low, high].map(|count| Work { sum: count, squares: count });
+    let in_flight = [probe.base, probe.bound()];
+    probe.step(work, Cycle { in_flight, all: None, seconds: [1.0, 1.0] });
+}
+
+#[test]
+fn the_knee_is_found_from_either_side_within_a_few_cycles() {
+    for first in [5.0, 80.0, 400.0] {
+        let mut probe = probe(first);
+        // Twenty requests run at a time. Each of them completes 500 times in each half.
+        let done = |in_flight: f64| 500.0 * in_flight.min(20.0);
+        let mut cycles = 0;
+        while probe.search != Search::Over {
+            let halves = [done(probe.base), done(probe.bound())];
+            cycle(&mut probe, halves);
+            cycles += 1;
+        }
+        assert!(cycles <= 14 && (13.0..30.0).contains(&probe.base), "from {first}: {} after {cycles}", probe.base);
+    }
+}
+
+#[test]
+fn a_few_long_answers_at_once_prove_no_more_than_was_in_flight() {
+    let mut probe = probe(8.0);
+    let mut halves = Halves::default();
+    probe.note(AT(0), 0, false);
+    // Seven polls of 12.6 s end within a fifth of a second in which 14 requests are in flight.
+    (0..7).for_each(|n| probe.completed(AT(100 + n), ClassId(0), &mut halves, 12.6));
+    probe.note(AT(0), 14, false);
+    probe.note(AT(200), 14, false);
+    probe.proven(AT(200), HalfCycle::Free);
+    assert!(probe.base <= 14.0, "{}", probe.base);
+}
+
+#[test]
+fn what_the_window_held_back_proves_nothing() {
+    let mut probe = probe(10.0);
+    let mut halves = Halves::default();
+    (0..130).for_each(|n| probe.completed(AT(1 + n), ClassId(0), &mut halves, 0.1));
+    probe.note(AT(1000), 13, true);
+    probe.proven(AT(1000), HalfCycle::High);
+    assert_eq!(probe.base, 10.0, "13 in flight are the window itself");
+}
+
+#[test]
+fn a_trial_that_fails_leaves_the_base_as_it_was() {
+    let mut probe = probe(10.0);
+    probe.tries();
+    probe.base = 35.0;
+    probe.reverts();
+    assert_eq!(probe.base, 10.0);
+}
+
+#[test]
+fn answers_that_other_engines_lose_are_no_gain() {
+    // Above the knee all engines together answer as many, and one with a larger window takes more of them.
+    let mut alone = probe(10.0);
+    let mut beside = probe(10.0);
+    for _ in 0..4 {
+        cycle(&mut alone, [100.0, 130.0]);
+        let work = [100.0, 130.0].map(|count| Work { sum: count, squares: count });
+        let all = [40.0, 43.0].map(|area| All { area, work: 400.0, answers: 400.0 });
+        let cycle = Cycle { in_flight: [beside.base, beside.bound()], all: Some(all), seconds: [1.0, 1.0] };
+        beside.step(work, cycle);
+    }
+    let ((alone, _), (beside, _)) = (alone.elasticity(), beside.elasticity());
+    assert!(alone < 0.1 && beside > 0.9, "{alone} {beside}");
+}

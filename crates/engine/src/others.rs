@@ -1,0 +1,151 @@
+//! Other engines that send requests to the same machines: the gateways of a site.
+//!
+//! Source: our own (`docs/adr/0027-windows-by-all-in-flight.md`). An engine tells how it uses the window of each group
+//! of machines, and hears what all others do there. Its driver passes both on. Methods of load control without an
+//! adaptive window take no notice.
+
+use crate::engine::Engine;
+use crate::time::Time;
+
+/// The use of the window of one group of machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WindowUse {
+    /// The learned window in a low half cycle, in requests.
+    pub base: f64,
+    /// The lower bound of `base`.
+    pub least: f64,
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// Those of them that are owed.
+    pub owed: u32,
+    /// Work answered since the window began, in seconds on unloaded machines, and number of answers.
+    pub work: f64,
+    /// Answers since then.
+    pub answers: f64,
+    /// Requests that wait, if the window holds requests back.
+    pub waiting: u32,
+}
+
+/// The other engines at one group of machines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Beside {
+    /// Their requests in flight.
+    pub in_flight: f64,
+    /// Work that is answered to them in a second, in seconds on unloaded machines.
+    pub work_per_s: f64,
+    /// Answers to them in a second.
+    pub answers_per_s: f64,
+    /// Whether all engines are in a high half of the swing of their windows. They swing together.
+    pub high: bool,
+    /// The part that this engine has of the windows of all, at most 1.
+    pub part: f64,
+    /// Factor on the window of this engine: above 1 it takes over from others, below 1 it hands over to them.
+    pub factor: f64,
+}
+
+/// Largest and smallest factor by which a window moves at once. An error of a driver must neither open nor close it.
+const LARGEST: f64 = 100.0;
+
+impl Beside {
+    /// Nothing is known of other engines.
+    pub const ALONE: Beside =
+        Beside { in_flight: 0.0, work_per_s: 0.0, answers_per_s: 0.0, high: true, part: 1.0, factor: 1.0 };
+
+    /// Bounds every figure. `None` if one is no number.
+    pub(crate) fn checked(self) -> Option<Beside> {
+        let Beside { in_flight, work_per_s, answers_per_s, high, part, factor } = self;
+        let sound = [in_flight, work_per_s, answers_per_s, part, factor].iter().all(|figure| figure.is_finite());
+        sound.then(|| Beside {
+            in_flight: in_flight.clamp(0.0, 1e9),
+            work_per_s: work_per_s.clamp(0.0, 1e9),
+            answers_per_s: answers_per_s.clamp(0.0, 1e9),
+            high,
+            part: part.clamp(0.0, 1.0),
+            factor: factor.clamp(1.0 / LARGEST, LARGEST),
+        })
+    }
+}
+
+impl Engine {
+    /// The use of the windows, by group of machines in their order. Empty if load control has no adaptive window for
+    /// each.
+    #[must_use]
+    pub fn window_uses(&self) -> Vec<WindowUse> {
+        self.limit.uses(&self.nodes, self.queues.waiting)
+    }
+
+    /// Takes over what is known of the other engines, by group of machines in their order. It counts until `until`, and
+    /// then this engine goes on as if it were alone. Ignored if the groups are not as many. Call [`Engine::poll`]
+    /// afterwards.
+    pub fn beside(&mut self, now: Time, until: Time, groups: &[Beside]) {
+        self.advance(now);
+        let (limit, mut view) = self.limiting();
+        limit.beside(&mut view, until, groups);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::discipline::Discipline;
+    use crate::policy::{Class, Node, Policy, Pool};
+
+    const END: Time = Time::from_millis(1_000);
+
+    fn engine(discipline: Discipline) -> Engine {
+        let nodes = vec![Node::new("n", 0), Node::new("m", 0)];
+        let policy = Policy::of_one_pool(discipline, Pool::new("p"), nodes, vec![Class::best_effort("all", 0)]);
+        Engine::new(Time::ZERO, policy, 1).unwrap()
+    }
+
+    fn half() -> Beside {
+        Beside { in_flight: 4.0, part: 0.5, ..Beside::ALONE }
+    }
+
+    #[test]
+    fn a_window_moves_by_the_factor_and_stays_above_its_bound() {
+        let mut engine = engine(Discipline::weirgate());
+        let before = engine.window_uses();
+        assert_eq!((before.len(), before[0].base, before[0].least), (1, 4.0, 4.0));
+        engine.beside(Time::ZERO, END, &[Beside { factor: 3.0, ..half() }]);
+        assert_eq!(engine.window_uses()[0].base, 12.0);
+        // The least window is divided as well: one request on each of two machines.
+        engine.beside(Time::ZERO, END, &[Beside { factor: 0.001, ..half() }]);
+        assert_eq!(engine.window_uses()[0].base, 2.0);
+    }
+
+    #[test]
+    fn figures_that_are_none_other_groups_and_other_methods_change_nothing() {
+        let mut engine = engine(Discipline::weirgate());
+        let before = engine.window_uses();
+        engine.beside(Time::ZERO, END, &[Beside { factor: f64::NAN, ..half() }]);
+        engine.beside(Time::ZERO, END, &[Beside { in_flight: f64::INFINITY, ..half() }]);
+        engine.beside(Time::ZERO, END, &[Beside { factor: 2.0, ..half() }; 2]);
+        engine.beside(Time::ZERO, END, &[]);
+        assert_eq!(engine.window_uses(), before);
+        let mut none = super::tests::engine(Discipline::quorum());
+        none.beside(Time::ZERO, END, &[half()]);
+        assert_eq!(none.window_uses(), []);
+    }
+
+    #[test]
+    fn it_swings_with_the_others_until_their_news_is_old() {
+        let mut engine = engine(Discipline::weirgate());
+        for (at, high) in [(0, true), (100, false), (900, true), (950, false)] {
+            let now = Time::from_millis(at);
+            engine.beside(now, END, &[Beside { high, ..half() }]);
+            while engine.poll(now).is_some() {}
+            let size = engine.snapshot(now).window;
+            assert_eq!(size, Some(if high { 5 } else { 4 }), "{at} ms");
+        }
+        // Nothing is held back then, so the window is that of a high half.
+        let mut now = END;
+        while now < END + Duration::from_secs(30) {
+            while engine.poll(now).is_some() {}
+            now = engine.next_timeout().unwrap_or(Time::NEVER).max(now + Duration::from_millis(1));
+        }
+        assert_eq!(engine.snapshot(now).window, Some(5));
+    }
+}

@@ -1,0 +1,253 @@
+//! One gateway: its engine, its member, and its clients.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weirgate_emulator::random::Random;
+use weirgate_engine::{
+    Action, Arrival, Beside, Class, ClassId, Decision, Discipline, Engine, Guarantee, Lease, Node, NodeId, Outcome,
+    Part, Policy, Pool, ResponseTime, Statistic, Ticket, Time,
+};
+use weirgate_site::{Demand, Grant, GroupShare, Member, Report, Site, Usage};
+
+use super::{Fault, SECOND, World};
+
+/// Time over which arrivals are counted, in nanoseconds, as gateways do.
+pub(super) const INTERVAL: u64 = 25_000_000;
+
+/// Patience of the clients of both classes, in nanoseconds.
+const PATIENCE: [u64; 2] = [SECOND, 4 * SECOND];
+
+struct Request {
+    class: usize,
+    sent: u64,
+    ticket: Ticket,
+    node: Option<usize>,
+}
+
+pub(super) struct Gateway {
+    pub(super) is_away: bool,
+    engine: Engine,
+    member: Member,
+    incarnation: u64,
+    demand: Demand,
+    asked: u64,
+    usage: Usage,
+    /// The last parts that the engine has.
+    parts: Option<(Lease, [u64; 3])>,
+    requests: BTreeMap<u64, Request>,
+    /// Ids, with the gateway above bit 40.
+    next_id: u64,
+    random: Random,
+    /// The load until the next request of each class.
+    left: [f64; 2],
+}
+
+fn engine(world: &World<'_>, seed: u64) -> Engine {
+    let plan = world.plan;
+    let limit = plan.limit.map(|limit| ResponseTime { statistic: Statistic::Percentile(95.0), limit });
+    let guarantee = Guarantee { throughput: Some(plan.floor), response_time: limit };
+    let classes = vec![Class { guarantee, ..Class::best_effort("gold", 0) }, Class::best_effort("rest", 0)];
+    let nodes = (0..plan.nodes).map(|node| Node::new(format!("n{node}"), 0)).collect();
+    let policy = Policy::of_one_pool(Discipline::weirgate(), Pool::new("web"), nodes, classes);
+    Engine::new(Time::from_nanos(world.now), policy, seed).expect("a policy")
+}
+
+impl Gateway {
+    pub(super) fn new(world: &World<'_>, index: usize, seed: u64, agreed: Arc<Site>) -> Gateway {
+        let seed = seed.wrapping_mul(1_000).wrapping_add(index as u64);
+        let mut member = Member::new(agreed, 1);
+        member.follow(1);
+        let mut random = Random::new(seed);
+        Gateway {
+            is_away: false,
+            engine: engine(world, seed),
+            member,
+            incarnation: 1,
+            demand: Demand::default(),
+            asked: 0,
+            usage: Usage::default(),
+            parts: None,
+            requests: BTreeMap::new(),
+            next_id: (index as u64) << 40,
+            left: [random.exponential(), random.exponential()],
+            random,
+        }
+    }
+
+    /// It is killed, or another process begins.
+    pub(super) fn turn(&mut self, world: &mut World<'_>, index: usize, seed: u64, agreed: &Arc<Site>, away: bool) {
+        for (id, request) in &self.requests {
+            if let Some(node) = request.node {
+                world.nodes[node].remove(*id);
+            }
+        }
+        let (incarnation, next_id) = (self.incarnation + 1, self.next_id);
+        *self = Gateway::new(world, index, seed.wrapping_add(incarnation), Arc::clone(agreed));
+        self.member = Member::new(Arc::clone(agreed), incarnation);
+        self.member.follow(1);
+        (self.incarnation, self.next_id, self.is_away) = (incarnation, next_id, away);
+        self.pass_on(world);
+    }
+
+    pub(super) fn window(&self) -> f64 {
+        self.engine.window_uses().iter().map(|used| used.base).sum()
+    }
+
+    pub(super) fn due(&self) -> Option<u64> {
+        if self.is_away { None } else { self.engine.next_timeout().map(Time::as_nanos) }
+    }
+
+    /// Sends the requests of the last step.
+    pub(super) fn offer(&mut self, world: &mut World<'_>, index: usize) {
+        let (plan, step) = (world.plan, super::STEP as f64 / SECOND as f64);
+        let turn = world.now / plan.moves.as_nanos() as u64;
+        let part = |of: usize| plan.parts[(of + turn as usize) % plan.parts.len()];
+        let count = plan.gateways;
+        let before = (index + count - 1) % count;
+        let running = (0..count).filter(|of| !world.is(Fault::Killed, *of)).count();
+        let mut own = if count == 1 { plan.parts.iter().sum() } else { part(index) };
+        if before != index && world.is(Fault::Killed, before) {
+            own += part(before);
+        }
+        let loads = [own * plan.load[0], plan.load[1] / running.max(1) as f64];
+        if self.is_away {
+            return;
+        }
+        for (class, load) in loads.into_iter().enumerate() {
+            self.left[class] -= load * step;
+            while self.left[class] < 0.0 {
+                self.left[class] += self.random.exponential();
+                self.arrive(world, class);
+            }
+        }
+        self.give_up(world);
+        self.settle(world, world.now);
+    }
+
+    fn arrive(&mut self, world: &mut World<'_>, class: usize) {
+        let now = Time::from_nanos(world.now);
+        self.next_id += 1;
+        let id = self.next_id;
+        if class == 0 && world.counts() {
+            world.outcome.sent += 1.0;
+            // Until it is answered in time.
+            world.outcome.missed += 1.0;
+        }
+        let arrival = Arrival {
+            class: ClassId(class as u32),
+            flow: id,
+            demand: None,
+            locality_key: None,
+            position: 0,
+            token: id,
+        };
+        let (ticket, node) = match self.engine.arrive(now, arrival) {
+            Decision::Release { ticket, node } => (ticket, Some(node)),
+            Decision::Wait { ticket } => (ticket, None),
+            Decision::Shed(_) => return,
+        };
+        self.requests.insert(id, Request { class, sent: world.now, ticket, node: None });
+        if let Some(node) = node {
+            self.release(world, id, node);
+        }
+    }
+
+    fn release(&mut self, world: &mut World<'_>, id: u64, node: NodeId) {
+        let node = node.0 as usize;
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.node = Some(node);
+            world.arrive(node, id);
+        }
+    }
+
+    /// Carries out what the engine decides at `at`.
+    pub(super) fn settle(&mut self, world: &mut World<'_>, at: u64) {
+        while let Some(action) = self.engine.poll(Time::from_nanos(at)) {
+            match action {
+                Action::Release { token, node, .. } => self.release(world, token, node),
+                Action::Shed { token, .. } => drop(self.requests.remove(&token)),
+            }
+        }
+    }
+
+    /// Clients whose patience has ended leave.
+    fn give_up(&mut self, world: &mut World<'_>) {
+        let is_late =
+            |(id, request): (&u64, &Request)| (world.now > request.sent + PATIENCE[request.class]).then_some(*id);
+        let late: Vec<u64> = self.requests.iter().filter_map(is_late).collect();
+        let now = Time::from_nanos(world.now);
+        for id in late {
+            let Some(request) = self.requests.remove(&id) else { continue };
+            match request.node {
+                Some(node) => {
+                    world.nodes[node].remove(id);
+                    self.engine.observe(now, request.ticket, Outcome::Reset);
+                }
+                None => drop(self.engine.cancel(now, request.ticket)),
+            }
+        }
+    }
+
+    pub(super) fn answered(&mut self, world: &mut World<'_>, id: u64, at: u64) {
+        let Some(request) = self.requests.remove(&id) else { return };
+        self.engine.observe(Time::from_nanos(at), request.ticket, Outcome::LastByte { status: 200 });
+        let seconds = at - request.sent;
+        let limit = world.plan.limit.map_or(PATIENCE[0], |limit| limit.as_nanos() as u64);
+        let is_good = seconds <= if request.class == 0 { limit } else { PATIENCE[1] };
+        if is_good && request.sent >= world.plan.length.as_nanos() as u64 / 3 {
+            world.outcome.good_per_s += 1.0;
+            if request.class == 0 {
+                world.outcome.missed -= 1.0;
+                world.outcome.seconds += seconds as f64 / SECOND as f64;
+            }
+        }
+        self.settle(world, at);
+    }
+
+    /// Measures demand and the use of windows when it is due, and returns a report.
+    pub(super) fn report(&mut self, world: &World<'_>) -> Option<Report> {
+        if self.is_away {
+            return None;
+        }
+        let now = Time::from_nanos(world.now);
+        if world.now.is_multiple_of(INTERVAL) {
+            let asked = self.engine.asked(ClassId(0));
+            let interval = Duration::from_nanos(INTERVAL);
+            self.demand.note(asked - self.asked, self.member.share(now, 0), interval);
+            self.asked = asked;
+            self.member.demand(0, self.demand.micro_per_s(interval));
+            if world.plan.shares_windows {
+                let uses = self.usage.note(&self.engine.window_uses(), interval);
+                self.member.windows(now, uses);
+            }
+        }
+        self.member.poll_report(now)
+    }
+
+    pub(super) fn granted(&mut self, world: &mut World<'_>, grant: Grant) {
+        // A refused message is as good as a lost one.
+        let _ = self.member.granted(Time::from_nanos(world.now), grant);
+        self.pass_on(world);
+    }
+
+    /// Passes shares that have changed on to the engine.
+    fn pass_on(&mut self, world: &mut World<'_>) {
+        let now = Time::from_nanos(world.now);
+        let lease = self.member.ends();
+        let lease = lease.map_or(Lease::ENDED, |(granted, safe)| Lease { granted_until: granted, safe_until: safe });
+        let steps = self.member.steps(0);
+        if self.parts != Some((lease, steps)) {
+            self.parts = Some((lease, steps));
+            let [granted, safe, least] = steps.map(|amount| amount as f64 / 1e6);
+            self.engine.keep_parts(now, lease, &[(ClassId(0), Part { granted, safe, least })]);
+        }
+        let shares = self.member.take_windows();
+        if !shares.is_empty() {
+            let beside: Vec<Beside> = shares.iter().map(GroupShare::beside).collect();
+            self.engine.beside(now, lease.safe_until, &beside);
+        }
+        self.settle(world, world.now);
+    }
+}
