@@ -2,6 +2,7 @@
 //!
 //! Everything is waited for by events. Times are checked nowhere: a busy machine makes them longer.
 
+mod balancer;
 mod etcd;
 mod faults;
 mod gateway;
