@@ -15,6 +15,10 @@ use crate::run::ask;
 /// Time for a change to appear, far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Maximum number of starts of chromedriver. It takes a free port of IPv4, and then ends if the same port of IPv6 is in
+/// use, as it may be while other tests run.
+const STARTS: usize = 5;
+
 /// Widths of a telephone, a laptop and a wall, in pixels.
 const WIDTHS: [u32; 3] = [375, 1280, 1920];
 
@@ -46,18 +50,11 @@ pub(crate) struct Driver {
 impl Driver {
     /// Starts the browser, or tells why the test is skipped.
     pub(crate) fn start() -> Option<Driver> {
-        let started = Command::new("chromedriver").arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        let Ok(mut process) = started else {
+        let driver = (0..STARTS).find_map(|_| Driver::listening().transpose());
+        let Ok(mut driver) = driver.expect("chromedriver says its port") else {
             let _ = writeln!(std::io::stderr(), "SKIPPED: a page in a browser: chromedriver is not installed");
             return None;
         };
-        let out = BufReader::new(process.stdout.take().expect("a pipe"));
-        let mut driver = Driver { process, address: ([127, 0, 0, 1], 0).into(), session: String::new() };
-        let port = out.lines().map_while(Result::ok).find_map(|line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            port.trim_end_matches('.').parse().ok()
-        });
-        driver.address.set_port(port.expect("chromedriver says its port"));
         let arguments = [
             "--headless",
             "--no-sandbox",
@@ -75,6 +72,22 @@ impl Driver {
         let begun = driver.call("/session", &wanted);
         driver.session = begun["sessionId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
         Some(driver)
+    }
+
+    /// Starts chromedriver. `None` if it ended before it listened.
+    fn listening() -> std::io::Result<Option<Driver>> {
+        let mut command = Command::new("chromedriver");
+        let mut process = command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let out = BufReader::new(process.stdout.take().expect("a pipe"));
+        let mut driver = Driver { process, address: ([127, 0, 0, 1], 0).into(), session: String::new() };
+        let port = out.lines().map_while(Result::ok).find_map(|line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            port.trim_end_matches('.').parse().ok()
+        });
+        Ok(port.map(|port| {
+            driver.address.set_port(port);
+            driver
+        }))
     }
 
     /// Sends a command and returns its value.
