@@ -148,6 +148,8 @@ pub enum Service {
     MediaWiki,
     /// An API in Python with gunicorn that uses the requested CPU time.
     Gunicorn,
+    /// cgit behind Apache, with one Git repository for all machines.
+    Cgit,
 }
 
 /// One stream of requests.

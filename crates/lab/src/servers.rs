@@ -63,6 +63,7 @@ fn kind(service: Service) -> Option<Kind> {
         Service::Xapian => Some(Kind::Xapian),
         Service::MediaWiki => Some(Kind::MediaWiki),
         Service::Gunicorn => Some(Kind::Gunicorn),
+        Service::Cgit => Some(Kind::Cgit),
     }
 }
 

@@ -183,6 +183,31 @@ fn gunicorn_answers_each_request_once() {
 }
 
 #[test]
+fn cgit_answers_each_request_once() {
+    each_request_is_answered_once(Kind::Cgit);
+}
+
+#[test]
+fn cgit_shows_files_differences_and_archives() {
+    let Some(bench) = Bench::new(Kind::Cgit) else { return };
+    let instances = Instances::start(Kind::Cgit, 1, 2, None, bench.directory.path()).expect("it starts");
+    let show = |page: &str| ask(instances.addresses()[0], &format!("/cgit.php?url=repo/{page}"), "page");
+    for (page, content) in [
+        ("tree/part-7/text-7.txt", "text-7.txt"),
+        ("log/", "Change 999"),
+        ("commit/", "Move the lines of some files."),
+        ("diff/&id2=main~3", "part-"),
+        ("blame/part-7/text-7.txt", "Change"),
+        ("snapshot/repo-main.tar.gz", "application/x-gzip"),
+    ] {
+        let reply = show(page);
+        assert!(status(&reply) == "200" && reply.contains(content), "{page}: {reply}");
+    }
+    assert_eq!(status(&show("tree/no-such-file")), "404");
+    assert_eq!(status(&ask(instances.addresses()[0], "/robots.txt", "check")), "200");
+}
+
+#[test]
 fn gunicorn_uses_the_cpu_time_that_is_asked_for() {
     the_cpu_time_that_is_asked_for_is_used(Kind::Gunicorn);
 }
@@ -348,6 +373,7 @@ fn figures() {
         (Kind::MediaWiki, 0),
         (Kind::Gunicorn, 0),
         (Kind::Gunicorn, 8),
+        (Kind::Cgit, 0),
     ];
     for (kind, cost) in asked {
         let Some(bench) = Bench::new(kind) else { continue };

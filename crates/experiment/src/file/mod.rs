@@ -153,6 +153,8 @@ words! {
         "mediawiki" => Service::MediaWiki,
         /// An API in Python, behind gunicorn, that uses the requested CPU time.
         "gunicorn" => Service::Gunicorn,
+        /// Pages of a Git repository: cgit behind Apache.
+        "cgit" => Service::Cgit,
     }
 }
 

@@ -54,15 +54,37 @@ pub(super) fn prepare(place: &Place, application: &Application) -> Result<(), St
 }
 
 /// Writes the configuration for the page `name`, and the page.
-pub(super) fn prepare_page(place: &Place, name: &str, page: &str) -> Result<(), String> {
+fn prepare_page(place: &Place, name: &str, page: &str, words: &[(&str, &str)]) -> Result<(), String> {
     let pages = format!("{}/pages", place.directory.text()?);
     prepare(place, &Application { pages: &pages, ini: "", environment: "" })?;
-    place.directory.write(&format!("pages/{name}"), page, &[])
+    place.directory.write(&format!("pages/{name}"), page, words)
 }
 
 /// Writes the configuration and the page of [`Kind::ApachePhp`].
 pub(super) fn prepare_loop(place: &Place) -> Result<(), String> {
-    prepare_page(place, "loop.php", include_str!("loop.php"))
+    prepare_page(place, "loop.php", include_str!("loop.php"), &[])
+}
+
+/// A CGI program that a page of PHP runs once for each request.
+///
+/// Apache could run it. But `mod_cgi` waits about 50 ms for a program that has written all its output and is about to
+/// exit. `mod_cgid` waits for none of its programs, so that their CPU time would not be counted.
+pub(super) struct Cgi<'a> {
+    /// Name of the page.
+    pub(super) page: &'a str,
+    /// Path of the program.
+    pub(super) program: &'a str,
+    /// Variable of the environment that names its configuration.
+    pub(super) variable: &'a str,
+    /// Name of its configuration in the directory of the instance.
+    pub(super) configuration: &'a str,
+}
+
+/// Writes the configuration and the page that runs `cgi`, but not the program's own configuration.
+pub(super) fn prepare_cgi(place: &Place, cgi: &Cgi) -> Result<(), String> {
+    let configuration = format!("{}/{}", place.directory.text()?, cgi.configuration);
+    let words = [("PROGRAM", cgi.program), ("VARIABLE", cgi.variable), ("CONFIGURATION", configuration.as_str())];
+    prepare_page(place, cgi.page, include_str!("cgi.php"), &words)
 }
 
 /// Starts the pool and Apache.

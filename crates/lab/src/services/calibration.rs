@@ -90,7 +90,7 @@ impl Instances {
             // The JVM's quick compiler compiles a method after some hundred calls.
             Kind::Tomcat => 1000,
             // Two for every process of the pool, because its processes take turns.
-            Kind::ApachePhp | Kind::Xapian | Kind::MediaWiki | Kind::Gunicorn => 2 * self.workers,
+            Kind::ApachePhp | Kind::Xapian | Kind::Cgit | Kind::MediaWiki | Kind::Gunicorn => 2 * self.workers,
         };
         for address in self.addresses() {
             for turn in 0..requests {

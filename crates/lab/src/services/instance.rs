@@ -67,7 +67,7 @@ impl Instance {
     /// Starts its servers, which are killed or were never started. They serve some moments later.
     pub(super) fn revive(&mut self) -> Result<(), String> {
         self.servers = match self.kind {
-            Kind::ApachePhp | Kind::Xapian | Kind::MediaWiki => apache::start(&self.place)?,
+            Kind::ApachePhp | Kind::Xapian | Kind::Cgit | Kind::MediaWiki => apache::start(&self.place)?,
             Kind::Tomcat => tomcat::start(&self.place)?,
             Kind::Gunicorn => gunicorn::start(&self.place)?,
         };

@@ -30,9 +30,12 @@ const NEW_DATABASE: &str = "/usr/bin/mariadb-install-db";
 /// Path of PHP for the scripts that set up a wiki.
 const PHP: &str = "/usr/bin/php";
 
+/// One of the licences that every Debian has.
+pub(super) const LICENCE: &str = "/usr/share/common-licenses/GPL-3";
+
 /// The files that must exist.
 pub(super) const NEEDS: [&str; 5] =
-    ["/usr/share/mediawiki/maintenance/install.php", SERVER, NEW_DATABASE, PHP, "/usr/share/common-licenses/GPL-3"];
+    ["/usr/share/mediawiki/maintenance/install.php", SERVER, NEW_DATABASE, PHP, LICENCE];
 
 /// Extensions of PHP that MediaWiki uses here, in the order in which they must be loaded.
 const EXTENSIONS: [&str; 12] = [
@@ -40,7 +43,7 @@ const EXTENSIONS: [&str; 12] = [
     "apcu",
 ];
 
-/// Licences whose text is cut into pages.
+/// Licences whose text is cut into pages and files.
 const TEXTS: [&str; 6] = ["Apache-2.0", "Artistic", "GPL-1", "GPL-2", "GPL-3", "LGPL-2.1"];
 
 /// Number of pages. More than fit into one result of a search or a list, and few enough to be stored in seconds.
@@ -130,12 +133,7 @@ impl Wiki {
 
     /// Stores the pages.
     fn import(&self) -> Result<(), String> {
-        let mut lines = Vec::new();
-        for text in TEXTS {
-            let file = format!("/usr/share/common-licenses/{text}");
-            let text = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
-            lines.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
-        }
+        let lines = licences()?;
         let pages = (0..COUNT).map(|number| (title(number), page(number, &lines)));
         let templates =
             TEMPLATES.iter().map(|(name, times)| (format!("Template:{name}"), "{{:{{{1}}}}}\n".repeat(*times)));
@@ -170,6 +168,17 @@ impl Wiki {
         let environment = format!("env[MW_CONFIG_FILE] = \"{}/LocalSettings.php\"", self.directory.text()?);
         apache::prepare(place, &Application { pages: PAGES, ini: &ini(), environment: &environment })
     }
+}
+
+/// Returns the lines of the licences that have text.
+pub(super) fn licences() -> Result<Vec<String>, String> {
+    let mut lines = Vec::new();
+    for text in TEXTS {
+        let file = format!("/usr/share/common-licenses/{text}");
+        let text = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+        lines.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
+    }
+    Ok(lines)
 }
 
 /// Returns the extension of PHP that is not installed, if there is one.

