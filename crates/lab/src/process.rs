@@ -1,7 +1,8 @@
 //! Programs that a trial starts: their CPU, their output, and their end with the trial.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -44,12 +45,19 @@ pub fn cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// A running program. Dropping it kills the program and waits for its end.
+/// A running program. Dropping it kills the program and waits for its end. If this process is killed, the program is
+/// asked to stop.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
+    /// A shell that reads from a pipe. A line tells it that the program has ended.
+    guard: Child,
 }
+
+/// The program of the guard. Its `$0` is the process id of the guarded program. The pipe ends without a line if this
+/// process dies.
+const GUARD: &str = r#"read -r _ || kill "$0" 2>/dev/null"#;
 
 /// Maximum time for a program to stop after it is asked to.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,13 +73,24 @@ impl Process {
     pub fn start(name: &str, command: &mut Command, cpu: Option<usize>, log: &Path) -> io::Result<Process> {
         let output = File::create(log)?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        let child = on_cpu(cpu, || command.spawn()).map_err(|error| {
+        let mut child = on_cpu(cpu, || command.spawn()).map_err(|error| {
             io::Error::new(
                 error.kind(),
                 format!("{name}: {} cannot be started: {error}", command.get_program().display()),
             )
         })?;
-        Ok(Process { name: name.to_owned(), child })
+        // In a group of its own, because an interrupt from the terminal goes to the whole group.
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD]).arg(child.id().to_string()).process_group(0);
+        guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        match guard.spawn() {
+            Ok(guard) => Ok(Process { name: name.to_owned(), child, guard }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(io::Error::new(error.kind(), format!("{name}: sh cannot be started to guard it: {error}")))
+            }
+        }
     }
 
     /// Returns its process id.
@@ -111,6 +130,11 @@ impl Drop for Process {
         // Killing a process that has already exited fails and is not needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // The guard may have ended, if somebody killed it.
+        if let Some(mut pipe) = self.guard.stdin.take() {
+            let _ = pipe.write_all(b"\n");
+        }
+        let _ = self.guard.wait();
     }
 }
 
@@ -213,5 +237,16 @@ mod tests {
         assert!(status.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{status}");
         drop(process);
         assert!(!Path::new(&path).exists());
+    }
+
+    #[test]
+    fn a_program_ends_with_the_process_that_started_it() {
+        let log = std::env::temp_dir().join(format!("weirgate-lab-guard-{}.log", std::process::id()));
+        let mut process = Process::start("sleep", Command::new("sleep").arg("60"), None, &log).expect("it starts");
+        let _ = std::fs::remove_file(&log);
+        // The system closes the pipe when a process dies.
+        drop(process.guard.stdin.take());
+        let status = process.child.wait().expect("it ends");
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(Signal::TERM.as_raw()));
     }
 }
