@@ -118,6 +118,9 @@ fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
     match values.as_slice() {
         [] => String::new(),
         [one] => format!("{one:.digits$}"),
-        [min, .., max] => format!("{:.digits$} ({min:.digits$}–{max:.digits$})", values[values.len() / 2]),
+        [min, .., max] => {
+            let median = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
+            format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
+        }
     }
 }

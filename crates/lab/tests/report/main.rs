@@ -4,6 +4,7 @@ mod compare;
 mod directory;
 mod hand_made;
 mod page;
+mod stored;
 mod text;
 
 use std::path::Path;
