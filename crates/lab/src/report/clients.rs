@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use weirgate_verdict::report::{Cell, Column, Table, Tone};
+use weirgate_verdict::report::{Cell, Column, Spread, Table, Tone};
 
 use super::run_file::{Clients, RunFile};
 
@@ -111,16 +111,7 @@ pub(super) fn markdown(run: &RunFile) -> String {
     text
 }
 
-/// Returns the median, with minimum and maximum if there are several.
+/// Returns the median, with minimum and maximum if they differ.
 fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    match values.as_slice() {
-        [] => String::new(),
-        [one] => format!("{one:.digits$}"),
-        [min, .., max] => {
-            let median = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
-            format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
-        }
-    }
+    Spread::of(values).map_or_else(String::new, |spread| spread.text(digits))
 }
