@@ -11,9 +11,8 @@ use weirgate_lab::trial::Outcome;
 /// The clients of the experiment, in its order.
 pub(super) const CLIENTS: [&str; 5] = ["reader", "passer", "known", "crawl", "hammer"];
 
-/// The readers among them, by their number and their name in the experiment.
-const READERS: usize = 0;
-const READERS_NAME: &str = "readers";
+/// The name of the readers in the experiment.
+const READERS: &str = "readers";
 
 /// Largest p95 of the readers in a phase, as a multiple of that in calm, for which people do not notice the siege.
 const SAME: f64 = 1.3;
@@ -26,7 +25,9 @@ pub(super) fn figures(outcome: &Outcome) -> String {
 /// Returns the share of the time between two instants for which the CPUs behind the readers' upstream were busy.
 fn busy(experiment: &Experiment, run: &Run, (from, until): (Duration, Duration)) -> f64 {
     let policy = &experiment.site.policy;
-    let TrafficClass::Class(class) = experiment.traffic[READERS].class else { return 0.0 };
+    let mut traffic = experiment.traffic.iter();
+    let readers = traffic.find(|traffic| traffic.name.as_deref() == Some(READERS)).map(|traffic| &traffic.class);
+    let Some(&TrafficClass::Class(class)) = readers else { return 0.0 };
     let pool = policy.classes[class].pool;
     let of_pool = policy.nodes.iter().zip(&experiment.machine_of).filter(|(node, _)| node.pool == pool);
     let machines: BTreeSet<usize> = of_pool.map(|(_, machine)| *machine).collect();
@@ -44,7 +45,7 @@ fn table(experiment: &Experiment, run: &Run) -> String {
     let named = clients(experiment, &run.records);
     for (index, phase) in experiment.phases.iter().enumerate() {
         let from = experiment.phase_from(index) + experiment.settle;
-        let readers = named.iter().find(|row| row.phase == phase.name && row.clients == READERS_NAME);
+        let readers = named.iter().find(|row| row.phase == phase.name && row.clients == READERS);
         let Clients { served, unserved, p95_ms, .. } = readers.cloned().unwrap_or_default();
         refused += unserved;
         calm = calm.or(p95_ms);
