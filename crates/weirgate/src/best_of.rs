@@ -19,7 +19,7 @@ const BEST_FIXED: &str = "best-fixed";
 const WINDOWS: [u32; 24] =
     [1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096];
 
-/// What a name on the command line stands for: one discipline, or several of which the best is shown.
+/// A discipline of the command line, or several of which the best is shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<T> {
     /// The name of the choice. `None` for a single discipline, which has its own.

@@ -185,7 +185,7 @@ pub struct Instances {
     /// Maximum number of requests in flight in each.
     workers: usize,
     instances: Vec<Instance>,
-    /// What all of them serve from. It ends after them.
+    /// The content that all of them serve. It ends after them.
     shared: Shared,
 }
 

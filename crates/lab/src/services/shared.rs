@@ -1,4 +1,4 @@
-//! What all instances of a service serve from: an index, a wiki with its database, or a repository.
+//! The content that all instances of a service share: an index, a wiki with its database, or a repository.
 
 use std::path::Path;
 

@@ -45,13 +45,13 @@ pub struct Plan {
     pub gateways: usize,
     /// Whether they share windows. They share guarantees in any case.
     pub shares_windows: bool,
-    /// Nodes, and processors of each.
+    /// Number of nodes.
     pub nodes: usize,
     /// Processors of a node.
     pub cpus: u32,
     /// Requests a second that all nodes can answer.
     pub capacity: f64,
-    /// Guaranteed requests a second, and their 95th percentile.
+    /// Guaranteed requests a second.
     pub floor: f64,
     /// Guaranteed response time, p95.
     pub limit: Option<Duration>,

@@ -165,7 +165,7 @@ impl Windows {
         }
     }
 
-    /// What a member is told in the grant with this sequence number.
+    /// Returns the shares for a member's next grant, which has the slot's sequence number.
     pub(super) fn told(&self, slot: &mut Slot) -> Vec<GroupShare> {
         let groups = self.totals.len();
         if slot.uses.len() != groups {
