@@ -69,7 +69,11 @@
 //! - Settings: `policy` (resolved), `discipline` (one method per stage), `reconfigure` (a new policy at run time),
 //!   `learned` (state for another engine).
 //! - Interface of a driver: `request` (messages), `demand` (the cost of a request), `snapshot` (for operators), `time`.
-//! - Tools: `index` (typed indices), `ticket` (slab with generations), `heap` (every O(log n) choice), `random`.
+//! - Tools: `index` (typed indices), `ticket` (slab with generations), `heap` (every O(log n) choice), `random`,
+//!   `named` (enums with words).
+
+#[macro_use]
+mod named;
 
 mod admission;
 mod classify;

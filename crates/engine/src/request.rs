@@ -1,6 +1,5 @@
 //! The messages about one request between a driver and the engine.
 
-use core::fmt;
 use core::time::Duration;
 
 use crate::demand::Demand;
@@ -79,89 +78,48 @@ pub struct Shed {
     pub fallback: Option<ClassId>,
 }
 
-/// The reason for a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ShedReason {
-    /// It could no longer meet the response-time limit of its class.
-    Deadline,
-    /// The queue of its class is full.
-    QueueFull,
-    /// Its source already has the maximum number of waiting requests per source, or it made room for a request of
-    /// another source because its own had most waiting requests of a full queue.
-    FlowFull,
-    /// All queues together are full.
-    TotalFull,
-    /// It waited longer than its queue allows.
-    QueueTimeout,
-    /// No node of the pool is usable.
-    NoNode,
-    /// Its class sends more than its guarantee, gets the surplus that is available, and already has a queue.
-    Overload,
-    /// The queue is too long for a request of its priority.
-    Threshold,
-    /// The load of the nodes exceeds the threshold of [`crate::Admit::ServerLoad`], and its class has no
-    /// guarantee.
-    ServerLoad,
-    /// It needs more of a resource than any node of its pool has. See
-    /// [`crate::LoadControl::ResourceAvailability`].
-    TooLarge,
-    /// The nodes are the cause: they answer no request of its class, or they are too slow or too few for a
-    /// class that stays within its guarantee.
-    NodesSlow,
-    /// Its source sends more than the rate that one source of its class may send.
-    SourceRate,
-    /// Its class sends more than the rate that the class may send.
-    ClassRate,
+named! {
+    /// The reason for a refusal. Counters are arrays in the order of the variants.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum ShedReason {
+        /// It could no longer meet the response-time limit of its class.
+        Deadline = "deadline",
+        /// The queue of its class is full.
+        QueueFull = "queue_full",
+        /// Its source already has the maximum number of waiting requests per source, or it made room for a request of
+        /// another source because its own had most waiting requests of a full queue.
+        FlowFull = "source_full",
+        /// All queues together are full.
+        TotalFull = "all_queues_full",
+        /// It waited longer than its queue allows.
+        QueueTimeout = "queue_timeout",
+        /// No node of the pool is usable.
+        NoNode = "no_node",
+        /// Its class sends more than its guarantee, gets the surplus that is available, and already has a queue.
+        Overload = "overload",
+        /// The queue is too long for a request of its priority.
+        Threshold = "threshold",
+        /// The load of the nodes exceeds the threshold of [`crate::Admit::ServerLoad`], and its class has no
+        /// guarantee.
+        ServerLoad = "server_load",
+        /// It needs more of a resource than any node of its pool has. See
+        /// [`crate::LoadControl::ResourceAvailability`].
+        TooLarge = "too_large",
+        /// The nodes are the cause: they answer no request of its class, or they are too slow or too few for a
+        /// class that stays within its guarantee.
+        NodesSlow = "nodes_slow",
+        /// Its source sends more than the rate that one source of its class may send.
+        SourceRate = "source_rate",
+        /// Its class sends more than the rate that the class may send.
+        ClassRate = "class_rate",
+    }
 }
 
 impl ShedReason {
-    /// Every reason, in a fixed order. Counters are arrays in this order.
-    pub const ALL: [ShedReason; 13] = [
-        ShedReason::Deadline,
-        ShedReason::QueueFull,
-        ShedReason::FlowFull,
-        ShedReason::TotalFull,
-        ShedReason::QueueTimeout,
-        ShedReason::NoNode,
-        ShedReason::Overload,
-        ShedReason::Threshold,
-        ShedReason::ServerLoad,
-        ShedReason::TooLarge,
-        ShedReason::NodesSlow,
-        ShedReason::SourceRate,
-        ShedReason::ClassRate,
-    ];
-
     /// Its index in [`ShedReason::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
-    }
-
-    /// The word used in replies, logs, metrics and snapshots.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ShedReason::Deadline => "deadline",
-            ShedReason::QueueFull => "queue_full",
-            ShedReason::FlowFull => "source_full",
-            ShedReason::TotalFull => "all_queues_full",
-            ShedReason::QueueTimeout => "queue_timeout",
-            ShedReason::NoNode => "no_node",
-            ShedReason::Overload => "overload",
-            ShedReason::Threshold => "threshold",
-            ShedReason::ServerLoad => "server_load",
-            ShedReason::TooLarge => "too_large",
-            ShedReason::NodesSlow => "nodes_slow",
-            ShedReason::SourceRate => "source_rate",
-            ShedReason::ClassRate => "class_rate",
-        }
-    }
-}
-
-impl fmt::Display for ShedReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -240,29 +198,16 @@ pub enum Action {
     },
 }
 
-/// Whether the engine has seen requests wait for one another in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contention {
-    /// No contention was seen. No owed request is held back.
-    Unseen,
-    /// Contention was seen, but times in flight have changed since. On trial, no owed request is held back.
-    Trial,
-    /// Contention was seen, or is being tested. The window also bounds owed requests.
-    Seen,
-}
-
-impl Contention {
-    /// Every state.
-    pub const ALL: [Contention; 3] = [Contention::Unseen, Contention::Trial, Contention::Seen];
-
-    /// The word used in metrics and snapshots.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Contention::Unseen => "unseen",
-            Contention::Trial => "trial",
-            Contention::Seen => "seen",
-        }
+named! {
+    /// Whether the engine has seen requests wait for one another in flight.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Contention {
+        /// No contention was seen. No owed request is held back.
+        Unseen = "unseen",
+        /// Contention was seen, but times in flight have changed since. On trial, no owed request is held back.
+        Trial = "trial",
+        /// Contention was seen, or is being tested. The window also bounds owed requests.
+        Seen = "seen",
     }
 }
 

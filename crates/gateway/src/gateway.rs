@@ -102,29 +102,18 @@ pub(crate) struct Shared {
     ended: Notify,
 }
 
-/// Phase in the life of a gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Its threads are starting.
-    Starting,
-    /// It serves requests.
-    Ready,
-    /// It accepts nothing new and finishes the requests in flight.
-    Draining,
-    /// Its threads have ended.
-    Stopped,
-}
-
-impl Phase {
-    /// The word used by the admin API.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Phase::Starting => "starting",
-            Phase::Ready => "ready",
-            Phase::Draining => "draining",
-            Phase::Stopped => "stopped",
-        }
+weirgate_engine::named! {
+    /// Phase in the life of a gateway.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Phase {
+        /// Its threads are starting.
+        Starting = "starting",
+        /// It serves requests.
+        Ready = "ready",
+        /// It accepts nothing new and finishes the requests in flight.
+        Draining = "draining",
+        /// Its threads have ended.
+        Stopped = "stopped",
     }
 }
 

@@ -49,66 +49,36 @@ pub struct ClientTls {
     pub identity: Option<Identity>,
 }
 
-/// Why a handshake failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandshakeFailure {
-    /// It took too long.
-    Timeout,
-    /// The client left, or was idle while capacity was short.
-    Closed,
-    /// The client began with a request that is not encrypted.
-    PlainHttp,
-    /// The first message is too long.
-    TooLong,
-    /// The client knows no version of TLS that is accepted.
-    Version,
-    /// Client and listener have no cipher or key exchange in common.
-    Cipher,
-    /// Client and listener have no protocol inside TLS in common.
-    Protocol,
-    /// The client has no certificate, or one that is not valid.
-    ClientCertificate,
-    /// The listener has no certificate, because an authority has not issued any yet.
-    NoCertificate,
-    /// The client refused, for example because it does not trust the certificate.
-    Alert,
-    /// The client broke the protocol.
-    Malformed,
+weirgate_engine::named! {
+    /// Why a handshake failed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum HandshakeFailure {
+        /// It took too long.
+        Timeout = "timeout",
+        /// The client left, or was idle while capacity was short.
+        Closed = "closed",
+        /// The client began with a request that is not encrypted.
+        PlainHttp = "plain_http",
+        /// The first message is too long.
+        TooLong = "too_long",
+        /// The client knows no version of TLS that is accepted.
+        Version = "version",
+        /// Client and listener have no cipher or key exchange in common.
+        Cipher = "cipher",
+        /// Client and listener have no protocol inside TLS in common.
+        Protocol = "protocol",
+        /// The client has no certificate, or one that is not valid.
+        ClientCertificate = "client_certificate",
+        /// The listener has no certificate, because an authority has not issued any yet.
+        NoCertificate = "no_certificate",
+        /// The client refused, for example because it does not trust the certificate.
+        Alert = "alert",
+        /// The client broke the protocol.
+        Malformed = "malformed",
+    }
 }
 
 impl HandshakeFailure {
-    const ALL: [HandshakeFailure; 11] = [
-        HandshakeFailure::Timeout,
-        HandshakeFailure::Closed,
-        HandshakeFailure::PlainHttp,
-        HandshakeFailure::TooLong,
-        HandshakeFailure::Version,
-        HandshakeFailure::Cipher,
-        HandshakeFailure::Protocol,
-        HandshakeFailure::ClientCertificate,
-        HandshakeFailure::NoCertificate,
-        HandshakeFailure::Alert,
-        HandshakeFailure::Malformed,
-    ];
-
-    /// Returns the word of the metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            HandshakeFailure::Timeout => "timeout",
-            HandshakeFailure::Closed => "closed",
-            HandshakeFailure::PlainHttp => "plain_http",
-            HandshakeFailure::TooLong => "too_long",
-            HandshakeFailure::Version => "version",
-            HandshakeFailure::Cipher => "cipher",
-            HandshakeFailure::Protocol => "protocol",
-            HandshakeFailure::ClientCertificate => "client_certificate",
-            HandshakeFailure::NoCertificate => "no_certificate",
-            HandshakeFailure::Alert => "alert",
-            HandshakeFailure::Malformed => "malformed",
-        }
-    }
-
     fn of(error: &io::Error) -> HandshakeFailure {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
         inner.map_or(HandshakeFailure::Closed, HandshakeFailure::of_tls)

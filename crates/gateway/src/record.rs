@@ -25,26 +25,16 @@ pub enum ClassIndex {
     Template(TemplateId),
 }
 
-/// Protocol of a client's message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// HTTP/1.0
-    Http10,
-    /// HTTP/1.1
-    Http11,
-    /// HTTP/2
-    Http2,
-}
-
-impl Protocol {
-    /// Returns the name, as `SERVER_PROTOCOL` of CGI has it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Protocol::Http10 => "HTTP/1.0",
-            Protocol::Http11 => "HTTP/1.1",
-            Protocol::Http2 => "HTTP/2.0",
-        }
+weirgate_engine::named! {
+    /// Protocol of a client's message.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Protocol {
+        /// HTTP/1.0
+        Http10 = "HTTP/1.0",
+        /// HTTP/1.1
+        Http11 = "HTTP/1.1",
+        /// HTTP/2
+        Http2 = "HTTP/2.0",
     }
 }
 

@@ -66,17 +66,19 @@ pub struct Slots {
     pub origin: Origin,
 }
 
-/// Where the slots of a machine come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
-    /// The command line.
-    Given,
-    /// `capacity` in the policy.
-    Declared,
-    /// Contention in the log.
-    Estimated,
-    /// No contention is seen in the log, so this is only the largest number of requests that was common.
-    AtLeast,
+weirgate_engine::named! {
+    /// Where the slots of a machine come from.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Origin {
+        /// The command line.
+        Given = "given",
+        /// `capacity` in the policy.
+        Declared = "declared",
+        /// Contention in the log.
+        Estimated = "estimated",
+        /// No contention is seen in the log, so this is only the largest number of requests that was common.
+        AtLeast = "at_least",
+    }
 }
 
 /// Share of a slot for each of `in_flight` requests.

@@ -11,7 +11,7 @@ use weirgate_verdict::report::{Column, Table};
 
 use crate::build::Recording;
 use crate::cluster::Measured;
-use crate::costs::{Origin, Slots};
+use crate::costs::Slots;
 use crate::outages::Outage;
 use crate::outcome::{ClassOutcome, Outcome};
 use crate::play::Result;
@@ -154,7 +154,7 @@ impl LogReport {
         let machine = |(name, slots): (&String, &Slots)| MachineReport {
             machine: name.clone(),
             slots: slots.slots,
-            origin: word(slots.origin),
+            origin: slots.origin.as_str(),
         };
         let outage = |outage: &Outage| OutageReport {
             machine: outage.machine.clone(),
@@ -179,15 +179,6 @@ impl LogReport {
             outages: outages.iter().map(outage).collect(),
             outcome,
         }
-    }
-}
-
-fn word(origin: Origin) -> &'static str {
-    match origin {
-        Origin::Given => "given",
-        Origin::Declared => "declared",
-        Origin::Estimated => "estimated",
-        Origin::AtLeast => "at_least",
     }
 }
 

@@ -1,7 +1,7 @@
 //! The site for people: the JSON of the admin API.
 
 use weirgate_engine::Time;
-use weirgate_site::{Phase, Stage};
+use weirgate_site::Stage;
 use weirgate_wire::admin::{SiteMember, SiteRollout, SiteShare, SiteStage, SiteStatus};
 
 use crate::state::{Shared, per_second};
@@ -23,7 +23,7 @@ impl Shared {
             name: name.clone(),
             address: address.clone(),
             age_seconds: age(coordinator.and_then(|coordinator| coordinator.heard(index))),
-            phase: coordinator.and_then(|coordinator| coordinator.phase(index)).map(|phase| word(phase).to_owned()),
+            phase: coordinator.and_then(|coordinator| coordinator.phase(index)).map(|phase| phase.to_string()),
         });
         let share = |(budget, (class, _)): (usize, &(String, _))| SiteShare {
             class: class.clone(),
@@ -50,14 +50,5 @@ impl Shared {
             classes: self.settings.classes.iter().enumerate().map(share).collect(),
             rollout: state.rollout.clone().map(|(step, answer)| SiteRollout { step, answer }),
         }
-    }
-}
-
-fn word(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Unknown => "unknown",
-        Phase::Asked => "asked",
-        Phase::Live => "live",
-        Phase::Left => "left",
     }
 }

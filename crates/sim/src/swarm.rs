@@ -18,7 +18,6 @@ mod fair;
 mod family;
 mod figures;
 mod ideas;
-mod named;
 mod outcome;
 mod resources;
 mod rule;

@@ -4,8 +4,6 @@
 //! classes sends short messages. All are bounded by the number of budgets of the [`Site`], and
 //! [`MAX_GROUPS`] groups.
 
-use core::fmt;
-
 use crate::settings::{MAX_BUDGET, MAX_GROUPS, Site};
 
 /// The whole, for parts and factors.
@@ -144,36 +142,24 @@ impl Step {
     }
 }
 
-/// Why a message was refused. Nothing has changed then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// It is for, or of, another coordinator than the present one.
-    Revision,
-    /// It is for, or of, another process of the member.
-    Incarnation,
-    /// It is older than one that was applied, or answers a report that is not known.
-    Old,
-    /// It builds on a message that has not arrived.
-    Gap,
-    /// It lists more than there is.
-    Size,
-    /// It names something unknown, or an impossible amount.
-    Value,
-    /// There is no such member.
-    Member,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Refused::Revision => "of another coordinator",
-            Refused::Incarnation => "of another process of the member",
-            Refused::Old => "older than a message that was applied",
-            Refused::Gap => "builds on a message that has not arrived",
-            Refused::Size => "lists more than the site has",
-            Refused::Value => "names an unknown budget or an impossible amount",
-            Refused::Member => "of an unknown member",
-        })
+weirgate_engine::named! {
+    /// Why a message was refused. Nothing has changed then.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Refused {
+        /// It is for, or of, another coordinator than the present one.
+        Revision = "of another coordinator",
+        /// It is for, or of, another process of the member.
+        Incarnation = "of another process of the member",
+        /// It is older than one that was applied, or answers a report that is not known.
+        Old = "older than a message that was applied",
+        /// It builds on a message that has not arrived.
+        Gap = "builds on a message that has not arrived",
+        /// It lists more than there is.
+        Size = "lists more than the site has",
+        /// It names something unknown, or an impossible amount.
+        Value = "names an unknown budget or an impossible amount",
+        /// There is no such member.
+        Member = "of an unknown member",
     }
 }
 

@@ -6,29 +6,25 @@
 //! pool has a partition with its own nodes, and all state per pool is kept per partition. A pool that is not
 //! divided is one partition.
 
-use core::fmt;
-
 use crate::index::{PartitionId, Table};
 use crate::policy::{Class, Content, Dispatch, Policy};
 
-/// A set of services: a class of users and a kind of content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ServiceSet {
-    /// Files, for classes with a guarantee.
-    TopStatic,
-    /// Computed pages, for classes with a guarantee.
-    TopDynamic,
-    /// Files, for classes without a guarantee.
-    NormalStatic,
-    /// Computed pages, for classes without a guarantee.
-    NormalDynamic,
+named! {
+    /// A set of services: a class of users and a kind of content.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum ServiceSet {
+        /// Files, for classes with a guarantee.
+        TopStatic = "top_static",
+        /// Computed pages, for classes with a guarantee.
+        TopDynamic = "top_dynamic",
+        /// Files, for classes without a guarantee.
+        NormalStatic = "normal_static",
+        /// Computed pages, for classes without a guarantee.
+        NormalDynamic = "normal_dynamic",
+    }
 }
 
 impl ServiceSet {
-    /// All four, in a fixed order.
-    pub const ALL: [ServiceSet; 4] =
-        [ServiceSet::TopStatic, ServiceSet::TopDynamic, ServiceSet::NormalStatic, ServiceSet::NormalDynamic];
-
     /// The set that a class belongs to.
     #[must_use]
     pub fn of(class: &Class) -> ServiceSet {
@@ -50,23 +46,6 @@ impl ServiceSet {
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
-    }
-
-    /// The word used in policies, snapshots and metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ServiceSet::TopStatic => "top_static",
-            ServiceSet::TopDynamic => "top_dynamic",
-            ServiceSet::NormalStatic => "normal_static",
-            ServiceSet::NormalDynamic => "normal_dynamic",
-        }
-    }
-}
-
-impl fmt::Display for ServiceSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -16,32 +16,18 @@ use super::parse::{MAX_HEADER, NoHeader, parse};
 use crate::socket::Socket;
 use crate::stream_state::{StreamState, Untimely};
 
-/// Why a connection that must begin with a header was closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeaderFailure {
-    /// It took too long.
-    Timeout,
-    /// The peer left, or was silent while capacity was short. Balancers that only check for an open port leave.
-    Closed,
-    /// The connection began with something else.
-    Missing,
-    /// The header breaks a rule of the protocol.
-    Malformed,
-}
-
-impl HeaderFailure {
-    const ALL: [HeaderFailure; 4] =
-        [HeaderFailure::Timeout, HeaderFailure::Closed, HeaderFailure::Missing, HeaderFailure::Malformed];
-
-    /// Returns the word of the metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            HeaderFailure::Timeout => "timeout",
-            HeaderFailure::Closed => "closed",
-            HeaderFailure::Missing => "missing",
-            HeaderFailure::Malformed => "malformed",
-        }
+weirgate_engine::named! {
+    /// Why a connection that must begin with a header was closed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum HeaderFailure {
+        /// It took too long.
+        Timeout = "timeout",
+        /// The peer left, or was silent while capacity was short. Balancers that only check for an open port leave.
+        Closed = "closed",
+        /// The connection began with something else.
+        Missing = "missing",
+        /// The header breaks a rule of the protocol.
+        Malformed = "malformed",
     }
 }
 

@@ -89,14 +89,14 @@ fn designs() {
         Design::ALL
             .iter()
             .filter(|design| **design != Design::LeasesWithReserve)
-            .map(|design| design.name())
+            .map(|design| design.as_str())
             .collect::<Vec<_>>()
             .join(" | ")
     );
     for kind in Fault::ALL.into_iter().map(Some).chain([None]) {
         let faults = kind.map_or(Fault::ALL.to_vec(), |kind| vec![kind]);
         let scenario = Scenario { faults, ..Scenario::with_faults() };
-        print!("| {} |", kind.map_or("all", Fault::name));
+        print!("| {} |", kind.map_or("all", Fault::as_str));
         for design in Design::ALL.into_iter().filter(|design| *design != Design::LeasesWithReserve) {
             let all = outcomes(&scenario, design, SEEDS);
             let (error, sum) = (mean(&all, |o| o.floor_error), max(&all, |o| o.largest_sum));
@@ -137,7 +137,7 @@ fn row(design: Design, all: &[Outcome]) {
     let [median, most] = follow(all);
     println!(
         "| {} | {:.2} | {:.2} | {:.4} | {:.1} | {median} | {most} | {:.0} | {:.1} | {:.2} |",
-        design.name(),
+        design.as_str(),
         100.0 * mean(all, |o| o.floor_error),
         100.0 * mean(all, |o| o.lost),
         max(all, |o| o.largest_sum),

@@ -4,35 +4,20 @@ use weirgate_emulator::random::Random;
 
 use super::{STEP, Scenario, Site};
 
-/// A kind of fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A gateway's process ends. It is started again some seconds later.
-    Kill,
-    /// A gateway's process is stopped, and goes on later as if nothing had happened.
-    Stop,
-    /// A gateway is cut off from the others and from etcd. Its clients reach it.
-    Cut,
-    /// etcd does not answer.
-    Etcd,
-    /// A third of the messages is lost.
-    Loss,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Kind; 5] = [Kind::Kill, Kind::Stop, Kind::Cut, Kind::Etcd, Kind::Loss];
-
-    /// The name in tables.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Kill => "gateways killed and started again",
-            Kind::Stop => "gateways stopped and continued",
-            Kind::Cut => "gateways cut off from the others and etcd",
-            Kind::Etcd => "etcd away",
-            Kind::Loss => "a third of the messages lost",
-        }
+weirgate_engine::named! {
+    /// A kind of fault.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Kind {
+        /// A gateway's process ends. It is started again some seconds later.
+        Kill = "gateways killed and started again",
+        /// A gateway's process is stopped, and goes on later as if nothing had happened.
+        Stop = "gateways stopped and continued",
+        /// A gateway is cut off from the others and from etcd. Its clients reach it.
+        Cut = "gateways cut off from the others and etcd",
+        /// etcd does not answer.
+        Etcd = "etcd away",
+        /// A third of the messages is lost.
+        Loss = "a third of the messages lost",
     }
 }
 

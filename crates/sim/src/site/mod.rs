@@ -38,36 +38,20 @@ const FOLLOWED: f64 = 0.95;
 /// Load at the beginning is not judged for so long: the first coordinator is elected, and asks.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// How the floor is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Design {
-    /// Grants by demand, on leases, of an elected coordinator.
-    Leases,
-    /// The same, with a tenth of the floor never granted while there is demand for it.
-    LeasesWithReserve,
-    /// Every gateway has the same share at all times.
-    Split,
-    /// Gateways tell one another their demand, and each computes its share.
-    Gossip,
-    /// A coordinator decides on each request.
-    Central,
-}
-
-impl Design {
-    /// All designs, in the order of the table.
-    pub const ALL: [Design; 5] =
-        [Design::Leases, Design::LeasesWithReserve, Design::Split, Design::Gossip, Design::Central];
-
-    /// The name in tables.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Design::Leases => "leases",
-            Design::LeasesWithReserve => "leases, a tenth never granted",
-            Design::Split => "static split",
-            Design::Gossip => "gossip",
-            Design::Central => "central, per request",
-        }
+weirgate_engine::named! {
+    /// How the floor is divided.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Design {
+        /// Grants by demand, on leases, of an elected coordinator.
+        Leases = "leases",
+        /// The same, with a tenth of the floor never granted while there is demand for it.
+        LeasesWithReserve = "leases, a tenth never granted",
+        /// Every gateway has the same share at all times.
+        Split = "static split",
+        /// Gateways tell one another their demand, and each computes its share.
+        Gossip = "gossip",
+        /// A coordinator decides on each request.
+        Central = "central, per request",
     }
 }
 

@@ -1,12 +1,8 @@
 //! The families of scenarios. Each family has one difficulty.
 
-use std::fmt;
-
 use serde::Serialize;
 
-use super::named::named;
-
-named! {
+weirgate_engine::named! {
     /// The difficulty of a scenario. The *classic* families stand before [`Family::Resources`], the *everyday*
     /// ones after it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -124,14 +120,14 @@ impl Rotation {
         match name {
             "classic" => Some(Rotation::Classic),
             "everyday" => Some(Rotation::Everyday),
-            name => Family::ALL.into_iter().find(|family| family.name() == name).map(Rotation::Only),
+            name => Family::ALL.into_iter().find(|family| family.as_str() == name).map(Rotation::Only),
         }
     }
 
     /// Returns all names. The rotation of all families has none.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let families = Rotation::All.families().into_iter().chain([Family::Resources]);
-        ["classic", "everyday"].into_iter().chain(families.map(Family::name))
+        ["classic", "everyday"].into_iter().chain(families.map(Family::as_str))
     }
 
     /// Returns its name. The rotation of all families has none.
@@ -141,13 +137,7 @@ impl Rotation {
             Rotation::All => None,
             Rotation::Classic => Some("classic"),
             Rotation::Everyday => Some("everyday"),
-            Rotation::Only(family) => Some(family.name()),
+            Rotation::Only(family) => Some(family.as_str()),
         }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }

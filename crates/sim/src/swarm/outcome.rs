@@ -11,7 +11,6 @@ use weirgate_verdict::{ClassVerdict, Kind, Miss, PhaseVerdict, Verdict, Violatio
 
 use super::fair::broken;
 use super::family::Family;
-use super::named::named;
 use super::starved::starved;
 use super::{Scenario, scenario_of};
 use crate::run;
@@ -61,7 +60,7 @@ pub struct Missed {
     pub by: f64,
 }
 
-named! {
+weirgate_engine::named! {
     /// A kind of miss.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     #[serde(rename_all = "snake_case")]

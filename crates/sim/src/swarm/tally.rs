@@ -109,11 +109,11 @@ impl fmt::Display for Tally {
         let Some(total) = self.total() else { return writeln!(f, "nothing was played") };
         write!(f, "misses per 1,000 runs\n{:18} {:>6} {:>10}", "family", "runs", "with any")?;
         for kind in Lapse::ALL {
-            write!(f, " {:>1$}", kind.name(), width(kind))?;
+            write!(f, " {:>1$}", kind.as_str(), width(kind))?;
         }
         writeln!(f, " {:>10} {:>7}", "violations", "panics")?;
         for row in &self.families {
-            line(f, row.family.name(), row)?;
+            line(f, row.family.as_str(), row)?;
         }
         line(f, "all", &total)?;
         if !self.worst.is_empty() {
@@ -135,7 +135,7 @@ impl fmt::Display for Tally {
 }
 
 fn width(kind: Lapse) -> usize {
-    kind.name().len().max(8)
+    kind.as_str().len().max(8)
 }
 
 fn line(f: &mut fmt::Formatter<'_>, name: &str, row: &Row) -> fmt::Result {
@@ -151,7 +151,7 @@ impl fmt::Display for Missed {
     /// Writes a line such as `floor of c1 in event: 180.0/s of 200.0/s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Missed { kind, class, phase, promised, got, .. } = self;
-        write!(f, "{} of {class} in {phase}: ", kind.name())?;
+        write!(f, "{} of {class} in {phase}: ", kind.as_str())?;
         match kind {
             Lapse::Floor => write!(f, "{got:.1}/s of {promised:.1}/s"),
             Lapse::Ceiling | Lapse::CeilingBeyond => write!(f, "{got:.0} ms, promised {promised:.0} ms"),

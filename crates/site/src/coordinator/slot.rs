@@ -4,17 +4,19 @@ use weirgate_engine::Time;
 
 use crate::message::GroupUse;
 
-/// The coordinator's knowledge of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// It has not stated its shares, or its lease has ended.
-    Unknown,
-    /// It was asked for its shares.
-    Asked,
-    /// It holds its granted shares.
-    Live,
-    /// It has left.
-    Left,
+weirgate_engine::named! {
+    /// The coordinator's knowledge of a member.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Phase {
+        /// It has not stated its shares, or its lease has ended.
+        Unknown = "unknown",
+        /// It was asked for its shares.
+        Asked = "asked",
+        /// It holds its granted shares.
+        Live = "live",
+        /// It has left.
+        Left = "left",
+    }
 }
 
 /// The record of a member that a coordinator keeps for its successor.
