@@ -8,7 +8,7 @@
 //! - **A silent member may hold anything** that the others do not, until its safe share must have ended. The driver
 //!   keeps a [`Record`] of each member, in etcd, for the successor: a member is recorded before its first grant, and
 //!   again before anything of its share is used because its lease has ended. So a silent member without a record holds
-//!   the minimum. If none is recorded as lapsed, nobody has used the shares that they held, and
+//!   the minimum. If none is recorded as lapsed, no other member has used their shares, and
 //!   their leases leave safe shares of them.
 //! - **It counts the most that a member may hold**: of all grants that may have arrived, the largest, until a later one
 //!   is confirmed.
@@ -470,7 +470,7 @@ impl Coordinator {
         self.table.held(member, budget)
     }
 
-    /// The part of a budget that nobody can hold.
+    /// The part of a budget that no member can hold.
     ///
     /// # Panics
     /// If there is no such budget.

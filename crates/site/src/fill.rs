@@ -1,4 +1,4 @@
-//! Max-min shares: nobody gets more than it wants, and nobody can get more except from one that has no more than it.
+//! Max-min shares: no want gets more than it asks for, and a share can only grow at the cost of one that is no larger.
 //!
 //! Source: Bertsekas and Gallager, *Data Networks*, 2nd ed., Sec. 6.5.2, for one resource ("water filling").
 

@@ -9,10 +9,10 @@
 //! factors that move windows to demand (ADR 27). The invariant below does not cover them.
 //!
 //! # The invariant
-//! At every instant the shares that all members believe they have add up to at most the budget, whatever messages are
-//! lost, late, repeated or reordered, whoever crashes or is partitioned, and however many processes believe to be the
-//! coordinator, as long as the rates of any two clocks differ by at most [`Settings::margin_percent`] and one process
-//! runs under the name of each member. Clocks need not show the same time. ADR 23 has the argument, `tests/` check it.
+//! At every instant the shares that all members believe they have add up to at most the budget. Messages may be lost,
+//! late, repeated or reordered, processes may crash or be partitioned, and several may believe to be the coordinator.
+//! It needs clocks whose rates differ by at most [`Settings::margin_percent`], and one process under the name of each
+//! member. Clocks need not show the same time. ADR 23 has the argument, and `tests/` check it.
 //!
 //! - A grant counts from the moment at which the member *sent* the report that the grant answers. The coordinator
 //!   counts it from the moment at which it received that report, and for longer by the margin. So delays only shorten

@@ -165,7 +165,7 @@ fn listener<'s>(args: &Explain, site: &'s Site) -> Result<&'s Listener, String> 
     found.or(site.listeners.first()).ok_or_else(|| "no listener receives requests".to_owned())
 }
 
-/// Returns what the client says about itself when it begins TLS.
+/// Returns the details that the client states when it begins TLS.
 fn tls(args: &Explain, request: &Request) -> Result<ClientTls, String> {
     let host = request.host();
     // Clients send no addresses as names (RFC 6066 Sec. 3).
@@ -352,7 +352,7 @@ fn write_mode(text: &mut String, class: &Class, source: &Key, view: &View<'_>) {
 fn write_headers(text: &mut String, rules: &HeaderRules) {
     for (of, HeaderEdits { removed, written }) in [("request", &*rules.request), ("response", &*rules.response)] {
         let mut said = Vec::new();
-        // What is both removed and written is set.
+        // A field that is both removed and written is set.
         let set = |name: &str| removed.contains(&weirgate_config::canonical(name));
         let gone = removed.iter().filter(|name| !written.iter().any(|w| weirgate_config::canonical(&w.name) == **name));
         said.extend(gone.map(|name| format!("without {name}")));

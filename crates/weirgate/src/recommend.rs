@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             let code = hand_over(&proposal.yaml(), proposal.table(), args.output.as_deref());
             proposal.notes().iter().for_each(|note| exit::say(&format!("note: {note}")));
             match args.gateway {
-                // The proposal lacks what the gateway does not tell, such as conditions on headers.
+                // The gateway does not tell everything, such as conditions on headers, so the proposal lacks it.
                 Some(_) => exit::say("read the comments, then copy the figures into your policy, check it, and reload"),
                 None => next(args.output.as_deref()),
             }
@@ -176,7 +176,7 @@ fn one(path: &Path, name: &str, format: Option<&Format>, tally: &mut Tally) -> R
     ended
 }
 
-/// Tells what was read of a log.
+/// Reports how many lines of a log were read, and in which format.
 fn tell(name: &str, ended: &Ended) {
     let Ended { format, lines, malformed, first_malformed, broken } = ended;
     exit::say(&format!("{name}: {lines} lines of the format {}", format.name()));
@@ -216,7 +216,7 @@ pub(crate) fn hand_over(yaml: &str, summary: &str, output: Option<&Path>) -> Exi
     code
 }
 
-/// Tells what to do next.
+/// Tells the next step.
 pub(crate) fn next(output: Option<&Path>) {
     let file = output.map_or("FILE".to_owned(), |path| path.display().to_string());
     exit::say(&format!("read the comments, then: weirgate check {file} && weirgate run {file}"));

@@ -25,7 +25,7 @@ pub enum Record {
     /// It was never granted anything, or has given everything back.
     #[default]
     Nothing,
-    /// It may hold grants, and nobody uses anything of them.
+    /// It may hold grants, and no other member uses any part of them.
     Granted,
     /// Its lease has ended, and others may use the part that it held beyond its safe share.
     Lapsed,

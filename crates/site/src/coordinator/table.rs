@@ -2,7 +2,7 @@
 //! the division.
 //!
 //! Division is max-min by demand. A member with demand gets a piece beyond it, as far as the budget goes. Raising uses
-//! the part that nobody can hold. If that is not enough, shares are lowered at the members with the largest surplus,
+//! the part that no member can hold. If that is not enough, shares are lowered at the members with the largest surplus,
 //! and only by as much as is missing: a small shift concerns few members. Without need, a tenth of the budget is called
 //! back from members that have no use for it, so that the next rise finds it free.
 
@@ -108,7 +108,7 @@ impl Table {
     pub(super) fn adopt(&mut self, member: usize, held: &[u64], was_silent: bool, left: usize) {
         for (budget, held) in held.iter().enumerate() {
             let least = self.site.minimum(budget);
-            // Nobody can claim more than could have been granted to it.
+            // A member can claim at most its largest possible grant.
             let bound = if was_silent { self.silent[budget] } else { self.cell(member, budget).counted() };
             let held = (*held).min(bound).max(least);
             let cell = self.cell(member, budget);

@@ -45,7 +45,7 @@ struct Total {
     in_flight: u64,
     answers: u64,
     work: u64,
-    /// Windows that members have left behind, and nobody has taken over yet.
+    /// Windows of members that have left, which no other member has taken over yet.
     left: u64,
     /// The half of the swing, when it ends, and number of halves so far.
     high: bool,
@@ -115,7 +115,7 @@ impl Windows {
         if self.touched { last + interval } else { turns.max(last + interval) }
     }
 
-    /// Sums the use of all windows, and moves windows to those who need them.
+    /// Sums the use of all windows, and moves windows to the members that need them.
     pub(super) fn divide(&mut self, now: Time, interval: Duration, slots: &mut [Slot]) {
         self.last = Some(now);
         self.touched = false;
@@ -194,7 +194,8 @@ impl Windows {
 }
 
 /// The windows that members are to have, or `None` if the present ones will do. Owed requests come first. The rest is
-/// divided among surplus by max-min, and what nobody needs is divided evenly. `left` is beyond the present windows.
+/// divided among surplus by max-min, and the part that no member needs is divided evenly. `left` is beyond the present
+/// windows.
 fn division(uses: &[GroupUse], left: u64) -> Option<Vec<u64>> {
     if uses.is_empty() {
         return None;

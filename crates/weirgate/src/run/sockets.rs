@@ -53,11 +53,11 @@ pub(super) fn sort(site: &Site, file: &str, inherited: &mut Inherited) -> Result
     Ok((listening, admin))
 }
 
-/// What the process with this number has left for this one.
+/// The state that the process with this number has left for this one.
 pub(super) type Handed = Option<(u32, File)>;
 
 /// Takes over from `predecessor`. Returns the message for the service manager, which the predecessor sends if it can,
-/// and what that process has learned.
+/// and the state that the process has learned.
 pub(super) fn take_over(predecessor: Predecessor) -> Result<(String, Handed), String> {
     let old = predecessor.process();
     let approval = predecessor.take_over().map_err(|e| format!("not started: taking over from process {old}: {e}"))?;

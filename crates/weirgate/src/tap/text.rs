@@ -1,4 +1,4 @@
-//! One request in one line: what it was, and its life through the stages.
+//! One request in one line: its target, and its life through the stages.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 //! `weirgate top`: a running gateway in the terminal, with the figures of its live page.
 //!
-//! It reads `/snapshot` and `/events` of the admin API, so it needs what a reader of the page needs.
+//! It reads `/snapshot` and `/events` of the admin API, so it needs the same rights as a reader of the page.
 
 mod screen;
 mod table;

@@ -63,7 +63,7 @@ pub(super) fn row(class: &Class) -> [String; COLUMNS] {
     ]
 }
 
-/// Returns the guaranteed throughput, and what this gateway keeps of it if others keep the rest.
+/// Returns the guaranteed throughput, and the part of it that this gateway keeps if others keep the rest.
 fn floor(class: &Class) -> String {
     match (class.guarantee.throughput_per_second, class.part_per_second) {
         (Some(whole), Some(part)) => format!("{} of {}", number_text((10.0 * part).round() / 10.0), rate(whole)),
@@ -163,7 +163,7 @@ pub(super) fn unusable(look: &Look) -> Vec<String> {
     nodes.filter_map(|node| Some(format!("{}/{} {}", node.pool, node.name, word(node.state)?))).collect()
 }
 
-/// Returns the gateways that are followed, with the age of what is known of them.
+/// Returns the gateways that are followed, with the age of the last answer of each.
 pub(super) fn followed(look: &Look) -> Vec<String> {
     let of = |one: &Followed| {
         let age = one

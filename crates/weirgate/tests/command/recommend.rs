@@ -1,4 +1,4 @@
-//! Tests of `weirgate recommend` and of what it writes.
+//! Tests of `weirgate recommend` and of the policies that it writes.
 
 use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! Tests of what an operator watches: `weirgate top` and `tap`, and the live pages of gateway and coordinator in a real
+//! Tests of the views for operators: `weirgate top` and `tap`, and the live pages of gateway and coordinator in a real
 //! browser.
 
 use std::io::{BufRead, BufReader};

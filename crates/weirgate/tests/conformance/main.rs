@@ -2,7 +2,7 @@
 //! and none desynchronises, smuggles or kills it.
 //!
 //! Each payload is sent twice from two addresses of its own: alone, and with a marker request behind it in
-//! the same write. Two markers on a new connection follow. [`judge`] decides what is safe. It compares the
+//! the same write. Two markers on a new connection follow. [`judge`] decides whether it was safe. It compares the
 //! requests at the node with those that a strict reading finds in the payload.
 //!
 //! The same judge checks a proxy with the classic mistakes, to show that it finds them, and nginx and

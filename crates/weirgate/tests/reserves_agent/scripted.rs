@@ -37,7 +37,7 @@ struct Shared {
     streams: Mutex<Vec<TcpStream>>,
 }
 
-/// What a connection tells the test.
+/// A message of a connection to the test.
 #[derive(Clone)]
 struct Told {
     sessions: mpsc::Sender<(u64, Hello)>,

@@ -1,4 +1,4 @@
-//! Agent, coordinator and gateway as processes of one site: what they say to one another over mutual TLS.
+//! Agent, coordinator and gateway as processes of one site: their messages to one another over mutual TLS.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use weirgate_tls::{LiveTrust, Role, Wanted};
 use crate::processes::{Directory, Process, becomes_true, free_address, weirgate};
 use crate::tree;
 
-/// Runs the command to its end. Returns its exit code and what it said.
+/// Runs the command to its end. Returns its exit code and its output.
 fn run(words: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_weirgate")).args(words).output().expect("it starts");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())

@@ -1,12 +1,13 @@
-//! Random faults, one after the other, and what is left of the guarantee meanwhile. Takes minutes:
+//! Random faults, one after the other, and the part of the guarantee that is kept meanwhile. Takes minutes:
 //!
 //! ```text
 //! SITE_SEED=1 SITE_FAULTS=50 cargo test -p weirgate --test site -- --ignored --nocapture faults
 //! ```
 //!
 //! `SITE_FLOOR` is the guaranteed throughput. The clients send somewhat less than that, and their load moves every ten
-//! seconds. Other requests fill the node, so what no share covers is refused or late. One gateway alone gets the same
-//! load first, and then four gateways do. With `ip` and as root each process has a network namespace of its own.
+//! seconds. Other requests fill the node, so requests that no share covers are refused or late. One gateway alone gets
+//! the same load first, and then four gateways do. With `ip` and as root each process has a network namespace of its
+//! own.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const PARTS: [f64; 4] = [0.66, 0.19, 0.1, 0.0];
 /// the node can answer.
 const REST: f64 = 1.5;
 
-/// What the node can answer, in parts of the floor.
+/// Capacity of the node, in parts of the floor.
 const CAPACITY: f64 = 2.0;
 
 /// Interval between two moves of the load.
@@ -51,7 +52,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// A stage of the test: what was sent, answered and covered.
+/// A stage of the test: its requests, the answered ones, and those that shares covered.
 #[derive(Default)]
 struct Tally {
     seconds: f64,

@@ -16,7 +16,7 @@ use weirgate_http_client::{Address, Connection, Limits, Request};
 /// Time for an answer. Weirgate judges a class without a guaranteed response time by it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1);
 
-/// The same for clients that nothing is guaranteed to. They are patient, so that what the node does for them counts.
+/// The same for clients that nothing is guaranteed to. They are patient, so that the work of the node for them counts.
 pub(crate) const PATIENT: Duration = Duration::from_secs(4);
 
 /// Longest time between two looks at the rate.

@@ -59,7 +59,7 @@ fn shares_follow_the_load_and_outlive_gateways() {
     site.gateways[busy].begin(&site.net);
     site.follows(&[30.0, 20.0, 20.0, 20.0]);
 
-    // The elected one is killed. The others keep what they have until another one is elected.
+    // The elected one is killed. The others keep their shares until another one is elected.
     let elected = site.elected();
     site.gateways[elected].kill();
     let next = site.elected();

@@ -1,4 +1,4 @@
-//! What a gateway has learned outlives its process: a hand-over, a restart, and the failure of another gateway.
+//! The learned state of a gateway outlives its process: a hand-over, a restart, and the failure of another gateway.
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use crate::node::Node;
 use crate::process::Process;
 use crate::{admin, policy, write};
 
-/// Writes the policy of a gateway that keeps what it has learned. `more` are further fields of `learned_state`.
+/// Writes the policy of a gateway that keeps its learned state. `more` are further fields of `learned_state`.
 fn keeping(directory: &TempDir, node: &Node, admin: &str, more: &str) -> String {
     let text = policy(node, "127.0.0.1:0", admin);
     write(directory, &format!("{text}learned_state: {{ file: learned.json{more} }}\n"))
