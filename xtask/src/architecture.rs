@@ -39,7 +39,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "weirgate-experiment",
-        &["weirgate-config", "weirgate-emulator", "weirgate-engine", "weirgate-spanned-yaml", "weirgate-wire"],
+        &[
+            "weirgate-clock", "weirgate-config", "weirgate-emulator", "weirgate-engine", "weirgate-spanned-yaml",
+            "weirgate-wire",
+        ],
     ),
     (
         "weirgate-verdict",
@@ -66,7 +69,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "weirgate-probe",
         &["weirgate-clock", "weirgate-files", "weirgate-http-client", "weirgate-pages", "weirgate-wire"],
     ),
-    ("weirgate-advice", &["weirgate-config", "weirgate-spanned-yaml", "weirgate-wire"]),
+    ("weirgate-advice", &["weirgate-clock", "weirgate-config", "weirgate-spanned-yaml", "weirgate-wire"]),
     (
         "weirgate-acme",
         &[

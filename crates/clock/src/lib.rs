@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read as _};
 use std::time::{Duration, Instant, SystemTime};
 
-pub use calendar::{common_log_time, rfc3339};
+pub use calendar::{common_log_time, leading_date, rfc3339, rfc3339_seconds, since_1970};
 
 #[cfg(feature = "tokio")]
 pub use asynchronous::{sleep, within};

@@ -40,6 +40,5 @@ pub use grid::{GridCell, GridRow};
 pub use idle::{Idle, IdleMeter, KINDS, Occupied};
 pub use learned_costs::{CostEstimate, LearnedCosts, RouteCosts};
 pub use load::{LoadedExperiment, is_experiment, load_experiment, load_experiment_file, under_discipline};
-pub use resolve::since_1970;
 pub use run::{Fate, Page, RESOURCES, Record, Run, Sample, Violation, Work};
 pub use weirgate_emulator::{Disk, Thrashing};

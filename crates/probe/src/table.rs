@@ -5,7 +5,9 @@
 //! that were left out are listed at the end, each with its reason.
 
 use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
 
+use weirgate_clock::rfc3339_seconds;
 use weirgate_wire::RESOURCE_NAMES;
 
 use crate::capacity::Capacity;
@@ -34,7 +36,12 @@ impl Table {
             "# Costs of requests, in percent of a second of the whole server's resource. Written by `weirgate \
              probe`.\n# Change any figure that you know better.\n",
         );
-        let _ = writeln!(text, "version: 1\nprobed: {}\nserver: {}", date(self.probed), self.server);
+        let _ = writeln!(
+            text,
+            "version: 1\nprobed: {}\nserver: {}",
+            rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(self.probed)),
+            self.server
+        );
         for (at, (name, capacity)) in RESOURCE_NAMES.iter().zip(&self.capacity).enumerate() {
             match capacity {
                 None => {
@@ -123,26 +130,6 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// Formats seconds since 1970 as a date as in RFC 3339.
-fn date(seconds: u64) -> String {
-    let (mut day, second) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
-    while day >= 365 + u64::from(is_leap(year)) {
-        day -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let mut month = 1;
-    for days in [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if day < days {
-            break;
-        }
-        day -= days;
-        month += 1;
-    }
-    format!("{year:04}-{month:02}-{:02}T{:02}:{:02}:{:02}Z", day + 1, second / 3600, second / 60 % 60, second % 60)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,17 +186,5 @@ mod tests {
             assert_eq!(amount(1, bytes), text);
         }
         assert_eq!(amount(0, 1.996), "2");
-    }
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_735_689_599, "2024-12-31T23:59:59Z"),
-            (4_102_444_800, "2100-01-01T00:00:00Z"),
-        ] {
-            assert_eq!(date(seconds), text);
-        }
     }
 }

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use weirgate_clock::since_1970;
 use weirgate_engine::ShedReason;
-use weirgate_experiment::since_1970;
 use weirgate_wire::access_log::LoggedRequest;
 
 /// Maximum number of requests in one replay. With two policies they take about 500 bytes each at the peak, so this is

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use weirgate_experiment::{Experiment, since_1970};
+use weirgate_clock::since_1970;
+use weirgate_experiment::Experiment;
 use weirgate_replay::report::{LogReport, PolicyReport, Report};
 use weirgate_replay::{
     Assigned, Lines, Moves, Recording, Requests, Selection, Side, Source, add_discovered, experiment, machines_needed,

@@ -114,9 +114,9 @@ impl<'l> Reading<'l> {
             }
             Field::CommonTime => {
                 let inside = value.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(value);
-                self.at_ms = Some(instant::common(inside)?);
+                self.at_ms = Some(instant::date(inside)?);
             }
-            Field::Rfc3339 => self.at_ms = Some(instant::rfc3339(value)?),
+            Field::Rfc3339 => self.at_ms = Some(instant::date(value)?),
             Field::Since1970(per_second) => self.at_ms = Some(instant::since_1970(value, f64::from(per_second))?),
             Field::RequestLine => request_line(value, request),
             // nginx writes `/` for a request that it could not read.

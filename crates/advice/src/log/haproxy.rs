@@ -54,7 +54,7 @@ fn beginning(line: &str) -> Option<(&str, i64, &str)> {
     while let Some(open) = line.get(from..)?.find(" [").map(|at| from + at) {
         let inside = line.get(open + 2..)?;
         if let Some((text, rest)) = inside.split_once("] ")
-            && let Some(at) = instant::common(text)
+            && let Some(at) = instant::date(text)
         {
             let client = line.get(..open)?.rsplit(' ').next()?;
             let (address, _port) = client.rsplit_once(':')?;

@@ -13,7 +13,7 @@ pub(super) fn request(line: &str) -> Option<Request<'_>> {
     let served = line.ending == "served";
     let span = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).ok().filter(|_| served);
     Some(Request {
-        ended_ms: instant::rfc3339(&line.time)?,
+        ended_ms: instant::date(&line.time)?,
         host: line.host.filter(|host| !host.is_empty()),
         path: line.path.filter(|path| path.starts_with('/')),
         agent: line.user_agent,

@@ -18,7 +18,6 @@ mod traffic;
 use std::path::Path;
 
 use names::Names;
-pub use trace::since_1970;
 use weirgate_config::embed::Resolved;
 use weirgate_spanned_yaml::decode::{Context, Mark};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use columns::{Columns, Cost};
 use flate2::bufread::MultiGzDecoder;
-pub use instant::since_1970;
 use instant::{Instant, Origin, is_separator};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 
