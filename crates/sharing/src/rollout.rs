@@ -5,7 +5,8 @@
 //! the step, guarded by the election. Everything before it can be withdrawn, and what it has decided is done by each
 //! gateway when it reads it, also after a restart.
 //!
-//! 1. *Proposed*: each gateway checks the policy on its machine, and that it could write its policy file.
+//! 1. *Proposed*: each gateway checks the policy on its machine, and that it could write its policy file. One whose
+//!    lease has ended is not waited for longer than [`TO_CHECK`]: it follows when it is back.
 //! 2. *Canary*: one of the others than the elected one puts it in force, and judges itself after the time that was
 //!    asked for: by the requests that it does not answer, and by the guarantees that it keeps.
 //! 3. *In force*, if it was good, or *withdrawn*.
@@ -219,8 +220,13 @@ impl Rollout {
             })
             .collect();
         let names: Vec<&str> = shared.settings.members.iter().map(|(name, _)| name.as_str()).collect();
+        let gone: Vec<bool> = {
+            let state = shared.lock();
+            let is_gone = |member| state.coordinator.as_ref().is_some_and(|one| one.is_gone(now, member));
+            (0..names.len()).map(is_gone).collect()
+        };
         let waited = self.step.as_ref().map_or(Duration::ZERO, |(_, since)| now.since(*since));
-        let Some(next) = next(step, &names, &answers, shared.name(), waited) else { return Ok(()) };
+        let Some(next) = next(step, &names, &gone, &answers, shared.name(), waited) else { return Ok(()) };
         let failed = |error: weirgate_etcd::Error| error.to_string();
         if next.stage == RolloutStage::InForce {
             let text = text(shared, client, "proposed", step).await?;
@@ -234,10 +240,12 @@ impl Rollout {
     }
 }
 
-/// Returns the step after `step`, if it is due. `waited` is the time since the elected gateway has seen it.
+/// Returns the step after `step`, if it is due. `gone` says of each name whether the gateway is without a lease, and
+/// `waited` is the time since the elected gateway has seen the step.
 fn next(
     step: &RolloutStep,
     names: &[&str],
+    gone: &[bool],
     answers: &BTreeMap<String, RolloutAnswer>,
     own: &str,
     waited: Duration,
@@ -253,13 +261,22 @@ fn next(
         RolloutStage::InForce | RolloutStage::Withdrawn => None,
         _ if no.is_some() => withdrawn(no.unwrap_or_default()),
         RolloutStage::Proposed => {
-            let silent: Vec<&str> = names.iter().copied().filter(|name| answer(name).is_none()).collect();
-            if silent.is_empty() {
-                // The elected one would be alone with another policy, and grant the others nothing.
-                let canary = names.iter().find(|name| **name != own).copied().unwrap_or(own).to_owned();
-                return Some(RolloutStep { stage: RolloutStage::Canary, canary, ..step.clone() });
+            let silent = || names.iter().zip(gone).filter(|(name, _)| answer(name).is_none());
+            if silent().next().is_some() && waited < TO_CHECK {
+                return None;
             }
-            (waited >= TO_CHECK).then(|| withdrawn(format!("no answer of {}", silent.join(", ")))).flatten()
+            let names_of = |gone: bool| {
+                silent().filter(|(_, is)| **is == gone).map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+            };
+            let (silent, away) = (names_of(false), names_of(true));
+            if !silent.is_empty() {
+                return withdrawn(format!("no answer of {silent}"));
+            }
+            // The elected one would be alone with another policy, and grant the others nothing.
+            let canary = names.iter().find(|name| **name != own && answer(name).is_some());
+            let canary = canary.copied().unwrap_or(own).to_owned();
+            let why = if away.is_empty() { String::new() } else { format!("{away} cannot be reached, and follows later") };
+            Some(RolloutStep { stage: RolloutStage::Canary, canary, why, ..step.clone() })
         }
         RolloutStage::Canary => {
             if answer(&step.canary).is_some_and(|answer| answer.state == RolloutState::Good) {
@@ -338,11 +355,21 @@ mod tests {
     }
 
     fn stage(stage: RolloutStage, said: &[(&str, RolloutState)], waited: u64) -> Option<RolloutStep> {
+        stage_without(&[], stage, said, waited)
+    }
+
+    fn stage_without(
+        gone: &[&str],
+        stage: RolloutStage,
+        said: &[(&str, RolloutState)],
+        waited: u64,
+    ) -> Option<RolloutStep> {
         let answer = |(name, state): &(&str, RolloutState)| {
             ((*name).to_owned(), RolloutAnswer { id: "1".into(), state: *state, why: "why".into() })
         };
         let answers = said.iter().map(answer).collect();
-        next(&step(stage), &["a", "b", "c"], &answers, "a", Duration::from_secs(waited))
+        let names = ["a", "b", "c"];
+        next(&step(stage), &names, &names.map(|name| gone.contains(&name)), &answers, "a", Duration::from_secs(waited))
     }
 
     #[test]
@@ -365,6 +392,20 @@ mod tests {
             assert_eq!(ended.stage, RolloutStage::Withdrawn);
         }
         assert_eq!(stage(RolloutStage::InForce, &[("c", Refused)], 100), None, "what is decided stays");
+    }
+
+    #[test]
+    fn a_rollout_does_not_wait_for_a_gateway_without_a_lease() {
+        use RolloutState::Ready;
+        let two = [("a", Ready), ("c", Ready)];
+        assert_eq!(stage_without(&["b"], RolloutStage::Proposed, &two, 14), None, "it may be starting");
+        let canary = stage_without(&["b"], RolloutStage::Proposed, &two, 15).expect("it goes on");
+        assert_eq!((canary.stage, canary.canary.as_str()), (RolloutStage::Canary, "c"), "one that has checked it");
+        assert_eq!(canary.why, "b cannot be reached, and follows later");
+        let late = stage_without(&["b"], RolloutStage::Proposed, &two[..1], 15).expect("it ends");
+        assert_eq!((late.stage, late.why.as_str()), (RolloutStage::Withdrawn, "no answer of c"));
+        let alone = stage_without(&["b", "c"], RolloutStage::Proposed, &two[..1], 15).expect("it goes on");
+        assert_eq!((alone.stage, alone.canary.as_str()), (RolloutStage::Canary, "a"));
     }
 
     #[test]

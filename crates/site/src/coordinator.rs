@@ -455,6 +455,19 @@ impl Coordinator {
         self.slots.get(member).map(|slot| slot.phase)
     }
 
+    /// Whether `member` is surely without a lease: it has left, or has been silent for longer than one.
+    #[must_use]
+    pub fn is_gone(&self, now: Time, member: usize) -> bool {
+        let settings = self.site.settings();
+        // Grants of a predecessor have ended by then.
+        let knows = now >= self.began + self.site.with_margin(settings.proof + settings.lease);
+        match self.phase(member) {
+            Some(Phase::Left) => true,
+            Some(Phase::Unknown) => knows,
+            Some(Phase::Asked | Phase::Live) | None => false,
+        }
+    }
+
     /// When the last report of `member` arrived.
     #[must_use]
     pub fn heard(&self, member: usize) -> Option<Time> {

@@ -112,7 +112,10 @@ fn roll_out(args: &Rollout) -> Result<(), String> {
 fn words(step: &RolloutStep, watch: Duration) -> String {
     match step.stage {
         RolloutStage::Proposed => "all gateways check the policy".to_owned(),
-        RolloutStage::Canary => format!("{} tries the policy for {}", step.canary, span_text(watch)),
+        RolloutStage::Canary => {
+            let away = if step.why.is_empty() { String::new() } else { format!("; {}", step.why) };
+            format!("{} tries the policy for {}{away}", step.canary, span_text(watch))
+        }
         RolloutStage::InForce => "every gateway puts the policy in force".to_owned(),
         RolloutStage::Withdrawn => format!("withdrawn: {}", step.why),
     }

@@ -46,7 +46,7 @@ pub struct RolloutStep {
     pub canary: String,
     /// Time for which it tries the policy, in milliseconds.
     pub watch_ms: u64,
-    /// Why the rollout was withdrawn.
+    /// Why the rollout was withdrawn, or which gateways it does not wait for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }

@@ -209,7 +209,10 @@ fn a_successor_leaves_what_a_lapsed_member_may_hold_until_it_must_have_ended() {
     let records = [Record::Lapsed, Record::Granted, Record::Nothing, Record::Nothing];
     stage.coordinator = Coordinator::new(stage.now, stage.site.clone(), 2, &records);
     stage.demands([0, 900_000, 0, 0]);
-    stage.play(37_000);
+    stage.play(7_000);
+    assert!(!stage.coordinator.is_gone(stage.now, 0), "grants of the one before may last");
+    stage.play(30_000);
+    assert!(stage.coordinator.is_gone(stage.now, 0));
     assert!(stage.share(1) < 150_000, "{:?}", stage.shares());
     stage.play(500);
     assert!(stage.share(1) >= 900_000, "{:?}", stage.shares());
@@ -221,8 +224,10 @@ fn a_second_statement_confirms_no_grant() {
     stage.demands([700_000, 300_000, 0, 0]);
     stage.play(3_000);
     stage.cut = vec![0];
+    assert!(!stage.coordinator.is_gone(stage.now, 0));
     stage.play(6_100);
     assert_eq!(stage.coordinator.phase(0), Some(Phase::Unknown));
+    assert!(stage.coordinator.is_gone(stage.now, 0) && !stage.coordinator.is_gone(stage.now, 1));
     // Its report arrives, it is asked, and it states its safe share in two reports before there is another answer.
     let member = &mut stage.members[0];
     let now = member.next_timeout(stage.now);
