@@ -24,6 +24,8 @@ pub struct WindowUse {
     pub answers: f64,
     /// Requests that wait, if the window holds requests back.
     pub waiting: u32,
+    /// Those of them whose class has a guaranteed throughput of which this engine keeps a part.
+    pub claiming: u32,
 }
 
 /// The other engines at one group of machines.
@@ -71,7 +73,9 @@ impl Engine {
     /// each.
     #[must_use]
     pub fn window_uses(&self) -> Vec<WindowUse> {
-        self.limit.uses(&self.nodes, self.queues.waiting)
+        let claiming =
+            self.parts.of_classes().filter_map(|class| self.classes.all.get(class)).map(|state| state.queue.len);
+        self.limit.uses(&self.nodes, [self.queues.waiting, claiming.sum()])
     }
 
     /// Takes over what is known of the other engines, by group of machines in their order. It counts until `until`, and
@@ -90,7 +94,9 @@ mod tests {
 
     use super::*;
     use crate::discipline::Discipline;
-    use crate::policy::{Class, Node, Policy, Pool};
+    use crate::parts::{Lease, Part};
+    use crate::policy::{Class, Guarantee, Node, Policy, Pool};
+    use crate::request::{Arrival, ClassId};
 
     const END: Time = Time::from_millis(1_000);
 
@@ -128,6 +134,30 @@ mod tests {
         let mut none = super::tests::engine(Discipline::quorum());
         none.beside(Time::ZERO, END, &[half()]);
         assert_eq!(none.window_uses(), []);
+    }
+
+    #[test]
+    fn waiting_requests_of_classes_with_a_part_claim() {
+        let guarantee = Guarantee { throughput: Some(10.0), ..Guarantee::default() };
+        let classes = vec![Class { guarantee, ..Class::best_effort("gold", 0) }, Class::best_effort("rest", 0)];
+        let nodes = vec![Node::new("n", 0)];
+        let policy = Policy::of_one_pool(Discipline::weirgate(), Pool::new("p"), nodes, classes);
+        let mut engine = Engine::new(Time::ZERO, policy, 1).unwrap();
+        let lease = Lease { granted_until: END, safe_until: END };
+        engine.keep_parts(Time::ZERO, lease, &[(ClassId(0), Part { granted: 5.0, safe: 2.0, least: 0.1 })]);
+        for flow in 0..60 {
+            let class = ClassId(u32::from(flow % 3 != 0));
+            let arrival = Arrival { class, flow, demand: None, locality_key: None, position: 0, token: flow };
+            engine.arrive(Time::ZERO, arrival);
+        }
+        while engine.poll(Time::ZERO).is_some() {}
+        let used = engine.window_uses()[0];
+        let snapshot = engine.snapshot(Time::ZERO);
+        assert!(used.waiting > used.claiming && used.claiming > 0, "{used:?}");
+        assert_eq!(
+            (used.waiting, used.claiming),
+            (snapshot.waiting, engine.classes(Time::ZERO, ClassId(0), 1)[0].waiting)
+        );
     }
 
     #[test]

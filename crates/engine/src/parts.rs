@@ -192,7 +192,7 @@ impl Engine {
 }
 
 impl Parts {
-    fn of_classes(&self) -> impl Iterator<Item = ClassId> + use<> {
+    pub(crate) fn of_classes(&self) -> impl Iterator<Item = ClassId> + use<> {
         let kept: Vec<ClassId> = (0..self.all.len()).filter(|row| self.all[*row].is_some()).map(ClassId::of).collect();
         kept.into_iter()
     }

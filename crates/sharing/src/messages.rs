@@ -10,8 +10,8 @@ pub(crate) fn report(settings: &Sharing, report: Report) -> SiteReport {
     let member = settings.members[settings.own].0.clone();
     let (version, checksum) = (SITE_VERSION, settings.checksum.clone());
     let window = |used: GroupUse| {
-        let GroupUse { base, least, in_flight, owed, waiting, answers, work } = used;
-        SiteWindow { base, least, in_flight, owed, waiting, answers, work }
+        let GroupUse { base, least, in_flight, owed, waiting, claiming, answers, work } = used;
+        SiteWindow { base, least, in_flight, owed, waiting, claiming, answers, work }
     };
     let windows = windows.into_iter().map(window).collect();
     SiteReport { version, checksum, member, revision, incarnation, number, applied, held, demands, windows, leaving }
@@ -33,8 +33,8 @@ pub(crate) fn read_report(report: SiteReport) -> Report {
         leaving,
     } = report;
     let window = |used: SiteWindow| {
-        let SiteWindow { base, least, in_flight, owed, waiting, answers, work } = used;
-        GroupUse { base, least, in_flight, owed, waiting, answers, work }
+        let SiteWindow { base, least, in_flight, owed, waiting, claiming, answers, work } = used;
+        GroupUse { base, least, in_flight, owed, waiting, claiming, answers, work }
     };
     let windows = windows.into_iter().map(window).collect();
     Report { revision, incarnation, number, applied, held, demands, windows, leaving }

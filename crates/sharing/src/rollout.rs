@@ -275,7 +275,8 @@ fn next(
             // The elected one would be alone with another policy, and grant the others nothing.
             let canary = names.iter().find(|name| **name != own && answer(name).is_some());
             let canary = canary.copied().unwrap_or(own).to_owned();
-            let why = if away.is_empty() { String::new() } else { format!("{away} cannot be reached, and follows later") };
+            let why =
+                if away.is_empty() { String::new() } else { format!("{away} cannot be reached, and follows later") };
             Some(RolloutStep { stage: RolloutStage::Canary, canary, why, ..step.clone() })
         }
         RolloutStage::Canary => {

@@ -232,7 +232,7 @@ impl State {
         let windows = self.member.take_windows();
         if !windows.is_empty() {
             let beside: Vec<Beside> = windows.iter().map(GroupShare::beside).collect();
-            shared.floors.beside(lease.safe_until, &beside);
+            shared.floors.beside(lease.granted_until, &beside);
         }
         let budgets = shared.settings.agreed.budgets();
         let steps: Vec<[u64; 3]> = (0..budgets).map(|budget| self.member.steps(budget)).collect();

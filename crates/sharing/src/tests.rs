@@ -98,7 +98,16 @@ fn largest_report() -> Report {
         held: Some(vec![MAX_BUDGET; MAX_BUDGETS]),
         demands: (0..MAX_BUDGETS as u32).map(|budget| (budget, MAX_BUDGET)).collect(),
         windows: vec![
-            GroupUse { base: 1, least: 2, in_flight: 3, owed: 4, waiting: 5, answers: 6, work: u32::MAX };
+            GroupUse {
+                base: 1,
+                least: 2,
+                in_flight: 3,
+                owed: 4,
+                waiting: 5,
+                claiming: 4,
+                answers: 6,
+                work: u32::MAX
+            };
             64
         ],
         leaving: true,

@@ -324,7 +324,7 @@ impl Coordinator {
         self.table.divide(&mut self.slots);
         let interval = self.site.windows_pace();
         if self.windows.due(interval) <= now {
-            self.windows.divide(now, interval, &mut self.slots);
+            self.windows.divide(now, interval, &self.site, &mut self.slots);
         }
         let hold = self.site.settings().hold;
         for member in 0..self.slots.len() {

@@ -22,6 +22,8 @@ pub struct GroupUse {
     pub owed: u32,
     /// Requests that the window holds back.
     pub waiting: u32,
+    /// Those of them whose class has a guaranteed throughput.
+    pub claiming: u32,
     /// Answers a second.
     pub answers: u32,
     /// Their work a second, in seconds on unloaded nodes.
@@ -32,7 +34,10 @@ impl GroupUse {
     /// Whether the coordinator needs to know of the change from `told`: beyond a request, and beyond an eighth.
     pub(crate) fn differs(&self, told: &GroupUse) -> bool {
         let far = |new: u32, old: u32| new.abs_diff(old) > 1_000.max(old / 8);
-        far(self.in_flight, told.in_flight) || far(self.base, told.base) || far(self.waiting, told.waiting)
+        far(self.in_flight, told.in_flight)
+            || far(self.base, told.base)
+            || far(self.waiting, told.waiting)
+            || far(self.claiming, told.claiming)
     }
 }
 

@@ -16,6 +16,7 @@ struct Average {
     in_flight: f64,
     owed: f64,
     waiting: f64,
+    claiming: f64,
     answers: f64,
     work: f64,
     /// Counts at the last look.
@@ -48,6 +49,7 @@ impl Usage {
                 (&mut average.in_flight, f64::from(used.in_flight)),
                 (&mut average.owed, f64::from(used.owed)),
                 (&mut average.waiting, f64::from(used.waiting)),
+                (&mut average.claiming, f64::from(used.claiming)),
                 // Below zero if another policy has begun new counts.
                 (&mut average.answers, answers.max(0.0) / seconds),
                 (&mut average.work, work.max(0.0) / seconds),
@@ -59,6 +61,7 @@ impl Usage {
                 in_flight: thousandths(average.in_flight),
                 owed: thousandths(average.owed),
                 waiting: thousandths(average.waiting),
+                claiming: thousandths(average.claiming),
                 answers: thousandths(average.answers),
                 work: thousandths(average.work),
             }
@@ -91,6 +94,7 @@ mod tests {
             in_flight: 9,
             owed: 2,
             waiting: 5,
+            claiming: 3,
             work: answers / 100.0,
             answers,
         };
@@ -104,13 +108,17 @@ mod tests {
             in_flight: 9_000,
             owed: 2_000,
             waiting: 5_000,
+            claiming: 3_000,
             answers: 40_000,
             work: 400,
         };
         let near = |told: u32, expected: u32| told.abs_diff(expected) <= 1;
         assert!(near(told[0].answers, expected.answers) && near(told[0].work, expected.work), "{told:?}");
         assert!(
-            near(told[0].in_flight, 9_000) && near(told[0].owed, 2_000) && near(told[0].waiting, 5_000),
+            near(told[0].in_flight, 9_000)
+                && near(told[0].owed, 2_000)
+                && near(told[0].waiting, 5_000)
+                && near(told[0].claiming, 3_000),
             "{told:?}"
         );
         assert!(usage.note(&[used(0.0)], Duration::from_millis(25))[0].answers < expected.answers);

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Gateways of different versions share nothing.
-pub const SITE_VERSION: u32 = 2;
+pub const SITE_VERSION: u32 = 3;
 
 /// Path of reports.
 pub const SITE_PATH: &str = "/site/report";
@@ -78,6 +78,8 @@ pub struct SiteWindow {
     pub owed: u32,
     /// Requests that the window holds back.
     pub waiting: u32,
+    /// Those of them whose class has a guaranteed throughput.
+    pub claiming: u32,
     /// Answers a second.
     pub answers: u32,
     /// Their work a second, in seconds on unloaded nodes.

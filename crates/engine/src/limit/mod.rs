@@ -528,7 +528,7 @@ impl Limit {
     }
 
     /// Returns the use of the windows by group, if the method shares them with other engines.
-    pub(crate) fn uses(&self, nodes: &Nodes, waiting: u32) -> Vec<WindowUse> {
+    pub(crate) fn uses(&self, nodes: &Nodes, waiting: [u32; 2]) -> Vec<WindowUse> {
         match &self.method {
             Method::Adaptive(method) => method.uses(&self.windows, nodes, waiting),
             _ => Vec::new(),

@@ -246,7 +246,7 @@ impl Gateway {
         let shares = self.member.take_windows();
         if !shares.is_empty() {
             let beside: Vec<Beside> = shares.iter().map(GroupShare::beside).collect();
-            self.engine.beside(now, lease.safe_until, &beside);
+            self.engine.beside(now, lease.granted_until, &beside);
         }
         self.settle(world, world.now);
     }

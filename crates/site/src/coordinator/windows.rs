@@ -14,6 +14,7 @@ use super::Phase;
 use super::slot::Slot;
 use crate::fill::fill;
 use crate::message::{GroupShare, GroupUse, MILLIONTHS};
+use crate::settings::Site;
 
 /// A round begins if a member that holds requests back is to have more by this part of its window. Requests in flight
 /// vary by as much without a reason, and each round costs a cycle of measurements.
@@ -54,6 +55,11 @@ struct Total {
 }
 
 impl Total {
+    /// The mean time of a request on the nodes, by Little's law.
+    fn stay(&self) -> Duration {
+        Duration::from_millis(1_000 * self.in_flight / self.answers.max(1)).min(LONGEST_STAY)
+    }
+
     /// Turns the swing of all windows when it is due. Returns whether it has turned.
     fn turn(&mut self, now: Time) -> bool {
         if self.turns_at.is_some_and(|at| now < at) {
@@ -61,9 +67,7 @@ impl Total {
         }
         self.high = !self.high;
         self.halves = self.halves.saturating_add(1);
-        // Little's law gives the mean time of a request on the nodes.
-        let stay = Duration::from_millis(1_000 * self.in_flight / self.answers.max(1)).min(LONGEST_STAY);
-        let low = SHORTEST.max(STAYS * stay);
+        let low = SHORTEST.max(STAYS * self.stay());
         let factor = match (self.high, self.halves > ROUGH) {
             (false, _) => 1,
             (true, false) => 2,
@@ -116,7 +120,7 @@ impl Windows {
     }
 
     /// Sums the use of all windows, and moves windows to the members that need them.
-    pub(super) fn divide(&mut self, now: Time, interval: Duration, slots: &mut [Slot]) {
+    pub(super) fn divide(&mut self, now: Time, interval: Duration, site: &Site, slots: &mut [Slot]) {
         self.last = Some(now);
         self.touched = false;
         let live = |slot: &Slot| slot.phase == Phase::Live && !slot.uses.is_empty();
@@ -144,7 +148,8 @@ impl Windows {
             let settled: Vec<usize> =
                 (0..slots.len()).filter(|member| live(&slots[*member]) && slots[*member].is_settled()).collect();
             let uses: Vec<GroupUse> = settled.iter().map(|member| slots[*member].uses[group]).collect();
-            let Some(targets) = division(&uses, self.totals[group].left) else { continue };
+            let total = &self.totals[group];
+            let Some(targets) = division(&uses, total.left, need(site, total.stay())) else { continue };
             self.totals[group].left = 0;
             self.last_round = Some(now);
             for ((member, used), target) in settled.iter().zip(&uses).zip(targets) {
@@ -193,21 +198,28 @@ impl Windows {
     }
 }
 
-/// The windows that members are to have, or `None` if the present ones will do. Owed requests come first. The rest is
-/// divided among surplus by max-min, and the part that no member needs is divided evenly. `left` is beyond the present
-/// windows.
-fn division(uses: &[GroupUse], left: u64) -> Option<Vec<u64>> {
+/// Requests on the nodes, in thousandths, that all guarantees of the site need if each stays for `stay`.
+fn need(site: &Site, stay: Duration) -> u64 {
+    let guaranteed: u64 = (0..site.budgets()).map(|budget| site.total(budget)).fold(0, u64::saturating_add);
+    // Millionths a second, and microseconds.
+    u64::try_from(u128::from(guaranteed) * stay.as_micros() / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
+/// The windows that members are to have, or `None` if the present ones will do. Owed requests come first, and waiting
+/// ones of classes with a guarantee up to the `need` of all guarantees: a share follows them later than they come. The
+/// rest is divided among surplus by max-min, and the part that no member needs is divided evenly. `left` is beyond the
+/// present windows.
+fn division(uses: &[GroupUse], left: u64, need: u64) -> Option<Vec<u64>> {
     if uses.is_empty() {
         return None;
     }
     let all = left + uses.iter().map(|used| u64::from(used.base)).sum::<u64>();
-    let owed: Vec<u64> = uses.iter().map(|used| u64::from(used.owed.max(used.least))).collect();
+    let claim = |used: &GroupUse| u64::from(used.owed.max(used.least)) + u64::from(used.claiming).min(need);
+    let owed: Vec<u64> = uses.iter().map(claim).collect();
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     fill(all, &owed, &mut first);
     let after = all.saturating_sub(first.iter().sum());
-    let wanted = |used: &GroupUse| {
-        (u64::from(used.in_flight) + u64::from(used.waiting)).saturating_sub(u64::from(used.owed.max(used.least)))
-    };
+    let wanted = |used: &GroupUse| (u64::from(used.in_flight) + u64::from(used.waiting)).saturating_sub(claim(used));
     let wants: Vec<u64> = uses.iter().map(wanted).collect();
     fill(after, &wants, &mut rest);
     let even = after.saturating_sub(rest.iter().sum()) / uses.len() as u64;
@@ -222,6 +234,7 @@ fn division(uses: &[GroupUse], left: u64) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Settings;
 
     fn used(base: u32, owed: u32, surplus: u32, waiting: u32) -> GroupUse {
         GroupUse { base, least: 1_000, in_flight: owed + surplus, owed, waiting, ..GroupUse::default() }
@@ -230,23 +243,43 @@ mod tests {
     #[test]
     fn windows_move_to_those_who_hold_requests_back_and_their_sum_stays() {
         // The second member has the window of a load that has moved to the first one.
-        let targets = division(&[used(2_000, 1_000, 1_000, 9_000), used(10_000, 0, 1_000, 0)], 0).unwrap();
+        let targets = division(&[used(2_000, 1_000, 1_000, 9_000), used(10_000, 0, 1_000, 0)], 0, 0).unwrap();
         assert_eq!(targets, [11_000, 1_000]);
         // Both want more than there is: owed requests first, the rest evenly.
-        let targets = division(&[used(2_000, 4_000, 1_000, 9_000), used(10_000, 1_000, 9_000, 9_000)], 0).unwrap();
+        let targets = division(&[used(2_000, 4_000, 1_000, 9_000), used(10_000, 1_000, 9_000, 9_000)], 0, 0).unwrap();
         assert_eq!(targets, [7_500, 4_500]);
     }
 
     #[test]
+    fn windows_follow_waiting_requests_of_guaranteed_classes_before_surplus() {
+        let claims = |used: GroupUse, claiming| GroupUse { claiming, ..used };
+        // All hold surplus back, and the guaranteed class has just come to the first one.
+        let first = used(2_000, 0, 2_000, 100_000);
+        let others = used(2_000, 0, 2_000, 100_000);
+        assert_eq!(division(&[first, others, others, others], 0, 5_000), None);
+        let targets = division(&[claims(first, 10_000), others, others, others], 0, 4_000).unwrap();
+        assert_eq!(targets, [5_000, 1_000, 1_000, 1_000]);
+        // More than all guarantees need is surplus.
+        let targets = division(&[claims(first, 90_000), others, others, others], 0, 2_000).unwrap();
+        assert_eq!(targets, [3_500, 1_500, 1_500, 1_500]);
+    }
+
+    #[test]
+    fn the_need_is_that_of_all_guarantees() {
+        let site = Settings::new(2, vec![60_000_000, 40_000_000]).check().unwrap();
+        assert_eq!(need(&site, Duration::from_millis(50)), 5_000);
+    }
+
+    #[test]
     fn nothing_moves_without_need_or_for_a_trifle() {
-        assert_eq!(division(&[used(2_000, 1_000, 1_000, 0), used(10_000, 0, 1_000, 0)], 0), None);
-        assert_eq!(division(&[used(5_000, 0, 5_000, 9_000), used(6_000, 0, 6_000, 9_000)], 0), None);
-        assert_eq!(division(&[], 5_000), None);
+        assert_eq!(division(&[used(2_000, 1_000, 1_000, 0), used(10_000, 0, 1_000, 0)], 0, 0), None);
+        assert_eq!(division(&[used(5_000, 0, 5_000, 9_000), used(6_000, 0, 6_000, 9_000)], 0, 0), None);
+        assert_eq!(division(&[], 5_000, 0), None);
     }
 
     #[test]
     fn a_window_that_was_left_behind_is_taken_over() {
-        let targets = division(&[used(4_000, 0, 1_000, 0), used(4_000, 0, 1_000, 0)], 8_000).unwrap();
+        let targets = division(&[used(4_000, 0, 1_000, 0), used(4_000, 0, 1_000, 0)], 8_000, 0).unwrap();
         assert_eq!(targets, [8_000, 8_000]);
     }
 }

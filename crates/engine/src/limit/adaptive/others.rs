@@ -15,19 +15,24 @@ use crate::request::Why;
 use crate::time::Time;
 
 impl Adaptive {
-    /// Returns the use of each window, if there is one for each group. `waiting` requests wait.
-    pub(in crate::limit) fn uses(&self, windows: &[Window], nodes: &Nodes, waiting: u32) -> Vec<WindowUse> {
+    /// Returns the use of each window, if there is one for each group. `waiting` is the number of all that wait, and of
+    /// those of classes of which this engine keeps a part.
+    pub(in crate::limit) fn uses(&self, windows: &[Window], nodes: &Nodes, waiting: [u32; 2]) -> Vec<WindowUse> {
         if windows.len() != nodes.groups.len() {
             return Vec::new();
         }
-        let of = |(window, probe): (&Window, &super::Probe)| WindowUse {
-            base: probe.base,
-            least: probe.min,
-            in_flight: window.in_flight,
-            owed: window.owed(),
-            work: probe.answered[0],
-            answers: probe.answered[1],
-            waiting: if probe.holding() { waiting } else { 0 },
+        let of = |(window, probe): (&Window, &super::Probe)| {
+            let [waiting, claiming] = if probe.holding() { waiting } else { [0; 2] };
+            WindowUse {
+                base: probe.base,
+                least: probe.min,
+                in_flight: window.in_flight,
+                owed: window.owed(),
+                work: probe.answered[0],
+                answers: probe.answered[1],
+                waiting,
+                claiming,
+            }
         };
         windows.iter().zip(&self.probes).map(of).collect()
     }
