@@ -38,7 +38,6 @@ struct Expected {
 
 impl Challenges {
     /// Returns the page for a request without TLS. `path` is called only if an authority may ask.
-    #[must_use]
     pub fn page<'a>(&self, path: impl FnOnce() -> &'a str) -> Option<String> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -48,7 +47,6 @@ impl Challenges {
     }
 
     /// Returns the settings for a handshake that an authority has begun. The connection is of no use afterwards.
-    #[must_use]
     pub fn handshake(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         if !self.any.load(Ordering::Acquire) || !hello.alpn()?.eq([PROTOCOL]) {
             return None;

@@ -253,7 +253,6 @@ impl Acme {
     }
 
     /// Returns the state of all certificates.
-    #[must_use]
     pub fn view(&self) -> Vec<admin::AcmeCertificate> {
         let now = weirgate_clock::calendar();
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();

@@ -52,7 +52,6 @@ pub struct Answers {
 
 impl Answers {
     /// Returns the next question, or `None` after the last one.
-    #[must_use]
     pub fn question(&self) -> Option<Question> {
         QUESTIONS.get(self.given).copied()
     }

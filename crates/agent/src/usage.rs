@@ -80,7 +80,6 @@ impl Meter {
     }
 
     /// Returns the present counters. A counter that cannot be read is `None`.
-    #[must_use]
     pub fn read(&self) -> Usage {
         let all = usable_cpus().ok().map(|cpus| cpus as f64);
         let (cpu, cpus, disk) = match self.groups.is_empty() {

@@ -60,7 +60,6 @@ const fn weight(file: &'static str, resource: Resource, min: u32, max: u32, befo
 
 impl Knob {
     /// Returns the file's text for `percent` of a node with `memory` bytes of memory.
-    #[must_use]
     pub fn text(&self, percent: f64, memory: u64) -> String {
         match self.scale {
             Scale::Weight { min, max, before } => {
@@ -75,7 +74,6 @@ impl Knob {
     }
 
     /// Returns the percentage that `text` stands for, or `None` if it is not a weight.
-    #[must_use]
     pub fn percent(&self, text: &str) -> Option<f64> {
         let Scale::Weight { max, .. } = self.scale else { return None };
         let number: u32 = text.split_ascii_whitespace().last()?.parse().ok()?;

@@ -112,7 +112,6 @@ pub fn remove(directory: &Path) -> Result<(), String> {
 }
 
 /// Returns the first line of a knob's file, or `None` if the file cannot be read.
-#[must_use]
 pub fn read(file: &Path) -> Option<String> {
     first_line(&File::open(file).ok()?, str::to_owned).ok()
 }
@@ -185,7 +184,6 @@ impl Counter {
     }
 
     /// Returns the CPU time in nanoseconds, or `None` if the group is gone.
-    #[must_use]
     pub fn read(&self) -> Option<u64> {
         let number = first_line(&self.file, |line| line.strip_prefix(self.before)?.parse::<u64>().ok());
         number.ok()?.map(|number| number.saturating_mul(self.unit))

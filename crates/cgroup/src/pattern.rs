@@ -28,7 +28,6 @@ impl Pattern {
     }
 
     /// Returns the pattern as it was written.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.0
     }

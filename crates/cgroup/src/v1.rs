@@ -22,7 +22,6 @@ pub struct V1 {
 
 impl V1 {
     /// Takes the root group's directory in the tree of each controller.
-    #[must_use]
     pub fn new(cpu: &Path, cpuacct: &Path, blkio: Option<&Path>) -> V1 {
         let disk =
             blkio.into_iter().flat_map(|tree| [(&BLKIO_BFQ_WEIGHT, tree.to_owned()), (&BLKIO_WEIGHT, tree.to_owned())]);

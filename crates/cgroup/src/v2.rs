@@ -19,7 +19,6 @@ pub struct V2 {
 
 impl V2 {
     /// Takes the root group's directory.
-    #[must_use]
     pub fn new(root: &Path) -> V2 {
         let knobs = [&CPU_WEIGHT, &IO_WEIGHT, &IO_BFQ_WEIGHT, &MEMORY_LOW].map(|knob| (knob, root.to_owned()));
         V2 { root: root.to_owned(), knobs: knobs.into() }

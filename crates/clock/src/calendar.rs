@@ -41,21 +41,18 @@ impl Civil {
 }
 
 /// Formats a time as `2026-11-21T20:15:03.042Z` (RFC 3339).
-#[must_use]
 pub fn rfc3339(at: SystemTime) -> String {
     let Civil { year, month, day, hour, minute, second, millis } = Civil::of(at);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
 /// Formats a time as `2026-11-21T20:15:03Z` (RFC 3339), without the fraction of the second.
-#[must_use]
 pub fn rfc3339_seconds(at: SystemTime) -> String {
     let Civil { year, month, day, hour, minute, second, .. } = Civil::of(at);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// Formats a time as `21/Nov/2026:20:15:03 +0000`, as the common log format of NCSA and Apache has it.
-#[must_use]
 pub fn common_log_time(at: SystemTime) -> String {
     let Civil { year, month, day, hour, minute, second, .. } = Civil::of(at);
     let month = usize::try_from(month).ok().and_then(|month| MONTHS.get(month.wrapping_sub(1))).unwrap_or(&"");
@@ -63,13 +60,11 @@ pub fn common_log_time(at: SystemTime) -> String {
 }
 
 /// Returns the time since 1970 of a date, such as `2023-11-16T18:17:03.97Z`, or `None` if it is none, or before 1970.
-#[must_use]
 pub fn since_1970(text: &str) -> Option<Duration> {
     leading_date(text).and_then(|(since, rest)| rest.is_empty().then_some(since))
 }
 
 /// Returns the time since 1970 of the date that `text` begins with, and the rest of the text.
-#[must_use]
 pub fn leading_date(text: &str) -> Option<(Duration, &str)> {
     [Cursor::internet_date, Cursor::common_log_date].into_iter().find_map(|read| {
         let mut cursor = Cursor(text.as_bytes());

@@ -28,20 +28,17 @@ pub struct Clock(Instant);
 
 impl Clock {
     /// Creates a clock that starts now.
-    #[must_use]
     pub fn start() -> Clock {
         Clock(Instant::now())
     }
 
     /// Returns the time since the start.
-    #[must_use]
     pub fn now(self) -> Duration {
         self.0.elapsed()
     }
 }
 
 /// Returns the calendar time, for logs and records only: it can jump.
-#[must_use]
 pub fn calendar() -> SystemTime {
     SystemTime::now()
 }
@@ -74,20 +71,17 @@ pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
 }
 
 /// Returns a random number for seeds. Not suitable for secrets.
-#[must_use]
 pub fn seed() -> u64 {
     RandomState::new().hash_one(0u8)
 }
 
 /// Returns a hasher with a random key, for tables and choices that clients must not be able to influence.
-#[must_use]
 pub fn keyed_hasher() -> RandomState {
     RandomState::new()
 }
 
 /// Returns a random time between half of `span` and all of it, so that many waiting processes do not act at
 /// once.
-#[must_use]
 pub fn jittered(span: Duration) -> Duration {
     let random = seed() >> 32;
     span.mul_f64(0.5 + 0.5 * random as f64 / f64::from(u32::MAX))

@@ -45,7 +45,6 @@ pub(crate) struct WrongLine {
 
 impl AddressList {
     /// Returns the line of the smallest network that contains `address`. Of two equal networks the first counts.
-    #[must_use]
     pub fn line(&self, address: IpAddr) -> Option<u32> {
         match address {
             IpAddr::V4(v4) => self.v4.line(u32::from(v4)),

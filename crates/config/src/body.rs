@@ -27,7 +27,6 @@ const MAX_STEPS: usize = 32;
 impl JsonPointer {
     /// Reads a pointer such as `/params/0/name`. The steps are unescaped: `~1` is `/`, and `~0` is `~`. Returns `None`
     /// if it is not a pointer, or has more than 32 steps.
-    #[must_use]
     pub fn new(text: &str) -> Option<JsonPointer> {
         let steps = match text.strip_prefix('/') {
             Some(rest) => rest.split('/').map(unescaped).collect::<Option<Vec<_>>>()?,
@@ -38,7 +37,6 @@ impl JsonPointer {
     }
 
     /// Returns its steps: names of members, or indices of elements.
-    #[must_use]
     pub fn steps(&self) -> &[String] {
         &self.0
     }

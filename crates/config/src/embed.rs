@@ -52,7 +52,6 @@ pub struct NodeName {
 
 impl Policy {
     /// Returns the classes and templates in the order of the file.
-    #[must_use]
     pub fn classes(&self) -> Vec<ClassName> {
         let class = |class: &file::Class| ClassName {
             name: class.name.get().map_or_else(String::new, |name| name.0.clone()),
@@ -68,7 +67,6 @@ impl Policy {
     }
 
     /// Returns the nodes of all upstreams in the order of the file.
-    #[must_use]
     pub fn nodes(&self) -> Vec<NodeName> {
         let upstreams = self.0.upstreams.get().map_or(&[][..], |upstreams| &upstreams.items);
         let named = upstreams.iter().filter_map(|upstream| upstream.value.get()).flat_map(nodes);

@@ -79,7 +79,6 @@ pub struct ClassDemand {
 }
 
 /// Checks every pool of `site`.
-#[must_use]
 pub fn feasibility(site: &Site) -> Feasibility {
     let policy = &site.policy;
     let mut pools: Vec<PoolDemand> = Vec::new();
@@ -186,7 +185,6 @@ fn sharing(site: &Site) -> Vec<BTreeSet<usize>> {
 
 impl Feasibility {
     /// Returns `Some(false)` if something does not fit, `Some(true)` if everything is known and fits.
-    #[must_use]
     pub fn fits(&self) -> Option<bool> {
         if self.pools.iter().any(|pool| pool.fits() == Some(false)) {
             return Some(false);
@@ -212,7 +210,6 @@ impl PoolDemand {
     }
 
     /// Returns `Some(false)` if the known part alone does not fit, `Some(true)` if everything is known and fits.
-    #[must_use]
     pub fn fits(&self) -> Option<bool> {
         if let Some(routes) = self.routes {
             return match routes.guaranteed {
@@ -230,7 +227,6 @@ impl PoolDemand {
 
     /// Returns the reason why `class` does not fit after the classes before it, or `None` if it fits or that
     /// is unknown.
-    #[must_use]
     pub fn overflow(&self, class: &ClassDemand) -> Option<String> {
         if let Some(RouteBounds { max, .. }) = self.routes {
             return exceeds(class.guaranteed_before + class.throughput, max).then(|| {

@@ -36,7 +36,6 @@ impl HeaderEdits {
 
 /// Returns the form in which names of fields are compared: in lower case, and with `-` for `_`. CGI and its successors
 /// read both characters as the same, so a client could otherwise send a field under a second spelling.
-#[must_use]
 pub fn canonical(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
@@ -75,7 +74,6 @@ macro_rules! variables {
             pub const ALL: &[Variable] = &[$(Variable::$Name),+];
 
             /// Returns its name.
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Variable::$Name => $text,)+

@@ -33,7 +33,6 @@ pub struct Loaded {
 
 impl Loaded {
     /// Formats the warnings as lines: `file:line:column: warning: …`.
-    #[must_use]
     pub fn warning_lines(&self, file: &str) -> Vec<String> {
         warning_lines(&self.warnings, file)
     }

@@ -97,7 +97,6 @@ pub struct Site {
 
 impl Site {
     /// Returns the listener of that name.
-    #[must_use]
     pub fn listener(&self, name: &ListenerName) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.name == *name)
     }
@@ -176,7 +175,6 @@ pub struct ListenerName {
 
 impl ListenerName {
     /// Returns the name of the first listener with an address.
-    #[must_use]
     pub fn first(address: Address) -> ListenerName {
         ListenerName { address, nth: 0 }
     }

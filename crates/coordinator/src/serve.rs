@@ -53,13 +53,11 @@ impl CoordinatorServer {
     }
 
     /// Returns the address of the listener, with the actual port if port 0 was configured.
-    #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.address()
     }
 
     /// Returns the shared state, for [`crate::routes`].
-    #[must_use]
     pub fn shared(&self) -> Arc<SharedState> {
         Arc::clone(&self.shared)
     }

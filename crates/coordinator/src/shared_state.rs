@@ -334,7 +334,6 @@ impl SharedState {
     }
 
     /// Returns all data for the page, JSON and metrics.
-    #[must_use]
     pub fn view(&self) -> view::Reserves {
         let state = self.state();
         let now = self.now();

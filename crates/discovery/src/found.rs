@@ -45,7 +45,6 @@ pub struct Change {
 
 impl Change {
     /// Compares two lists.
-    #[must_use]
     pub fn between(old: &[Found], new: &[Found]) -> Change {
         let mut known: BTreeMap<&str, f64> = old.iter().map(|node| (node.address.as_str(), node.weight)).collect();
         let mut change = Change::default();

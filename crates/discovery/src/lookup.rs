@@ -52,20 +52,17 @@ pub enum Looked {
 
 impl Lookup {
     /// Prepares looks at this source.
-    #[must_use]
     pub fn new(discover: Discover) -> Lookup {
         let ttl = discover.ttl.0;
         Lookup { discover, stamp: None, resolver: None, ttl }
     }
 
     /// The source.
-    #[must_use]
     pub fn source(&self) -> &NodeSource {
         &self.discover.source
     }
 
     /// Time to wait until the next look.
-    #[must_use]
     pub fn wait(&self) -> Duration {
         match self.discover.source {
             NodeSource::Dns { .. } | NodeSource::Srv(_) => self.ttl,

@@ -23,13 +23,11 @@ pub struct Cache {
 
 impl Cache {
     /// An empty memory of `capacity` bytes.
-    #[must_use]
     pub fn new(capacity: u64) -> Cache {
         Cache { capacity, used: 0, uses: 0, objects: BTreeMap::new(), recency: BTreeMap::new() }
     }
 
     /// Bytes in use.
-    #[must_use]
     pub fn used(&self) -> u64 {
         self.used
     }

@@ -17,14 +17,12 @@ use rustix::time::{ClockId, clock_gettime};
 pub const SECOND: u64 = 1_000_000_000;
 
 /// Nanoseconds of the monotonic clock, with the same origin for every process of the machine.
-#[must_use]
 pub fn now() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     u64::try_from(t.tv_sec).unwrap_or(0) * SECOND + u64::try_from(t.tv_nsec).unwrap_or(0)
 }
 
 /// `span` in nanoseconds, saturated to 64 bits.
-#[must_use]
 pub fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

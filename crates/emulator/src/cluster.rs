@@ -48,7 +48,6 @@ impl Cluster {
 
     /// Listening addresses of all nodes: first all addresses of the first node, then those of the second,
     /// and so on, in the order of their specifications.
-    #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

@@ -144,13 +144,11 @@ impl Link {
 impl Computer {
     /// An idle computer at instant `now` without disk or limited link. The arguments are those of
     /// [`Station::new`].
-    #[must_use]
     pub fn new(now: u64, cpus: u32, limit: Option<u32>, thrashing: Option<Thrashing>) -> Computer {
         Computer::around(now, Station::new(now, cpus, limit, thrashing))
     }
 
     /// A computer with CPUs shared by classes, one class for each share. Otherwise as in [`Computer::new`].
-    #[must_use]
     pub fn shared(now: u64, cpus: u32, limit: Option<u32>, shares: &[f64]) -> Computer {
         Computer::around(now, Station::shared(now, cpus, limit, shares))
     }
@@ -187,7 +185,6 @@ impl Computer {
     }
 
     /// Requests at the disk, with a worker, or at the link.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
         let reading = self.storage.as_ref().map_or(0, |storage| storage.reads.len());
         let sending = self.link.as_ref().map_or(0, |link| link.sends.len());
@@ -195,13 +192,11 @@ impl Computer {
     }
 
     /// Requests that wait for a worker.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.station.waiting()
     }
 
     /// Resource usage so far.
-    #[must_use]
     pub fn usage(&self) -> Usage {
         let (hits, misses, disk) =
             self.storage.as_ref().map_or((0, 0, 0.0), |storage| (storage.hits, storage.misses, storage.reads.busy()));
@@ -213,7 +208,6 @@ impl Computer {
     /// Nanoseconds for which CPUs, disk and link were occupied until `at`, and workers held. Nothing may
     /// happen here before `at`, so call [`Computer::advance`] to every event first. The computer itself
     /// does not advance, so reading these values changes none of them.
-    #[must_use]
     pub fn occupied_at(&self, at: u64) -> [f64; 4] {
         let disk = self.storage.as_ref().map_or(0.0, |storage| storage.reads.busy_at(at));
         let link = self.link.as_ref().map_or(0.0, |link| link.sends.busy_at(at));
@@ -246,7 +240,6 @@ impl Computer {
     }
 
     /// Instant of the next event that needs no input.
-    #[must_use]
     pub fn next_event(&self) -> Option<u64> {
         let read = self.storage.as_ref().and_then(|storage| storage.reads.next_departure());
         let sent = self.link.as_ref().and_then(|link| link.sends.next_departure());

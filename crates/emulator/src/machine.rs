@@ -44,7 +44,6 @@ pub struct Machine {
 
 impl Machine {
     /// The machine described by `spec`, idle at instant `now`. `random` selects the requests that it fails.
-    #[must_use]
     pub fn new(now: u64, spec: &NodeSpec, random: Random) -> Machine {
         let computer = || {
             let mut computer = Computer::new(now, spec.cpus, spec.concurrency, spec.thrashing);
@@ -71,7 +70,6 @@ impl Machine {
     }
 
     /// Current faults of the machine.
-    #[must_use]
     pub fn health(&self) -> &Health {
         &self.health
     }
@@ -94,7 +92,6 @@ impl Machine {
     }
 
     /// Instant of the next event that needs no input.
-    #[must_use]
     pub fn next_event(&self) -> Option<u64> {
         let failing = self.failing.front().map(|(_, at)| *at);
         self.computers.iter().filter_map(Computer::next_event).chain(failing).min()
@@ -147,26 +144,22 @@ impl Machine {
     }
 
     /// Requests in service in all its computers.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
         self.computers.iter().map(Computer::in_flight).sum()
     }
 
     /// Requests that wait for a worker.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.computers.iter().map(Computer::waiting).sum()
     }
 
     /// CPUs, disks and links of all its computers together, as the number of units that can be busy at once.
-    #[must_use]
     pub fn capacity(&self) -> [u32; 3] {
         let computers = self.computers.len() as u32;
         [self.cpus * computers, computers, computers]
     }
 
     /// Resource usage, summed over all its computers. Call [`Machine::advance`] to the present first.
-    #[must_use]
     pub fn usage(&self) -> Usage {
         let mut sum = Usage::default();
         for computer in &self.computers {

@@ -57,7 +57,6 @@ impl NodeSpec {
     /// of its own and no disk. Its replies are 1 KiB. It continues to work
     /// for clients that have left. 16,384 connections leave room for a proxy that never closes one. Ids are
     /// not logged.
-    #[must_use]
     pub fn new(name: impl Into<String>, cpus: u32) -> NodeSpec {
         NodeSpec {
             name: name.into(),
@@ -122,7 +121,6 @@ impl Health {
         Health { crashed: false, stalled: false, speed: 1.0, fails: 0.0, fails_of: Vec::new(), garbles: false };
 
     /// Fraction of the requests of `class` that the node answers with 500.
-    #[must_use]
     pub fn fails(&self, class: Option<&str>) -> f64 {
         let own = self.fails_of.iter().filter(|(name, _)| Some(name.as_str()) == class).map(|(_, share)| *share);
         own.fold(self.fails, f64::max)

@@ -87,7 +87,6 @@ fn round_up(x: f64) -> u64 {
 
 impl<T> Processor<T> {
     /// An empty processor at instant `now` (nanoseconds).
-    #[must_use]
     pub fn new(now: u64, cpus: u32, thrashing: Option<Thrashing>) -> Processor<T> {
         let in_flight = BinaryHeap::new();
         let (departure, entries, busy, done) = (None, 0, 0.0, 0.0);
@@ -96,7 +95,6 @@ impl<T> Processor<T> {
     }
 
     /// Number of requests in service.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.in_flight.len()
     }
@@ -108,26 +106,22 @@ impl<T> Processor<T> {
     }
 
     /// CPU-nanoseconds during which CPUs were occupied: Σ min(n, k) · dt, whatever their speed.
-    #[must_use]
     pub fn busy(&self) -> f64 {
         self.busy
     }
 
     /// Nanoseconds of nominal CPU time handed out, which is the completed part of the demands.
-    #[must_use]
     pub fn done(&self) -> f64 {
         self.done
     }
 
     /// The value of [`Processor::busy`] at instant `at`, if nothing enters or leaves before it. The
     /// processor itself does not advance.
-    #[must_use]
     pub fn busy_at(&self, at: u64) -> f64 {
         self.busy + at.saturating_sub(self.now) as f64 * (self.in_flight.len() as f64).min(f64::from(self.cpus))
     }
 
     /// The value of [`Processor::done`] at instant `at`, under the same condition.
-    #[must_use]
     pub fn done_at(&self, at: u64) -> f64 {
         self.done + at.saturating_sub(self.now) as f64 * self.rate * self.in_flight.len() as f64
     }
@@ -154,7 +148,6 @@ impl<T> Processor<T> {
     }
 
     /// Instant of the next departure if nothing changes, or `None` if no request will ever leave.
-    #[must_use]
     pub fn next_departure(&self) -> Option<u64> {
         self.departure
     }

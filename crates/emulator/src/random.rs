@@ -9,7 +9,6 @@ pub struct Random([u64; 4]);
 
 impl Random {
     /// The generator for `seed`.
-    #[must_use]
     pub fn new(seed: u64) -> Random {
         let mut state = seed;
         Random(std::array::from_fn(|_| {

@@ -62,7 +62,6 @@ struct Beside {
 
 impl Station {
     /// An empty station at instant `now` that serves at most `limit` requests at once. `None` means no limit.
-    #[must_use]
     pub fn new(now: u64, cpus: u32, limit: Option<u32>, thrashing: Option<Thrashing>) -> Station {
         Station {
             limit: limit.map_or(usize::MAX, |l| l as usize),
@@ -79,7 +78,6 @@ impl Station {
     }
 
     /// An empty station with CPUs shared by classes, one class for each share. It does not thrash.
-    #[must_use]
     pub fn shared(now: u64, cpus: u32, limit: Option<u32>, shares: &[f64]) -> Station {
         Station { cpus: Cpus::shared(now, cpus, shares), ..Station::new(now, cpus, limit, None) }
     }
@@ -98,38 +96,32 @@ impl Station {
     }
 
     /// Requests that have a worker.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     /// Requests that wait for a worker.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     /// CPU-nanoseconds during which CPUs were occupied.
-    #[must_use]
     pub fn busy(&self) -> f64 {
         self.cpus.busy()
     }
 
     /// Nanoseconds of nominal CPU time handed out, which is the completed part of the demands.
-    #[must_use]
     pub fn done(&self) -> f64 {
         self.cpus.done()
     }
 
     /// The value of [`Station::busy`] at instant `at`, if nothing happens here before it. The station
     /// itself does not advance.
-    #[must_use]
     pub fn busy_at(&self, at: u64) -> f64 {
         self.cpus.busy_at(at)
     }
 
     /// Nanoseconds for which requests have held workers until `at`, under the same condition.
-    #[must_use]
     pub fn held_at(&self, at: u64) -> f64 {
         self.held + at.saturating_sub(self.now) as f64 * self.in_flight as f64
     }
@@ -148,7 +140,6 @@ impl Station {
     }
 
     /// Instant of the next event that needs no input.
-    #[must_use]
     pub fn next_event(&self) -> Option<u64> {
         if self.stalled {
             return None;

@@ -33,7 +33,6 @@ pub struct Demand(pub [u32; RESOURCES]);
 impl Demand {
     /// Converts shares, where 1 is a node's capacity for one second. NaN becomes 0. A value out of range
     /// becomes the nearest one in range. Shares after the first [`RESOURCES`] are ignored.
-    #[must_use]
     pub fn of_shares(shares: &[f64]) -> Demand {
         let mut demand = Demand::default();
         for (billionths, share) in demand.0.iter_mut().zip(shares) {
@@ -47,7 +46,6 @@ impl Demand {
     ///
     /// # Panics
     /// If `resource` is not below [`RESOURCES`].
-    #[must_use]
     pub fn share(&self, resource: usize) -> f64 {
         f64::from(self.0[resource]) / WHOLE
     }
@@ -56,25 +54,21 @@ impl Demand {
     ///
     /// # Panics
     /// If `N` is larger.
-    #[must_use]
     pub fn shares<const N: usize>(&self) -> [f64; N] {
         core::array::from_fn(|resource| self.share(resource))
     }
 
     /// The same cost, with each resource capped at `max` billionths.
-    #[must_use]
     pub fn at_most(&self, max: u64) -> Demand {
         Demand(self.0.map(|share| u32::try_from(max).map_or(share, |max| share.min(max))))
     }
 
     /// The resource with the highest cost, the first one of equals.
-    #[must_use]
     pub fn tendency(&self) -> usize {
         (1..RESOURCES).fold(0, |max, next| if self.0[next] > self.0[max] { next } else { max })
     }
 
     /// The cost on the dominant resource, in billionths.
-    #[must_use]
     pub fn dominant(&self) -> u32 {
         self.0[self.tendency()]
     }

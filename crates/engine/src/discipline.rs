@@ -408,7 +408,6 @@ impl Default for Tokens {
 
 impl Discipline {
     /// Weirgate's own discipline. See `docs/disciplines/weirgate.md`.
-    #[must_use]
     pub fn weirgate() -> Discipline {
         Discipline {
             name: "weirgate".into(),
@@ -421,7 +420,6 @@ impl Discipline {
 
     /// Quorum as published: δ = 2, initial window 10, minimum window 1. `docs/adr` discusses the points that the
     /// paper leaves open: unconfirmed estimates decay (2), and the window grows only while it is full (6).
-    #[must_use]
     pub fn quorum() -> Discipline {
         Discipline {
             name: "quorum".into(),
@@ -434,7 +432,6 @@ impl Discipline {
 
     /// SEDA's differentiated queues as published (Le Baron and Elkan): priorities `basic`, `again` (basic, put back
     /// once) and `premium` with thresholds i, 3i/2 and 2i, i = 50, and a bottleneck of one thread per CPU.
-    #[must_use]
     pub fn seda() -> Discipline {
         Discipline {
             name: "seda".into(),
@@ -446,7 +443,6 @@ impl Discipline {
     }
 
     /// mQoS as published (Feng and Lin), with a rule that cannot deadlock. See `docs/disciplines/mqos.md`.
-    #[must_use]
     pub fn mqos() -> Discipline {
         Discipline {
             name: "mqos".into(),
@@ -458,7 +454,6 @@ impl Discipline {
     }
 
     /// The paper's baseline (sQoS): the same with one resource, which is plain deficit round robin.
-    #[must_use]
     pub fn sqos(resource: usize) -> Discipline {
         let figures = Availability { only: Some(resource), ..Availability::default() };
         let load_control = LoadControl::ResourceAvailability(figures);
@@ -466,7 +461,6 @@ impl Discipline {
     }
 
     /// No control at all: a plain reverse proxy.
-    #[must_use]
     pub fn none() -> Discipline {
         Discipline {
             name: "none".into(),
@@ -484,7 +478,6 @@ impl Discipline {
 
     /// The web switch of Andreolini et al. in one of its forms, `switch_adm`, `static_part` or `dynamic_part`. They
     /// differ only in the dispatch of their pools. See `docs/disciplines/web-switch.md`.
-    #[must_use]
     pub fn web_switch(name: &str, figures: ServerLoad) -> Discipline {
         Discipline { name: name.into(), admit: Admit::ServerLoad(figures), ..Discipline::none() }
     }

@@ -212,7 +212,6 @@ impl Engine {
 
     /// Whether a request in flight was released as surplus, beyond the guarantee of its class. `None` if the
     /// ticket is not in flight.
-    #[must_use]
     pub fn is_surplus(&self, ticket: Ticket) -> Option<bool> {
         let index = self.tickets.find(ticket, State::InFlight)?;
         Some(self.tickets[index].standing == Standing::Surplus)
@@ -312,7 +311,6 @@ impl Engine {
     /// The latest time for the next call of [`Engine::poll`], even if nothing else happens: the next drop,
     /// the next step of control, the next return of an ejected node, the next step of a slow start,
     /// the next resize of a partition, or the next step of a lease.
-    #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let expiry = self.queues.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
         let behind = self.queues.first_behind().map_or(Time::NEVER, |(at, _)| at);
@@ -323,7 +321,6 @@ impl Engine {
     }
 
     /// The policy in force.
-    #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.policy
     }

@@ -226,14 +226,12 @@ impl LearnedTimes {
 impl Engine {
     /// Returns all that was learned. A driver that must not wait for a hundred thousand classes asks for them in pages:
     /// [`Engine::learned_classes`].
-    #[must_use]
     pub fn learned(&self, now: Time) -> Learned {
         let classes = self.learned_classes(now, ClassId(0), usize::MAX);
         Learned { classes: classes.0, ..self.learned_windows(now) }
     }
 
     /// Returns the windows and nodes.
-    #[must_use]
     pub fn learned_windows(&self, now: Time) -> Learned {
         let now = now.max(self.now);
         let windows = self.limit.learned(now, &self.policy, &self.nodes);
@@ -246,7 +244,6 @@ impl Engine {
     }
 
     /// Returns the classes with an answer among the `max` classes with ids from `from` on, and the id to continue with.
-    #[must_use]
     pub fn learned_classes(&self, now: Time, from: ClassId, max: usize) -> (Vec<LearnedClass>, Option<ClassId>) {
         let now = now.max(self.now);
         let count = self.classes.all.len();

@@ -22,7 +22,6 @@ pub enum Mode {
 
 impl Mode {
     /// The mode that enforces this share of all sources, from 0 to 1.
-    #[must_use]
     pub fn of_share(share: f64) -> Mode {
         // The cast saturates.
         match (share * f64::from(POSITIONS)).round() as u16 {
@@ -33,7 +32,6 @@ impl Mode {
     }
 
     /// Share of the sources that are enforced, from 0 to 1.
-    #[must_use]
     pub fn share(self) -> f64 {
         match self {
             Mode::Enforce => 1.0,
@@ -60,7 +58,6 @@ impl Mode {
 
 /// Position of a source in the order of all sources, from 0 to 9,999. `hash` must be a hash of the source that is
 /// spread evenly and never changes.
-#[must_use]
 pub fn position(hash: u64) -> u16 {
     (((hash >> 32) * u64::from(POSITIONS)) >> 32) as u16
 }

@@ -15,7 +15,6 @@ macro_rules! named {
             pub const ALL: [$Name; [$( $word ),+].len()] = [$( $Name::$Variant ),+];
 
             /// Returns the word of the variant.
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $( $Name::$Variant => $word, )+ }
             }

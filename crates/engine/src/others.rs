@@ -71,7 +71,6 @@ impl Beside {
 impl Engine {
     /// The use of the windows, by group of machines in their order. Empty if load control has no adaptive window for
     /// each.
-    #[must_use]
     pub fn window_uses(&self) -> Vec<WindowUse> {
         let claiming =
             self.parts.of_classes().filter_map(|class| self.classes.all.get(class)).map(|state| state.queue.len);

@@ -117,20 +117,17 @@ impl Engine {
     }
 
     /// The part of the guaranteed throughput that is kept of a class, if there is one.
-    #[must_use]
     pub fn part(&self, class: ClassId) -> Option<Part> {
         self.parts.of(class)
     }
 
     /// How long the parts last that are kept now.
-    #[must_use]
     pub fn lease(&self) -> Lease {
         self.parts.lease
     }
 
     /// Arrivals of a class since the start that may count for its guarantee: all but those beyond its maximum rate and
     /// that of their source. Zero if there is no such class.
-    #[must_use]
     pub fn asked(&self, class: ClassId) -> u64 {
         use crate::request::ShedReason::{ClassRate, SourceRate};
         let Some(state) = self.classes.all.get(class) else { return 0 };

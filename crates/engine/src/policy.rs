@@ -46,7 +46,6 @@ pub struct Policy {
 impl Policy {
     /// Creates a policy with one pool, no templates and no resources. At most a million requests wait, which bounds
     /// memory only.
-    #[must_use]
     pub fn of_one_pool(discipline: Discipline, pool: Pool, nodes: Vec<Node>, classes: Vec<Class>) -> Policy {
         Policy {
             discipline,
@@ -489,7 +488,6 @@ impl Policy {
 
     /// Amount of each resource on the largest node of a pool, in billionths of a node-second. `None` if load
     /// control manages no resources, or the pool has no node.
-    #[must_use]
     pub fn largest(&self, pool: usize) -> Option<u64> {
         let figures = self.discipline.load_control.availability()?;
         let machines: BTreeSet<&str> =
@@ -511,7 +509,6 @@ impl Policy {
     ///
     /// # Panics
     /// If there is no such node.
-    #[must_use]
     pub fn max_in_flight(&self, node: usize) -> u32 {
         let node = &self.nodes[node];
         let own = node.max_outstanding.unwrap_or(u32::MAX);

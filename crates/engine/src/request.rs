@@ -117,7 +117,6 @@ named! {
 
 impl ShedReason {
     /// Its index in [`ShedReason::ALL`].
-    #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }

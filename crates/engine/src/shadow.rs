@@ -330,7 +330,6 @@ impl Classes {
 impl Engine {
     /// What would have happened to a request in flight that passed because its class is observed. `None` if it did
     /// not pass.
-    #[must_use]
     pub fn would(&self, ticket: Ticket) -> Option<Would> {
         let index = self.tickets.find(ticket, State::InFlight)?;
         let twin = self.shadow.as_ref()?.twins.get(index as usize)?;

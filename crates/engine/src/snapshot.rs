@@ -308,7 +308,6 @@ pub struct Achieved {
 
 impl Engine {
     /// The engine as a whole. Copies one entry per node.
-    #[must_use]
     pub fn snapshot(&self, now: Time) -> Snapshot {
         let (resources, windows) = (self.limit.resources(), self.limit.windows());
         let nodes = self.policy.nodes.iter().zip(self.nodes.nodes.pairs());
@@ -401,7 +400,6 @@ impl Engine {
     }
 
     /// Up to `max` live classes with ids from `from` on, in order of their ids.
-    #[must_use]
     pub fn classes(&self, now: Time, from: ClassId, max: usize) -> Vec<ClassSnapshot> {
         let now = now.max(self.now);
         let ids = self.classes.all.ids().skip(from.0 as usize).filter(|id| self.classes[*id].live);

@@ -39,7 +39,6 @@ impl Condition {
 
     /// Fraction of the requests of a class that it answers with 500. Classes are numbered as in
     /// [`Condition::fails_of`].
-    #[must_use]
     pub fn fails(&self, class: usize) -> f64 {
         self.fails_of.iter().filter(|(own, _)| *own == class).map(|(_, share)| *share).fold(self.fails, f64::max)
     }
@@ -47,7 +46,6 @@ impl Condition {
 
 /// Condition of `machine` at `at` while the faults `active` are in force. Slow-downs multiply. Of several
 /// failing fractions the largest applies.
-#[must_use]
 pub fn condition(
     machine: usize,
     at: Duration,
@@ -91,7 +89,6 @@ pub enum Change {
 }
 
 /// Instants at which faults begin and end and speeds change, in order.
-#[must_use]
 pub fn turns(experiment: &Experiment) -> Vec<Turn> {
     let mut turns = Vec::new();
     for (fault, spec) in experiment.faults.iter().enumerate() {
@@ -134,7 +131,6 @@ fn stair(profile: &Profile, at: Duration) -> f64 {
 
 /// Share of its work that a machine can do on average between two instants, per resource. It is more than 1 for a
 /// machine with CPUs that became faster.
-#[must_use]
 pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to: Duration) -> Work {
     let end = experiment.duration();
     let faults: Vec<(&Fault, Duration)> = experiment

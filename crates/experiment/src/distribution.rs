@@ -91,7 +91,6 @@ pub enum Counts {
 
 impl Distribution {
     /// Returns the mean in seconds, with the cut taken into account.
-    #[must_use]
     pub fn mean(&self) -> f64 {
         match *self {
             Distribution::Fixed(time) => time.as_secs_f64(),
@@ -128,7 +127,6 @@ impl Distribution {
 impl Counts {
     /// Returns the mean. For random counts it is the mean before rounding, which is accurate enough to
     /// estimate load.
-    #[must_use]
     pub fn mean(&self) -> f64 {
         match *self {
             Counts::Fixed(count) => f64::from(count),
@@ -138,7 +136,6 @@ impl Counts {
     }
 
     /// Returns the largest number.
-    #[must_use]
     pub fn max(&self) -> u32 {
         match *self {
             Counts::Fixed(max) | Counts::Pareto { max, .. } | Counts::InverseGaussian { max, .. } => max,
@@ -146,7 +143,6 @@ impl Counts {
     }
 
     /// Returns the number for two draws from 0 to 1, 1 excluded.
-    #[must_use]
     pub fn at(&self, branch: f64, level: f64) -> u32 {
         match *self {
             Counts::Fixed(count) => count,

@@ -271,7 +271,6 @@ pub enum Source {
 impl Traffic {
     /// Returns path and query of its requests, with placeholders such as `{id}` not filled in. The path is
     /// `/` if the service of the machines determines it.
-    #[must_use]
     pub fn address(&self) -> (&str, Option<&str>) {
         let address = self.request.path.as_deref().unwrap_or("/");
         address.split_once('?').map_or((address, None), |(path, query)| (path, Some(query)))
@@ -280,7 +279,6 @@ impl Traffic {
 
 impl Source {
     /// Returns the stream with the clients that send this stream's requests, if it has no clients of its own.
-    #[must_use]
     pub fn part_of(&self) -> Option<usize> {
         if let Source::Part { of } = self { Some(*of) } else { None }
     }
@@ -431,7 +429,6 @@ pub struct Published {
 
 impl Experiment {
     /// Returns the part of it before `end`: the phase of this instant ends there, and later phases are left out.
-    #[must_use]
     pub fn until(&self, end: Duration) -> Experiment {
         let begun = |index: usize| self.phase_from(index) < end;
         let phases = self.phases.iter().enumerate().filter(|(index, _)| begun(*index));
@@ -440,20 +437,17 @@ impl Experiment {
     }
 
     /// Returns the length of the run.
-    #[must_use]
     pub fn duration(&self) -> Duration {
         self.phases.last().map_or(Duration::ZERO, |phase| phase.until)
     }
 
     /// Returns the stream of the objects embedded in the pages of stream `traffic`, if they have any.
-    #[must_use]
     pub fn objects_of(&self, traffic: usize) -> Option<usize> {
         self.traffic.iter().position(|t| matches!(t.source, Source::Objects { page, .. } if page == traffic))
     }
 
     /// Returns the stream with the clients that send the requests of stream `traffic`: itself, unless it is a
     /// part of another.
-    #[must_use]
     pub fn home_of(&self, traffic: usize) -> usize {
         self.traffic[traffic].source.part_of().unwrap_or(traffic)
     }
@@ -494,13 +488,11 @@ impl Experiment {
     }
 
     /// Returns the policy in force at `at`.
-    #[must_use]
     pub fn policy_at(&self, at: Duration) -> &engine::Policy {
         self.policies().rfind(|(from, _)| *from <= at).map_or(&self.site.policy, |(_, policy)| policy)
     }
 
     /// Returns the start of phase `index`.
-    #[must_use]
     pub fn phase_from(&self, index: usize) -> Duration {
         index.checked_sub(1).map_or(Duration::ZERO, |before| self.phases[before].until)
     }
@@ -508,7 +500,6 @@ impl Experiment {
 
 impl Machine {
     /// Returns one server with `cpus` CPUs of nominal speed and no limits.
-    #[must_use]
     pub fn nominal(name: &str, cpus: u32) -> Machine {
         Machine {
             name: name.to_owned(),
@@ -528,14 +519,12 @@ impl Machine {
 
 impl Traffic {
     /// Returns the mean CPU time of a request at `at`, without changes in between.
-    #[must_use]
     pub fn cpu_at(&self, at: Duration) -> Duration {
         let demand = self.demand.iter().rfind(|demand| demand.at <= at).or(self.demand.first());
         demand.map_or(Duration::ZERO, |demand| Duration::from_secs_f64(demand.cpu.mean()))
     }
 
     /// Returns the requests per second at `at`, or `None` if users, pages or a trace make them.
-    #[must_use]
     pub fn rate_at(&self, at: Duration) -> Option<f64> {
         if let Source::Open { rate, .. } = &self.source { Some(rate.at(at)) } else { None }
     }
@@ -543,13 +532,11 @@ impl Traffic {
 
 impl Profile {
     /// Returns a constant value.
-    #[must_use]
     pub fn constant(value: f64) -> Profile {
         Profile(vec![Knot { at: Duration::ZERO, over: Duration::ZERO, value }])
     }
 
     /// Returns the value at `at`.
-    #[must_use]
     pub fn at(&self, at: Duration) -> f64 {
         let mut value = 0.0;
         for knot in self.0.iter().take_while(|knot| knot.at <= at) {
@@ -562,7 +549,6 @@ impl Profile {
     }
 
     /// Returns the mean from one instant to a later one, or the value at that time if they are equal.
-    #[must_use]
     pub fn mean(&self, from: Duration, to: Duration) -> f64 {
         let mut borders: Vec<Duration> = self.0.iter().flat_map(|knot| [knot.at, knot.at + knot.over]).collect();
         borders.retain(|at| from < *at && *at < to);
@@ -583,7 +569,6 @@ impl Profile {
 
 impl TrafficClass {
     /// Returns the name of the class or template in `policy`.
-    #[must_use]
     pub fn name<'a>(&self, policy: &'a engine::Policy) -> &'a str {
         match self {
             TrafficClass::Class(class) => &policy.classes[*class].name,

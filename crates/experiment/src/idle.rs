@@ -66,14 +66,12 @@ pub struct IdleMeter<'a> {
 
 impl Idle {
     /// Idle seconds of the groups in tick number `tick`.
-    #[must_use]
     pub fn tick(&self, tick: usize) -> &[[f32; KINDS]] {
         let groups = self.groups.len();
         self.seconds.get(tick * groups..(tick + 1) * groups).unwrap_or_default()
     }
 
     /// The same data in longer ticks. `count` ticks become one.
-    #[must_use]
     pub fn merged(&self, count: usize) -> Idle {
         let (groups, count) = (self.groups.len(), count.max(1));
         let sum = |ticks: &[[f32; KINDS]]| {
@@ -90,7 +88,6 @@ impl Idle {
 
 impl<'a> IdleMeter<'a> {
     /// A meter without any reading.
-    #[must_use]
     pub fn new(experiment: &'a Experiment) -> IdleMeter<'a> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let group = |machine: usize| {
@@ -123,7 +120,6 @@ impl<'a> IdleMeter<'a> {
     }
 
     /// Nanoseconds from one reading to the next.
-    #[must_use]
     pub fn every(&self) -> u64 {
         self.every
     }

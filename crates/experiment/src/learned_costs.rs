@@ -50,7 +50,6 @@ pub struct LearnedCosts {
 
 impl LearnedCosts {
     /// A recorder for a run of this length.
-    #[must_use]
     pub fn new(length: Duration) -> LearnedCosts {
         let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         LearnedCosts { step: STEP * length.div_ceil(STEP * MAX_SAMPLES).max(1), next: 0, routes: Vec::new() }

@@ -27,7 +27,6 @@ const EXPERIMENT: Kind = Kind {
 };
 
 /// The same experiment under another discipline: `policy.discipline=D`.
-#[must_use]
 pub fn under_discipline(discipline: &str) -> Override {
     Override::new("policy.discipline", discipline)
 }
@@ -43,7 +42,6 @@ pub struct LoadedExperiment {
 
 impl LoadedExperiment {
     /// Formats the warnings as lines: `file:line:column: warning: …`.
-    #[must_use]
     pub fn warning_lines(&self, file: &str) -> Vec<String> {
         warning_lines(&self.warnings, file)
     }

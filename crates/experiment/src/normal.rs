@@ -5,7 +5,6 @@
 //! 6.2), with a relative error below 1.2·10⁻⁷. Both are far more precise than any number derived from them.
 
 /// Returns the share of the distribution below `z`.
-#[must_use]
 pub fn share_below(z: f64) -> f64 {
     const FIT: [f64; 10] = [
         -1.265_512_23, 1.000_023_68, 0.374_091_96, 0.096_784_18, -0.186_288_06, 0.278_868_07, -1.135_203_98,
@@ -20,7 +19,6 @@ pub fn share_below(z: f64) -> f64 {
 
 /// Returns the point below which `share` of the distribution lies. A share of 0 or less counts as the
 /// smallest above 0, and one of 1 or more as the largest below 1, so that the result is finite.
-#[must_use]
 pub fn quantile(share: f64) -> f64 {
     const A: [f64; 6] = [
         2.506_628_277_459_239, -30.664_798_066_147_16, 138.357_751_867_269, -275.928_510_446_968_7,

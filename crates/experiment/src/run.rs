@@ -116,7 +116,6 @@ pub struct Violation {
 
 impl Record {
     /// Creates the record of an attempt that arrives at `arrived` and has no end yet. It belongs to no page.
-    #[must_use]
     pub fn new(traffic: u32, arrived: u64, demand: Demand) -> Record {
         let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
         Record {
@@ -132,13 +131,11 @@ impl Record {
     }
 
     /// Work that it needs of each resource.
-    #[must_use]
     pub fn work(&self) -> Work {
         [self.cpu, self.disk, self.link].map(f64::from)
     }
 
     /// Seconds for which it would be in service at an idle machine without using a CPU.
-    #[must_use]
     pub fn beside_cpu(&self) -> f64 {
         f64::from(self.io) + f64::from(self.disk) + f64::from(self.link)
     }

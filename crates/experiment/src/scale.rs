@@ -16,7 +16,6 @@ pub struct Group {
 
 /// Groups of the machines of `experiment`, ordered by the first machine of each. A machine without a pool
 /// is in no group.
-#[must_use]
 pub fn groups(experiment: &Experiment) -> Vec<Group> {
     let policy = &experiment.site.policy;
     let pools_of = |machine: usize| {
@@ -53,7 +52,6 @@ pub fn groups(experiment: &Experiment) -> Vec<Group> {
 /// Machines are added as copies of the last one of their group. They are removed from the end of their
 /// group, first those without any fault. A plan that expects two machines to fail therefore keeps these
 /// faults at every size of at least two.
-#[must_use]
 pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
     let groups = groups(experiment);
     let struck = |machine: usize| experiment.faults.iter().any(|fault| fault.machines.contains(&machine));
@@ -115,7 +113,6 @@ pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
 /// `experiment` with `factor` times the throughput of every guarantee, and `factor` times the requests (or
 /// users) of every class that has one. The load of best-effort classes stays. Pages scale as a whole if
 /// they or their objects belong to a class with a guarantee: there are more pages, but not more objects in each.
-#[must_use]
 pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
     let mut scaled = experiment.clone();
     for policy in scaled.reloads.iter_mut().map(|reload| &mut reload.policy).chain([&mut scaled.site.policy]) {

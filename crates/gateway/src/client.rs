@@ -30,7 +30,6 @@ pub struct Origin {
 
 impl Origin {
     /// Returns the origin of a request from `peer`.
-    #[must_use]
     pub fn new(peer: IpAddr, site: &Site, request: &Request) -> Origin {
         let peer = peer.to_canonical();
         let listed = site.trusts(peer);

@@ -8,13 +8,11 @@ pub struct Clock(weirgate_clock::Clock);
 
 impl Clock {
     /// Creates a clock that starts now.
-    #[must_use]
     pub fn start() -> Clock {
         Clock(weirgate_clock::Clock::start())
     }
 
     /// Returns the time since the start.
-    #[must_use]
     pub fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.0.now().as_nanos()).unwrap_or(u64::MAX))
     }

@@ -156,19 +156,16 @@ impl Control {
     }
 
     /// The clock used for the engine.
-    #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
     /// Returns the version in force.
-    #[must_use]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
     /// Returns a snapshot of the engine as a whole.
-    #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
         state.engine.snapshot(self.clock.now())
@@ -176,7 +173,6 @@ impl Control {
 
     /// Returns up to `max` live classes with ids from `from` on. Paging keeps the lock from being held for
     /// long.
-    #[must_use]
     pub fn classes(&self, from: ClassId, max: usize) -> Vec<ClassSnapshot> {
         let state = self.lock();
         state.engine.classes(self.clock.now(), from, max)
@@ -260,13 +256,11 @@ impl Control {
     }
 
     /// Returns the measured times for which the lock is held.
-    #[must_use]
     pub fn held(&self) -> Held {
         self.lock().held
     }
 
     /// Returns the configuration in force.
-    #[must_use]
     pub fn active_config(&self) -> Arc<ActiveConfig> {
         Arc::clone(&self.lock().active_config)
     }

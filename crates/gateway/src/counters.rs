@@ -22,13 +22,11 @@ impl RefusedConns {
     }
 
     /// Returns their number.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
     /// Returns the peer of the latest one.
-    #[must_use]
     pub fn latest(&self) -> Option<IpAddr> {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -310,33 +310,28 @@ impl Gateway {
     }
 
     /// Returns the engine, for snapshots and node events.
-    #[must_use]
     pub fn control(&self) -> &Control {
         &self.shared.control
     }
 
     /// Returns the configuration in force.
-    #[must_use]
     pub fn active_config(&self) -> Arc<ActiveConfig> {
         self.shared.control.active_config()
     }
 
     /// Returns the TCP addresses that clients can connect to now, with the actual port where port 0 was
     /// configured.
-    #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         lock(&self.shared.listeners).iter().filter_map(|opened| opened.bound.tcp()).collect()
     }
 
     /// Returns all addresses that clients can connect to now, each with whether connections to it are encrypted.
-    #[must_use]
     pub fn listeners(&self) -> Vec<(Address, bool)> {
         let is_encrypted = |opened: &Opened| self.shared.tls.listeners.of(&opened.named).is_some();
         lock(&self.shared.listeners).iter().map(|opened| (opened.bound.clone(), is_encrypted(opened))).collect()
     }
 
     /// Returns the limit of the process's memory in bytes, if there is one.
-    #[must_use]
     pub fn memory_limit(&self) -> Option<u64> {
         self.shared.memory.bound()
     }
@@ -344,37 +339,31 @@ impl Gateway {
     /// Returns the maximum number of open client connections: `limits.connections`, or fewer if the process
     /// has too few file descriptors (`ulimit -n`). Each connection needs one and its connection to a node
     /// another one, and a few are reserved.
-    #[must_use]
     pub fn connection_limit(&self) -> u64 {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
     /// Returns the phase of the gateway.
-    #[must_use]
     pub fn phase(&self) -> Phase {
         self.shared.phase()
     }
 
     /// Returns the counters and gauges.
-    #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
     /// Returns the number of responses without a slot that wait for slow clients now.
-    #[must_use]
     pub fn stalled_responses(&self) -> u64 {
         self.shared.stalled.taken()
     }
 
     /// Returns the tunnels that are open, or that requests under way ask for.
-    #[must_use]
     pub fn tunnels(&self) -> &ClassPlaces {
         &self.shared.tunnels
     }
 
     /// Returns the responses that have given their slot back as `long_responses` of their class.
-    #[must_use]
     pub fn long_responses(&self) -> &ClassPlaces {
         &self.shared.long_responses
     }
@@ -386,7 +375,6 @@ impl Gateway {
     }
 
     /// Returns the trust of the site. `None` if the policy names none.
-    #[must_use]
     pub fn trust(&self) -> Option<Arc<LiveTrust>> {
         self.shared.trust.clone()
     }
@@ -398,7 +386,6 @@ impl Gateway {
 
     /// Returns the state of the nodes' collectors, by the names of pool and node. Nodes without a collector
     /// are left out.
-    #[must_use]
     pub fn collectors(&self) -> std::collections::BTreeMap<(String, String), weirgate_wire::admin::Collector> {
         let (active_config, now) = (self.active_config(), self.shared.control.clock().now());
         let of = |t: &Arc<Endpoint>| Some(((t.pool.clone(), t.name.clone()), self.shared.reports.of(t.id, now)?));
@@ -406,19 +393,16 @@ impl Gateway {
     }
 
     /// Returns the state of the sources that name nodes, by upstream.
-    #[must_use]
     pub fn discovery(&self) -> Vec<weirgate_wire::admin::Discovery> {
         self.shared.discovery.view(self.shared.control.clock().now())
     }
 
     /// Returns the events after number `after`, and the latest refusals.
-    #[must_use]
     pub fn events(&self, after: u64) -> weirgate_wire::admin::Events {
         self.shared.events.since(after, self.shared.control.clock().now())
     }
 
     /// Returns the state of the certificates that an authority issues.
-    #[must_use]
     pub fn acme(&self) -> Vec<weirgate_wire::admin::AcmeCertificate> {
         self.shared.acme.view()
     }

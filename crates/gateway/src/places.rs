@@ -93,13 +93,11 @@ impl ClassPlaces {
     }
 
     /// Returns the number of places that are taken.
-    #[must_use]
     pub fn taken(&self) -> u64 {
         self.all.taken()
     }
 
     /// Returns the classes that have a place, with their numbers of places.
-    #[must_use]
     pub fn by_class(&self) -> BTreeMap<String, u32> {
         self.classes.counts().iter().map(|(class, count)| (class.as_ref().to_owned(), *count)).collect()
     }

@@ -105,7 +105,6 @@ pub struct AccessRecord<'a> {
 impl<'a> AccessRecord<'a> {
     /// Creates the record of a request of a class that was served with status 200 in no time, to a client at
     /// 192.0.2.1 (RFC 5737) without encryption.
-    #[must_use]
     pub fn served(request: &'a Request, class_name: &'a str) -> AccessRecord<'a> {
         AccessRecord {
             version: 1,

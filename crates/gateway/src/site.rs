@@ -198,7 +198,6 @@ impl Gateway {
     }
 
     /// Returns the site as this gateway knows it. `None` if it keeps all guarantees alone.
-    #[must_use]
     pub fn site(&self) -> Option<SiteStatus> {
         self.sharing().map(|running| running.status())
     }

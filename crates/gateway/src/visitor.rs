@@ -83,14 +83,12 @@ impl Visitor {
     }
 
     /// Returns a visitor with this standing, whose cookie is issued at `now`.
-    #[must_use]
     pub fn with(standing: Standing, now: SystemTime) -> Visitor {
         let issued = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         Visitor { standing, id: [0; 16], issued: u32::try_from(issued).unwrap_or(u32::MAX), signed_by_first: true }
     }
 
     /// Returns the time since the cookie was issued.
-    #[must_use]
     pub fn age(&self, now: SystemTime) -> Duration {
         now.duration_since(self.issued_at()).unwrap_or_default()
     }
@@ -115,7 +113,6 @@ impl Visitor {
     }
 
     /// Returns the value of the cookie. `None` without a key.
-    #[must_use]
     pub fn value(&self, visitors: &Visitors) -> Option<String> {
         let standing = Standing::ALL.iter().position(|one| *one == self.standing)? as u8;
         let mut bytes = vec![VERSION << 4 | standing];

@@ -102,7 +102,6 @@ fn closing(request: Request) -> Request {
 
 impl Connection {
     /// Creates a connection that is not open yet.
-    #[must_use]
     pub fn new(address: Address) -> Connection {
         Connection { address, open: None }
     }

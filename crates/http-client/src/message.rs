@@ -65,19 +65,16 @@ pub enum Error {
 
 impl Request {
     /// Creates a GET request for `path`, with its query. `host` is the value of the field `host`.
-    #[must_use]
     pub fn get(host: &str, path: &str) -> Request {
         Request::new(Method::GET, host, path, Bytes::new())
     }
 
     /// Creates a HEAD request.
-    #[must_use]
     pub fn head(host: &str, path: &str) -> Request {
         Request::new(Method::HEAD, host, path, Bytes::new())
     }
 
     /// Creates a POST request.
-    #[must_use]
     pub fn post(host: &str, path: &str, body: impl Into<Bytes>) -> Request {
         let body = body.into();
         // hyper adds no length of 0, which many servers require.
@@ -86,7 +83,6 @@ impl Request {
     }
 
     /// Creates a PUT request. Like a GET request it may be sent twice.
-    #[must_use]
     pub fn put(host: &str, path: &str, body: impl Into<Bytes>) -> Request {
         Request::new(Method::PUT, host, path, body.into())
     }
@@ -141,7 +137,6 @@ fn encoded(path: &str) -> String {
 
 impl Limits {
     /// Creates limits for an answer that is kept whole.
-    #[must_use]
     pub const fn new(time: Duration, body: u64) -> Limits {
         Limits { time, body, kept: usize::MAX }
     }
@@ -149,13 +144,11 @@ impl Limits {
 
 impl Answer {
     /// Returns the first field with this name, if it is text.
-    #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.get(name).and_then(|value| value.to_str().ok())
     }
 
     /// Returns the body as text. Invalid UTF-8 is replaced.
-    #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

@@ -13,7 +13,6 @@ struct Refusal<'a> {
 }
 
 /// Builds a JSON response from `value`.
-#[must_use]
 pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(mut text) => {
@@ -26,7 +25,6 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
 }
 
 /// Builds a response with another content type.
-#[must_use]
 pub fn with_type(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
@@ -35,7 +33,6 @@ pub fn with_type(status: StatusCode, content_type: &'static str, body: impl Into
 }
 
 /// Builds an error response with its reason.
-#[must_use]
 pub fn refuse(status: StatusCode, why: &str) -> Response {
     json(status, &Refusal { error: why })
 }

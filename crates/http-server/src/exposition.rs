@@ -17,7 +17,6 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const VERSIONS: [&str; 2] = ["1.0.0", "0.0.1"];
 
 /// Answers with `page`, which is OpenMetrics text, to a request with `headers`.
-#[must_use]
 pub fn metrics(headers: &HeaderMap, page: String) -> Response {
     let mut answer = match wants_open_metrics(headers) {
         true => with_type(StatusCode::OK, OPEN_METRICS, page),
@@ -81,7 +80,6 @@ fn text_format(page: &str) -> String {
 }
 
 /// Divides a line of OpenMetrics text into its sample, and its exemplar after ` # `, if it has one.
-#[must_use]
 pub fn sample_and_exemplar(line: &str) -> (&str, Option<&str>) {
     let (mut quoted, mut escaped) = (false, false);
     let hash = line.bytes().position(|byte| {

@@ -15,7 +15,6 @@ pub type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 /// Returns the metrics of `collector` as text, each name with this prefix. `None` if a value cannot be written, because
 /// a page without some metrics would be worse than an empty one.
-#[must_use]
 pub fn render(prefix: &str, collector: impl Collector) -> Option<String> {
     let mut registry = Registry::with_prefix(prefix);
     registry.register_collector(Box::new(collector));

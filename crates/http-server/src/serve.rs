@@ -78,7 +78,6 @@ impl Listener {
     }
 
     /// Returns the TCP address, with the actual port if port 0 was configured, or `None` for a Unix socket.
-    #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             Socket::Tcp(listener) => listener.local_addr().ok(),

@@ -65,14 +65,12 @@ impl Token {
     }
 
     /// Returns the value of an `Authorization` field with this token.
-    #[must_use]
     pub fn authorization(&self) -> String {
         format!("Bearer {}", String::from_utf8_lossy(&self.0))
     }
 }
 
 /// Returns the bearer token in the value of an `Authorization` field.
-#[must_use]
 pub(crate) fn bearer(authorization: &[u8]) -> Option<&[u8]> {
     let (scheme, given) = authorization.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| given.trim_ascii())

@@ -21,7 +21,6 @@ pub enum Address {
 
 impl Address {
     /// Returns the TCP address. `None` for a Unix socket.
-    #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             Address::Tcp(address) => Some(*address),
@@ -53,7 +52,6 @@ impl fmt::Display for Address {
 }
 
 /// Returns the name of a socket that is not in the file system, if `path` stands for one.
-#[must_use]
 pub fn abstract_name(path: &Path) -> Option<&str> {
     path.to_str()?.strip_prefix('@')
 }

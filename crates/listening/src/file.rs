@@ -163,13 +163,11 @@ fn make_way(path: &Path) -> io::Result<()> {
 }
 
 /// Returns the id of a user, by its name or its id. `None` if this machine has no such user.
-#[must_use]
 pub fn user_id(name: &str) -> Option<u32> {
     name.parse().ok().or_else(|| Some(User::from_name(name).ok()??.uid.as_raw()))
 }
 
 /// Returns the id of a group, by its name or its id. `None` if this machine has no such group.
-#[must_use]
 pub fn group_id(name: &str) -> Option<u32> {
     name.parse().ok().or_else(|| Some(Group::from_name(name).ok()??.gid.as_raw()))
 }

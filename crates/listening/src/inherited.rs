@@ -20,25 +20,21 @@ pub struct Inherited {
 
 impl Inherited {
     /// Returns sockets with their names.
-    #[must_use]
     pub fn new(origin: Origin, sockets: Vec<(String, Socket)>) -> Inherited {
         Inherited { origin, sockets }
     }
 
     /// Returns no sockets.
-    #[must_use]
     pub fn none() -> Inherited {
         Inherited::new(Origin::ServiceManager, Vec::new())
     }
 
     /// Returns the source of the sockets.
-    #[must_use]
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
     /// Returns the name under which a socket with this role and address is passed to a successor.
-    #[must_use]
     pub fn name(role: &str, address: impl std::fmt::Display) -> String {
         format!("{role} {address}")
     }
@@ -53,7 +49,6 @@ impl Inherited {
     }
 
     /// Returns the names of the sockets that nothing has taken, each once.
-    #[must_use]
     pub fn left(&self) -> Vec<&str> {
         let mut names: Vec<_> = self.sockets.iter().map(|(name, _)| name.as_str()).collect();
         names.dedup();

@@ -28,7 +28,6 @@ fn send(path: &str, state: &str) -> io::Result<()> {
 }
 
 /// Returns the time that `RELOADING=1` must carry as `MONOTONIC_USEC`.
-#[must_use]
 pub fn monotonic_micros() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000

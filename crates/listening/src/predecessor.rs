@@ -48,7 +48,6 @@ impl Predecessor {
     }
 
     /// Returns the process id.
-    #[must_use]
     pub fn process(&self) -> u32 {
         self.process
     }

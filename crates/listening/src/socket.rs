@@ -62,7 +62,6 @@ impl Socket {
     }
 
     /// Returns the file of a Unix socket that this process has or gets.
-    #[must_use]
     pub fn file(&self) -> Option<&SocketFile> {
         match self {
             Socket::Tcp(_) => None,

@@ -87,13 +87,11 @@ impl Successor {
     }
 
     /// Returns a handle that ends it from another thread.
-    #[must_use]
     pub fn killer(&self) -> Killer {
         Killer(Arc::clone(&self.child))
     }
 
     /// Returns its process id.
-    #[must_use]
     pub fn process(&self) -> u32 {
         lock(&self.child).id()
     }

@@ -33,7 +33,6 @@ const LEVELS: [Level; 3] = [Level::Error, Level::Warning, Level::Info];
 
 impl Level {
     /// Returns the name in messages and in the policy.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Level::Error => "error",
@@ -91,7 +90,6 @@ pub struct Message {
 
 impl Message {
     /// Creates a message that tells no event.
-    #[must_use]
     pub fn new(level: Level, text: impl Into<String>) -> Message {
         Message { level, event: None, located: false, text: text.into() }
     }

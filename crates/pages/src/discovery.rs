@@ -58,7 +58,6 @@ pub struct Discovery {
 
 impl Discovery {
     /// Returns the routes found so far.
-    #[must_use]
     pub fn found(&self) -> &[Pattern] {
         &self.found
     }

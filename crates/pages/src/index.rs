@@ -43,7 +43,6 @@ struct Shape {
 
 impl Index {
     /// Builds the index. Of two equal patterns the first one is found.
-    #[must_use]
     pub fn new(patterns: Vec<Pattern>) -> Index {
         let mut root = Branch::default();
         for (at, pattern) in patterns.iter().enumerate() {
@@ -60,7 +59,6 @@ impl Index {
     }
 
     /// Returns the index of the most specific pattern that matches a canonical path and a raw query.
-    #[must_use]
     pub fn find(&self, path: &str, query: Option<&str>) -> Option<usize> {
         if self.patterns.is_empty() {
             return None;
@@ -69,7 +67,6 @@ impl Index {
     }
 
     /// Returns the patterns in the order in which they were given.
-    #[must_use]
     pub fn patterns(&self) -> &[Pattern] {
         &self.patterns
     }

@@ -174,7 +174,6 @@ fn level(row: Vec<f64>, mut before: Vec<f64>, costs: &[f64]) -> Vec<f64> {
 
 impl Learner {
     /// Takes the table's costs of each route, if any.
-    #[must_use]
     pub fn new(routes: impl IntoIterator<Item = Option<Shares>>) -> Learner {
         Learner {
             routes: routes.into_iter().map(Route::new).collect(),
@@ -186,13 +185,11 @@ impl Learner {
     }
 
     /// Returns the number of routes.
-    #[must_use]
     pub fn routes(&self) -> usize {
         self.routes.len()
     }
 
     /// Returns the least active route at `at`, if it is less active than a newly found route.
-    #[must_use]
     pub fn idlest(&self, at: f64) -> Option<usize> {
         let busy = self.routes.iter().enumerate().map(|(number, route)| (number, route.busy(at)));
         busy.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, busy)| *busy < IDLE).map(|(number, _)| number)
@@ -373,7 +370,6 @@ impl Learner {
     }
 
     /// Returns the cost of a route's request, or `None` if neither the table nor any request tells it.
-    #[must_use]
     pub fn cost(&self, route: usize) -> Option<Shares> {
         let route = self.routes.get(route)?;
         if route.table.is_none() && route.elsewhere.is_none() && route.windows == 0 {
@@ -391,14 +387,12 @@ impl Learner {
     }
 
     /// Returns the use of an idle node per second.
-    #[must_use]
     pub fn background(&self) -> Shares {
         std::array::from_fn(|resource| self.resources[resource].costs()[BEHIND])
     }
 
     /// Returns the state of all routes. It takes far longer than a window, so call it for display and not for
     /// every request.
-    #[must_use]
     pub fn estimates(&self) -> Vec<Estimate> {
         let errors: [Vec<f64>; RESOURCES] = std::array::from_fn(|resource| self.resources[resource].deviations());
         let one = |(number, route): (usize, &Route)| Estimate {

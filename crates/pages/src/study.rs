@@ -39,7 +39,6 @@ struct Node {
 
 impl Study {
     /// Creates a study without nodes.
-    #[must_use]
     pub fn new(learner: Learner, capacity: [Option<f64>; RESOURCES]) -> Study {
         Study { learner, capacity, outcomes: Outcomes::default(), nodes: BTreeMap::new(), intervals: BTreeMap::new() }
     }

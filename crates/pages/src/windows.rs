@@ -72,7 +72,6 @@ impl Mute {
         [Mute::RequestsLost, Mute::TooLong, Mute::NoCounter, Mute::NoCapacity, Mute::CounterFell, Mute::BeyondCapacity];
 
     /// Returns the reason's word in metrics and JSON.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Mute::RequestsLost => "requests_lost",

@@ -93,13 +93,11 @@ impl Authority {
     }
 
     /// Returns the name of the site.
-    #[must_use]
     pub fn site(&self) -> &str {
         &self.signer.site
     }
 
     /// Returns the end of the authority's own validity.
-    #[must_use]
     pub fn not_after(&self) -> SystemTime {
         self.signer.not_after
     }
@@ -110,13 +108,11 @@ impl Authority {
     }
 
     /// Returns the number of certificates that are revoked and have not expired.
-    #[must_use]
     pub fn revoked(&self) -> usize {
         self.index.certificates.iter().filter(|entry| entry.revoked.is_some()).count()
     }
 
     /// Returns the state of a certificate.
-    #[must_use]
     pub fn status(&self, entry: &Entry) -> Status {
         let left = entry.expiry().duration_since(self.now).unwrap_or_default().as_secs();
         match left {
@@ -180,7 +176,6 @@ impl Authority {
     }
 
     /// Returns the trust folder of a party.
-    #[must_use]
     pub fn folder_of(&self, role: Role, name: &str) -> PathBuf {
         self.folder.join(ISSUED).join(format!("{role}-{name}"))
     }

@@ -44,7 +44,6 @@ pub struct Entry {
 
 impl Entry {
     /// Returns the end of its validity.
-    #[must_use]
     pub fn expiry(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(self.expires)
     }

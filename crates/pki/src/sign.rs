@@ -152,7 +152,6 @@ fn date(time: SystemTime) -> OffsetDateTime {
 }
 
 /// Returns the day of a time in UTC, such as `2027-11-25`.
-#[must_use]
 pub fn day(time: SystemTime) -> String {
     date(time).date().to_string()
 }

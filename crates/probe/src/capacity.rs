@@ -80,7 +80,6 @@ pub struct Ramp {
 
 impl Ramp {
     /// Starts to saturate a resource with a page, with at most `max` concurrent requests.
-    #[must_use]
     pub fn new(target: &str, resource: usize, max: u32) -> Ramp {
         let peak = Peak { target: target.to_owned(), resource, rate: [0.0; 3], concurrency: 0, own: 0.0 };
         Ramp { peak, max, step: 0, grows: true }
@@ -88,7 +87,6 @@ impl Ramp {
 
     /// Returns the concurrency of the next step, or `None` if the use no longer grows or the maximum is
     /// reached.
-    #[must_use]
     pub fn next(&self) -> Option<u32> {
         let next = STEPS.get(self.step).copied()?.min(self.max);
         (self.grows && next > 0 && next > self.peak_step()).then_some(next)
@@ -122,7 +120,6 @@ impl Ramp {
 
 /// Computes the capacities from peaks. `told` has the agent's figures. They are used for a resource that no
 /// page was chosen to saturate, or if every page had another bottleneck.
-#[must_use]
 pub fn capacities(peaks: &[Peak], told: [Option<f64>; 3]) -> [Option<Capacity>; 3] {
     let max = [0, 1, 2].map(|at| match peaks.iter().any(|peak| peak.resource == at) {
         true => peaks.iter().map(|peak| peak.rate[at]).fold(0.0, f64::max),
@@ -147,7 +144,6 @@ pub fn capacities(peaks: &[Peak], told: [Option<f64>; 3]) -> [Option<Capacity>; 
 /// Returns the page with which to saturate a resource. Without known capacities it is the one of `pages`
 /// (with the use per request) that uses the most. With them it is the one that uses the most in relation to
 /// its use of other resources.
-#[must_use]
 pub fn heaviest<'a>(
     pages: &[(&'a str, Used)],
     resource: usize,

@@ -36,7 +36,6 @@ pub struct Route {
 
 impl Route {
     /// Creates the route of one page from its canonical path and query.
-    #[must_use]
     pub fn of(target: &str, share: [f64; 3], confidence: f64, samples: u32) -> Route {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let path = path.strip_prefix('/').unwrap_or(path);
@@ -53,7 +52,6 @@ impl Route {
     }
 
     /// Returns the resource with the largest share, or the first of several equal ones.
-    #[must_use]
     pub fn tendency(&self) -> usize {
         (1..3).fold(0, |max, at| if self.share[at] > self.share[max] { at } else { max })
     }
@@ -94,7 +92,6 @@ impl fmt::Display for Route {
 }
 
 /// Folds routes into patterns, sorted.
-#[must_use]
 pub fn fold(mut routes: Vec<Route>) -> Vec<Route> {
     let places = routes.iter().map(|route| route.parameters.len() + route.segments.len()).max().unwrap_or(0);
     for place in 0..places {

@@ -62,7 +62,6 @@ pub enum Left {
 
 impl Left {
     /// Returns the reason, for people.
-    #[must_use]
     pub fn why(self) -> &'static str {
         match self {
             Left::Elsewhere => "to other servers",
@@ -78,7 +77,6 @@ impl Left {
 
 impl Left {
     /// Returns the reason for skipping a single page, as the continuation of "the page is".
-    #[must_use]
     pub fn of_page(self) -> &'static str {
         match self {
             Left::Elsewhere => "on another server",
@@ -163,20 +161,17 @@ impl Frontier {
     }
 
     /// Returns the number of pages still to be visited.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
     /// Returns the number of skipped addresses by reason. An address that is linked twice may count twice.
-    #[must_use]
     pub fn left(&self) -> &BTreeMap<Left, u64> {
         &self.left
     }
 }
 
 /// Returns the path and query of an address.
-#[must_use]
 pub fn target(url: &Url) -> String {
     match url.query().filter(|query| !query.is_empty()) {
         Some(query) => format!("{}?{query}", url.path()),
@@ -185,7 +180,6 @@ pub fn target(url: &Url) -> String {
 }
 
 /// Returns the route of one page as in a page table, or `None` if no route could identify that page.
-#[must_use]
 pub fn route(target: &str) -> Option<String> {
     let plain = target.len() <= LONGEST && !target.contains('*');
     Pattern::parse(target).ok().filter(|_| plain).map(|pattern| pattern.to_string())

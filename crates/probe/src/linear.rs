@@ -43,7 +43,6 @@ pub struct Line {
 
 /// Fits the line to points (concurrency, and the use by all requests) of a page with this `cost` per request.
 /// Returns `None` if there are fewer than two concurrencies.
-#[must_use]
 pub fn line(points: &[Point], cost: f64) -> Option<Line> {
     let count = points.len() as f64;
     let squares: f64 = points.iter().map(|point| point.at_once.powi(2)).sum();

@@ -46,7 +46,6 @@ const METHODS: [&str; 4] = ["data-method", "data-turbo-method", "hx-post", "hx-d
 
 /// Returns the addresses in `html`, the page at `page`: absolute, without fragments, without duplicates, in
 /// page order.
-#[must_use]
 pub fn links(html: &str, page: &Url) -> Vec<Url> {
     let mut emitter = DefaultEmitter::default();
     // Content of a script is not HTML.

@@ -92,7 +92,6 @@ pub fn between(before: &Usage, after: &Usage) -> Result<Used, String> {
 impl Idle {
     /// Computes the idle use from the use by some consecutive readings, and the use in the following
     /// `seconds` with one reading at their end.
-    #[must_use]
     pub fn of(questions: u32, asked: Used, seconds: f64, waited: Used) -> Idle {
         let question = asked.map(|used| used / f64::from(questions.max(1)));
         let second = [0, 1, 2].map(|at| ((waited[at] - question[at]) / seconds.max(1e-9)).max(0.0));
@@ -107,13 +106,11 @@ impl Idle {
 
     /// Returns for each resource whether the idle server's part of `used` in `seconds` is significant, so
     /// that the present value must be known.
-    #[must_use]
     pub fn matters(&self, used: Used, seconds: f64) -> [bool; 3] {
         [0, 1, 2].map(|at| self.second[at] * seconds > MUCH * used[at].max(0.0))
     }
 
     /// Returns `used` in `seconds`, with one reading at the end, without the part not caused by requests.
-    #[must_use]
     pub fn taken_from(&self, used: Used, seconds: f64) -> Used {
         [0, 1, 2].map(|at| used[at] - self.question[at] - self.second[at] * seconds)
     }

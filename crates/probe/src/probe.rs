@@ -86,7 +86,6 @@ impl std::fmt::Debug for Probe<'_> {
 
 impl<'a> Probe<'a> {
     /// Continues from `state`. Pass a [`State::new`] to start a new probe.
-    #[must_use]
     pub fn new(options: Options, state: State, show: &'a dyn Fn(Progress<'_>)) -> Probe<'a> {
         let load = Load::new(options.target.clone(), options.monitor.clone());
         Probe { options, state, load, clock: Clock::start(), show }

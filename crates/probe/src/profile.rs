@@ -46,14 +46,12 @@ impl Effort {
     }
 
     /// Returns the maximum number of requests for a page.
-    #[must_use]
     pub fn max(self) -> u32 {
         // The first request of a look is not part of the samples.
         2 * (self.look() + 1)
     }
 
     /// Returns the maximum time for a page, not counting a batch already begun by then.
-    #[must_use]
     pub fn longest(self) -> Duration {
         self.time * self.steps().len() as u32 * 3 / 2
     }

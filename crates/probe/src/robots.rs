@@ -23,7 +23,6 @@ struct Rule {
 
 impl Robots {
     /// Returns the rules of `text` for `agent`.
-    #[must_use]
     pub fn parse(text: &str, agent: &str) -> Robots {
         let text = text.get(..text.floor_char_boundary(MAX_BYTES)).unwrap_or_default();
         let (mut own, mut others) = (Vec::new(), Vec::new());
@@ -67,7 +66,6 @@ impl Robots {
 
     /// Returns rules that disallow everything, for a file that is not available because the server has a
     /// problem (Sec. 2.3.1.4).
-    #[must_use]
     pub fn closed() -> Robots {
         Robots { rules: vec![Rule { allow: false, pattern: "/".to_owned() }] }
     }

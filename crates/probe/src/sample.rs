@@ -54,31 +54,26 @@ impl Series {
     }
 
     /// Returns the number of rounds.
-    #[must_use]
     pub fn rounds(&self) -> usize {
         self.rounds.len()
     }
 
     /// Returns the number of requests in all batches.
-    #[must_use]
     pub fn requests(&self) -> u32 {
         self.rounds.iter().flatten().map(|batch| batch.requests).sum()
     }
 
     /// Returns the use per request: the mean of the middle half over the rounds, or 0 without rounds.
-    #[must_use]
     pub fn used(&self) -> Used {
         [0, 1, 2].map(|at| middle(self.per_request(at, |_| true)))
     }
 
     /// Returns the standard error of that use. It is infinite with one round.
-    #[must_use]
     pub fn error(&self) -> Used {
         [0, 1, 2].map(|at| error(self.per_request(at, |_| true)))
     }
 
     /// Returns the linear verification for each resource with a use above noise.
-    #[must_use]
     pub fn lines(&self) -> [Option<Line>; 3] {
         let mut steps: Vec<u32> = self.rounds.iter().flatten().map(|batch| batch.at_once).collect();
         steps.sort_unstable();

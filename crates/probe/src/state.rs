@@ -49,7 +49,6 @@ pub struct Profile {
 
 impl State {
     /// Creates the state of a new probe.
-    #[must_use]
     pub fn new(home: &str, node: &str) -> State {
         State { version: VERSION, probed: format!("{home} on {node}"), ..State::default() }
     }
@@ -88,7 +87,6 @@ impl State {
 }
 
 /// Returns the path of the state file for the probe with this output.
-#[must_use]
 pub fn state_beside(output: &Path) -> PathBuf {
     output.with_added_extension("state")
 }

@@ -30,7 +30,6 @@ pub struct Table {
 
 impl Table {
     /// Returns the text of the file.
-    #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = String::from(
             "# Costs of requests, in percent of a second of the whole server's resource. Written by `weirgate \
@@ -104,13 +103,11 @@ fn line(route: &Route) -> String {
 const MAX: f64 = 4.0;
 
 /// Formats a share with three significant digits.
-#[must_use]
 pub fn percent(share: f64) -> String {
     format!("{}%", digits(share.clamp(0.0, MAX) * 100.0))
 }
 
 /// Formats an amount of a resource in its unit: CPUs, or bytes.
-#[must_use]
 pub fn amount(resource: usize, amount: f64) -> String {
     match (resource, amount) {
         (0, _) => digits(amount),

@@ -92,7 +92,6 @@ fn arrivals(requests: &Requests, first: u64, seed: u64) -> Result<Vec<(Duration,
 }
 
 /// Returns the experiment of `side` with the requests of a log. `assigned` has the class of each of them.
-#[must_use]
 pub fn experiment(side: &Side, recording: &Recording, assigned: &[Assigned]) -> Experiment {
     let Recording { requests, measured, arrivals, length } = recording;
     let Measured { capacities, costs, beside, outages, .. } = measured;

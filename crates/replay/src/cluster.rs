@@ -112,7 +112,6 @@ pub fn measure(requests: &Requests, recorded: &Policy, given: Option<f64>, seed:
 
 impl Capacities {
     /// Returns the slots of a machine under `policy`.
-    #[must_use]
     pub fn of(&self, policy: &Policy, machine: &str) -> Slots {
         if self.other.origin == Origin::Given {
             return self.other;
@@ -123,7 +122,6 @@ impl Capacities {
 }
 
 /// Returns the machines of `site`, and the machine of each of its nodes.
-#[must_use]
 pub fn machines(site: &Site, capacities: &Capacities) -> (Vec<Machine>, Vec<usize>) {
     let mut machines: Vec<Machine> = Vec::new();
     let mut machine_of = Vec::new();

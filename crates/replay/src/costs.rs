@@ -134,7 +134,6 @@ impl Step {
 
 impl Load {
     /// The load of these stays, of which `sample` is the share that is known. The others are known on average only.
-    #[must_use]
     pub fn new(stays: &[Stay], sample: f64) -> Load {
         let edges = stays.iter().flat_map(|stay| [(stay.machine, stay.from, 1.0), (stay.machine, stay.end(), -1.0)]);
         let mut edges: Vec<(u32, u64, f64)> = edges.collect();
@@ -163,7 +162,6 @@ impl Load {
     }
 
     /// Returns the work of each stay in seconds of a slot. `slots` has the number of each machine.
-    #[must_use]
     pub fn work(&self, stays: &[Stay], slots: impl Fn(u32) -> f64) -> Vec<f64> {
         // Work that a request would have done that was there from the machine's first step on.
         let mut done = Vec::with_capacity(self.steps.len());
@@ -252,7 +250,6 @@ impl Stay {
 /// The estimate is the number of slots with which the mean work of a class is the same at quiet times and at busy
 /// times. If the measured times are the same, the machines were never short of slots. Then it is the number of requests
 /// in flight that one in a hundred exceeded, which is too small rather than too large.
-#[must_use]
 pub fn estimate(load: &Load, stays: &[Stay], class: &[u32]) -> Option<Slots> {
     let compared = Compared::new(load, stays, class)?;
     let most = compared.most;
@@ -280,7 +277,6 @@ pub fn estimate(load: &Load, stays: &[Stay], class: &[u32]) -> Option<Slots> {
 /// If that time counted as work, requests would seem to do more of it at quiet times, when they do not share. So it is
 /// the time with which the mean work of a class is the same at quiet times and at busy times. It is 0 if chance
 /// explains the difference.
-#[must_use]
 pub fn beside(stays: &[Stay], class: &[u32], slots: &[f64]) -> u64 {
     let of = |machine: u32| slots.get(machine as usize).copied().unwrap_or(1.0);
     let increase = |time: u64| {
@@ -375,7 +371,6 @@ impl Sums {
 
 /// Returns the stays of the requests that were at a node, with the numbers of these requests. `machine_of` has the
 /// machine of each node of the log.
-#[must_use]
 pub fn stays(requests: &Requests, machine_of: &[u32]) -> (Vec<Stay>, Vec<u32>) {
     let at_node = |request: &Logged| request.node != NO_NODE && request.service > 0;
     let stay = |request: &Logged| {

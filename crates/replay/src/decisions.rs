@@ -93,7 +93,6 @@ impl Moves {
 }
 
 /// Returns what became of each arrival of a recording in a run of its experiment under these classes.
-#[must_use]
 pub fn fates(recording: &Recording, assigned: &[Assigned], run: &Run) -> Vec<Fate> {
     let stream_of = |number: u32| (assigned[number as usize].spec, assigned[number as usize].route);
     // Streams are in the order of class and route, and each has its requests in order of arrival.
@@ -123,7 +122,6 @@ fn word(fate: Fate) -> &'static str {
 }
 
 /// Returns the arrivals with another fate under the newer policy, by class and decision, the most frequent first.
-#[must_use]
 pub fn decisions(recording: &Recording, new: &Side, assigned: &[Assigned], fates: &[Vec<Fate>; 2]) -> Vec<Decision> {
     let first = recording.requests.span().map_or(0, |(first, _)| first);
     let mut all: BTreeMap<(u32, Fate, Fate), (u64, Vec<String>)> = BTreeMap::new();

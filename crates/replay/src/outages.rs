@@ -30,7 +30,6 @@ pub struct Outage {
 
 /// Finds outages in `stays`, whose machines are indices into `names`. `policy` tells which machines are peers. `first`
 /// and `last` are the first arrival and the last one.
-#[must_use]
 pub fn outages(stays: &[Stay], names: &[String], policy: &Policy, (first, last): (u64, u64)) -> Vec<Outage> {
     let pools = |machine: &str| -> Vec<usize> {
         let mut pools: Vec<usize> =

@@ -148,7 +148,6 @@ fn specs(policy: &Policy) -> impl Iterator<Item = &Class> {
 }
 
 /// The outcome that the log has. Limits are those of `policy`, for classes of the same name.
-#[must_use]
 pub fn of_log(requests: &Requests, policy: &Policy) -> Outcome {
     let mut tallies: Vec<Tally> = requests.classes().iter().map(|_| Tally::default()).collect();
     for request in &requests.all {
@@ -173,7 +172,6 @@ pub fn of_log(requests: &Requests, policy: &Policy) -> Outcome {
 }
 
 /// The outcome of a run of `experiment`.
-#[must_use]
 pub fn of_run(experiment: &Experiment, run: &Run) -> Outcome {
     let policy = &experiment.site.policy;
     let mut tallies: Vec<Tally> = specs(policy).map(|_| Tally::default()).collect();

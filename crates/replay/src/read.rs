@@ -29,7 +29,6 @@ pub enum Source {
 
 impl Source {
     /// Returns the source that a word of the command line names. `-` is standard input.
-    #[must_use]
     pub fn of(word: &Path) -> Source {
         if word.as_os_str() == "-" { Source::Input } else { Source::File(word.to_owned()) }
     }
@@ -42,7 +41,6 @@ impl Source {
     }
 
     /// Returns the size of a file, for progress reports.
-    #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         let Source::File(path) = self else { return None };
         std::fs::metadata(path).ok().map(|facts| facts.len())

@@ -146,7 +146,6 @@ pub struct OutageReport {
 
 impl LogReport {
     /// The report of a log from these files, with its own figures.
-    #[must_use]
     pub fn new(files: Vec<String>, lines: &Lines, recording: &Recording, outcome: Outcome) -> LogReport {
         let Recording { requests, measured, arrivals, length } = recording;
         let Measured { capacities, costs, beside, drawn, outages } = measured;
@@ -184,7 +183,6 @@ impl LogReport {
 
 impl PolicyReport {
     /// The report of a policy.
-    #[must_use]
     pub fn new(side: &Side, experiment: &Experiment, result: &Result, smallest: Option<&Smallest>) -> PolicyReport {
         let undecided = side.undecided().into_iter();
         let undecided = undecided.map(|(class, requests, conditions)| Undecided { class, requests, conditions });
@@ -210,7 +208,6 @@ impl PolicyReport {
 
 impl Report {
     /// The report for a terminal.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.log.text();
         for policy in &self.policies {

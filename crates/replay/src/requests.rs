@@ -114,31 +114,26 @@ pub struct Requests {
 
 impl Requests {
     /// Creates an empty collection for this part of a log.
-    #[must_use]
     pub fn new(selection: Selection) -> Requests {
         Requests { selection, ..Requests::default() }
     }
 
     /// Names of the classes in the log.
-    #[must_use]
     pub fn classes(&self) -> &[String] {
         &self.classes.all
     }
 
     /// Names of the nodes in the log.
-    #[must_use]
     pub fn nodes(&self) -> &[String] {
         &self.nodes.all
     }
 
     /// Number of kinds of requests. Kinds are numbered from 0.
-    #[must_use]
     pub fn kinds(&self) -> usize {
         self.kinds.len()
     }
 
     /// Share of the requests, other than sheds and errors, that were logged.
-    #[must_use]
     pub fn sample(&self) -> f64 {
         self.selection.sample
     }
@@ -212,7 +207,6 @@ impl Requests {
     }
 
     /// Returns the earliest arrival and the latest, in nanoseconds since 1970.
-    #[must_use]
     pub fn span(&self) -> Option<(u64, u64)> {
         let first = self.all.iter().map(|request| request.at).min()?;
         let last = self.all.iter().map(|request| request.at).max()?;

@@ -69,7 +69,6 @@ pub enum How {
 
 impl Side {
     /// Creates the side of a policy.
-    #[must_use]
     pub fn new(name: String, site: Site) -> Side {
         let port = |encrypted: bool| {
             let listeners = site.listeners.iter().filter(|listener| listener.tls.is_some() == encrypted);
@@ -93,14 +92,12 @@ impl Side {
     }
 
     /// Number of requests whose class was found in this way.
-    #[must_use]
     pub fn count(&self, how: How) -> u64 {
         self.counts[how as usize]
     }
 
     /// Returns, for each rule that could not be decided for some requests, its class, their number, and the conditions
     /// that no log decides. Those with most requests come first.
-    #[must_use]
     pub fn undecided(&self) -> Vec<(String, u64, Vec<String>)> {
         let rules = self.site.rules.iter().zip(&self.undecided).filter(|(_, count)| **count > 0);
         let mut all: Vec<_> =
@@ -110,7 +107,6 @@ impl Side {
     }
 
     /// Returns the name of a class or template by its index in [`Assigned::spec`].
-    #[must_use]
     pub fn spec_name(&self, spec: usize) -> &str {
         let policy = &self.site.policy;
         let class = policy.classes.get(spec);
@@ -128,13 +124,11 @@ impl Side {
     }
 
     /// Number of keys of a template that were seen, at least 1.
-    #[must_use]
     pub fn keys(&self, template: usize) -> u32 {
         (self.keys[template].len() as u32).max(1)
     }
 
     /// Returns a path of requests of this route, for the page table.
-    #[must_use]
     pub fn path_of(&self, route: u32) -> Option<&str> {
         self.paths.get(&route).map(String::as_str)
     }

@@ -29,7 +29,6 @@ pub struct ClusterClass {
 
 impl Cluster {
     /// Returns the index of the node called `name`.
-    #[must_use]
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node == name)
     }

@@ -137,7 +137,6 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// Starts at `now` with no node connected.
-    #[must_use]
     pub fn new(now: Duration, settings: Settings) -> Coordinator {
         Coordinator {
             began: now,
@@ -264,7 +263,6 @@ impl Coordinator {
 
     /// Returns the latest time after `now` at which [`Self::poll_run`] must be called again if nothing else
     /// happens.
-    #[must_use]
     pub fn next_timeout(&self, now: Duration) -> Option<Duration> {
         let silent = self.nodes.iter().filter_map(|node| node.last.as_ref().map(|&(at, _)| at + SILENCE));
         let timers = [self.began + GATHERING, self.rest_until];
@@ -279,19 +277,16 @@ impl Coordinator {
     }
 
     /// Returns the state of the nodes.
-    #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
     /// Returns the settings.
-    #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// Returns the record of past runs.
-    #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }

@@ -29,7 +29,6 @@ pub struct EdgeId(usize);
 
 impl Network {
     /// Creates a network of `nodes` nodes, numbered from 0, without edges.
-    #[must_use]
     pub fn new(nodes: usize) -> Network {
         Network { outgoing: vec![Vec::new(); nodes], edges: Vec::new() }
     }
@@ -71,7 +70,6 @@ impl Network {
     }
 
     /// Returns the flow through an edge.
-    #[must_use]
     pub fn flow(&self, edge: EdgeId) -> u64 {
         self.edges[edge.0 + 1].rest
     }
@@ -79,7 +77,6 @@ impl Network {
     /// Returns for each node whether more could still be sent there from `source`. After [`Network::maximum`]
     /// these are the nodes on the source's side of a minimum cut: edges that leave them are full, edges that
     /// enter them are empty.
-    #[must_use]
     pub fn reachable(&self, source: usize) -> Vec<bool> {
         let mut reached = vec![false; self.outgoing.len()];
         reached[source] = true;

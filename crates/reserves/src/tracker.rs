@@ -102,7 +102,6 @@ struct Seen {
 impl Tracker {
     /// Starts at `now` on a node of `cpus` CPUs. `shares` are in force there, in percent of the node, and
     /// `counters` hold the CPU time of each class in nanoseconds. A class without a counter has used nothing.
-    #[must_use]
     pub fn new(now: Duration, cpus: f64, shares: &[f64], counters: &[u64]) -> Tracker {
         let classes = vec![Class::default(); shares.len()];
         let mut tracker = Tracker { cpus, run: 0, began: now, elsewhere: 0, classes };
@@ -130,7 +129,6 @@ impl Tracker {
     }
 
     /// Returns the end of the current window.
-    #[must_use]
     pub fn due(&self) -> Duration {
         self.began + WINDOW
     }
@@ -178,7 +176,6 @@ impl Tracker {
 /// Returns the CPU time used between two readings of a counter.
 ///
 /// A counter that went backwards was reset in between, so its whole value was used since.
-#[must_use]
 pub fn spent(before: u64, after: u64) -> u64 {
     after.checked_sub(before).unwrap_or(after)
 }

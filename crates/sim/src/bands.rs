@@ -121,7 +121,6 @@ impl Figure {
 }
 
 /// Returns all figures, in the order of the papers.
-#[must_use]
 pub fn figures() -> Vec<Figure> {
     let papers = [
         quorum::figures(),
@@ -145,7 +144,6 @@ pub enum Found {
 
 impl Found {
     /// Returns whether the figure lies within `band` for every seed, or `None` if it was skipped.
-    #[must_use]
     pub fn holds(&self, band: &RangeInclusive<f64>) -> Option<bool> {
         match self {
             Found::Figures(figures) => {
@@ -162,7 +160,6 @@ impl Found {
 /// # Panics
 /// Panics if an experiment of this repository cannot be loaded with a declaration's changes, which is a
 /// defect of the declaration.
-#[must_use]
 pub fn measure(figures: Vec<Figure>, threads: Option<usize>, mut on_played: impl FnMut(usize, usize)) -> Table {
     let mut runs: BTreeMap<(Play, u64), Option<Result<Played, String>>> = BTreeMap::new();
     for figure in &figures {

@@ -82,7 +82,6 @@ pub struct Broken {
 
 impl Broken {
     /// A miss in the run of `seed`.
-    #[must_use]
     pub fn new(miss: &Miss<'_>, seed: u64) -> Broken {
         Broken {
             class: miss.class.class.clone(),

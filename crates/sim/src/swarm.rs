@@ -65,7 +65,6 @@ pub struct Scenario {
 ///
 /// # Panics
 /// Panics if the generated file cannot be loaded, which is a defect of the generator.
-#[must_use]
 pub fn scenario(seed: u64) -> Scenario {
     match scenario_with(seed, &[]) {
         Ok(scenario) => scenario,

@@ -104,7 +104,6 @@ impl std::error::Error for Errors {}
 
 /// Formats a problem as `file:line:column: path: what; hint`, the form in which problems are shown. The
 /// result is always one line, with control characters escaped.
-#[must_use]
 pub fn located(file: &str, problem: &Problem) -> String {
     let file = problem.source.as_deref().unwrap_or(file);
     let space = if problem.position.is_some() { "" } else { " " };

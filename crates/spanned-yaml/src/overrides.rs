@@ -70,20 +70,17 @@ impl FromStr for Override {
 
 impl Override {
     /// Returns the override of the value at `path`, whose steps are separated by dots.
-    #[must_use]
     pub fn new(path: &str, value: &str) -> Override {
         let steps = path.split('.').map(str::to_owned).collect();
         Override { path: path.to_owned(), steps, value: value.to_owned() }
     }
 
     /// Returns the path as it was written.
-    #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
     /// Returns the value as it was written.
-    #[must_use]
     pub fn value(&self) -> &str {
         &self.value
     }

@@ -15,7 +15,6 @@ use crate::tree::{Entry, Node, Value};
 /// let tree = tree::parse("- {a: 1}\n- b", kind, SourceId::FILE, &mut Problems::default()).unwrap();
 /// assert_eq!(print::yaml(&tree.root), "- { a: 1 }\n- b\n");
 /// ```
-#[must_use]
 pub fn yaml(node: &Node) -> String {
     let mut text = String::new();
     print(node, 0, &mut text);

@@ -106,7 +106,6 @@ impl Certificate {
 
     /// Returns the parts of its renewal identifier: the key identifier of its authority, and its serial number as it
     /// stands in the certificate (RFC 9773 Sec. 4.1). `None` if it names no authority.
-    #[must_use]
     pub fn renewal_id(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let own = x509_cert::Certificate::from_der(self.key.cert.first()?).ok()?;
         let own = own.tbs_certificate();

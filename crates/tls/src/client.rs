@@ -65,7 +65,6 @@ impl Client {
     }
 
     /// Returns the settings for clients that speak HTTP/1.1 only.
-    #[must_use]
     pub fn http1(&self) -> Arc<ClientConfig> {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -74,7 +73,6 @@ impl Client {
 
     /// Returns the name that the certificate of the node at `address` (`host:port`) must cover. `None` if the host is
     /// no name that a certificate can have.
-    #[must_use]
     pub fn server_name(&self, address: &str) -> Option<ServerName<'static>> {
         match &self.settings.server_name {
             Some(name) => ServerName::try_from(name.clone()).ok(),
@@ -93,7 +91,6 @@ pub fn https(ca: Option<&Path>) -> Result<Arc<ClientConfig>, Vec<Fault>> {
 }
 
 /// Returns the host of `host:port` as a name that a certificate can have. `None` if it is none.
-#[must_use]
 pub fn server_name(address: &str) -> Option<ServerName<'static>> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

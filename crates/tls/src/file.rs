@@ -89,7 +89,6 @@ pub(crate) fn not_pem(path: &Path, part: Part, error: &pem::Error) -> Fault {
 }
 
 /// Returns all faults in one line.
-#[must_use]
 pub fn told(faults: &[Fault]) -> String {
     faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -40,7 +40,6 @@ impl Identity {
     }
 
     /// Reads a certificate. Returns `None` if it cannot be read.
-    #[must_use]
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Identity> {
         let parsed = x509_cert::Certificate::from_der(certificate).ok()?;
         let parsed = parsed.tbs_certificate();

@@ -56,7 +56,6 @@ pub trait Watched: Sized {
 }
 
 /// Returns the cryptography of the process.
-#[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     Arc::clone(PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider())))

@@ -40,7 +40,6 @@ impl Certificates {
     }
 
     /// The certificates, in the order of the policy.
-    #[must_use]
     pub fn all(&self) -> &[Certificate] {
         &self.all
     }

@@ -38,7 +38,6 @@ impl Role {
     pub const ALL: [Role; 5] = [Role::Gateway, Role::Agent, Role::Coordinator, Role::Operator, Role::Monitor];
 
     /// Returns the word in certificates.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Gateway => "gateway",
@@ -92,7 +91,6 @@ impl Party {
     }
 
     /// Returns its name in certificates: `spiffe://SITE/ROLE/NAME`.
-    #[must_use]
     pub fn uri(&self) -> String {
         format!("{SCHEME}{}/{}/{}", self.site, self.role, self.name)
     }

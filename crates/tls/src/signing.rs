@@ -19,13 +19,11 @@ impl fmt::Debug for SigningKey {
 
 impl SigningKey {
     /// Returns the key with these bytes, which should be random and have 256 bits of entropy.
-    #[must_use]
     pub fn new(secret: &[u8]) -> SigningKey {
         SigningKey(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
     /// Returns the signature of `message`.
-    #[must_use]
     pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
         let tag = hmac::sign(&self.0, message);
         std::array::from_fn(|at| tag.as_ref().get(at).copied().unwrap_or_default())

@@ -118,26 +118,22 @@ impl Trust {
     }
 
     /// Returns the party of the own certificate.
-    #[must_use]
     pub fn own(&self) -> &Party {
         &self.own
     }
 
     /// Returns the own certificate.
-    #[must_use]
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
     /// Returns the settings of connections to other parties. The caller checks the other party with
     /// [`Trust::reached`].
-    #[must_use]
     pub fn client(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.client)
     }
 
     /// Returns the settings of listeners. [`Trust::party`] returns the party of a connection.
-    #[must_use]
     pub fn server(&self, clients: ClientMode) -> Arc<ServerConfig> {
         let [required, optional] = &self.servers;
         Arc::clone(match clients {
@@ -215,7 +211,6 @@ impl LiveTrust {
     }
 
     /// Returns the trust in force.
-    #[must_use]
     pub fn now(&self) -> Arc<Trust> {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -251,7 +246,6 @@ pub fn is_local(address: &str) -> bool {
 }
 
 /// Describes why the other side of a connection is refused, or refuses this one.
-#[must_use]
 pub fn why(error: &io::Error) -> String {
     let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else { return error.to_string() };
     match tls {

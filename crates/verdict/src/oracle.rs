@@ -70,7 +70,6 @@ pub fn classes(policy: &Policy) -> impl Iterator<Item = &Class> {
 /// CPUs. Of several failing fractions the largest applies.
 /// Weights of the classes: guaranteed rate × declared service time (or `costs`, in seconds, where none is
 /// declared). A class without a guaranteed rate has a hundredth of the sum.
-#[must_use]
 pub fn weights(policy: &Policy, costs: &[f64]) -> Vec<f64> {
     let guaranteed = |(class, cost): (&Class, &f64)| {
         let time = class.service_time.map_or(*cost, |time| time.as_secs_f64());
@@ -84,7 +83,6 @@ pub fn weights(policy: &Policy, costs: &[f64]) -> Vec<f64> {
 
 impl Cluster {
     /// The cluster between two instants, with faults averaged over that time.
-    #[must_use]
     pub fn live(experiment: &Experiment, from: Duration, to: Duration) -> Cluster {
         // Every server has its own disk and link.
         let capacity = |index: usize, servers: u32| {
@@ -145,13 +143,11 @@ impl Cluster {
     }
 
     /// The cluster without faults.
-    #[must_use]
     pub fn nominal(experiment: &Experiment) -> Cluster {
         Cluster::live(experiment, Duration::ZERO, Duration::ZERO)
     }
 
     /// Work per second of the machines in a class's pool.
-    #[must_use]
     pub fn reached(&self, class: usize) -> Work {
         let machines = self.reach.get(class).into_iter().flatten();
         machines.fold([0.0; RESOURCES], |sum, machine| {
@@ -160,13 +156,11 @@ impl Cluster {
     }
 
     /// Work per second of all machines together.
-    #[must_use]
     pub fn whole(&self) -> Work {
         std::array::from_fn(|resource| self.capacity.iter().map(|capacity| capacity[resource]).sum())
     }
 
     /// Maximum part of `work` (by class, per second) that can be served, for each resource separately.
-    #[must_use]
     pub fn max(&self, work: &[Work]) -> Work {
         std::array::from_fn(|resource| self.flow(work, resource).0 as f64 / UNIT)
     }
@@ -189,7 +183,6 @@ impl Cluster {
     }
 
     /// Fraction, 0 to 1, of each class's demand that the oracle serves. It is 1 for a class that needs no resource.
-    #[must_use]
     pub fn shares(&self, demand: &Demand, weights: &[f64]) -> Vec<f64> {
         let whole = self.whole();
         // Part of the resource of which the class needs the largest part.

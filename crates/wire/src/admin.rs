@@ -431,7 +431,6 @@ fn is_false(flag: &bool) -> bool {
 // The engine reports 1 for resources that it does not track.
 /// Formats the key of a template's class: as UTF-8 where it is valid, with control characters escaped, cut to
 /// length.
-#[must_use]
 pub fn key_text(key: &[u8]) -> String {
     let mut text = String::new();
     for (shown, c) in String::from_utf8_lossy(key).chars().enumerate() {

@@ -199,7 +199,6 @@ impl LearnedState {
     }
 
     /// Returns the text, on one line.
-    #[must_use]
     pub fn to_json(&self) -> String {
         // Maps with text keys and numbers always have a JSON form.
         serde_json::to_string(self).unwrap_or_default() + "\n"
@@ -207,7 +206,6 @@ impl LearnedState {
 }
 
 /// Returns a key as hexadecimal digits.
-#[must_use]
 pub fn key_digits(key: &[u8]) -> String {
     use std::fmt::Write as _;
     key.iter().fold(String::with_capacity(2 * key.len()), |mut text, byte| {
@@ -218,7 +216,6 @@ pub fn key_digits(key: &[u8]) -> String {
 }
 
 /// Returns the key of such digits. `None` if they are none, or too many.
-#[must_use]
 pub fn key_of_digits(digits: &str) -> Option<Vec<u8>> {
     let digits = digits.as_bytes();
     if digits.len() > 2 * MAX_LEARNED_KEY || !digits.len().is_multiple_of(2) {

@@ -90,7 +90,6 @@ impl Report {
     }
 
     /// Returns the report as JSON, on one line.
-    #[must_use]
     pub fn to_json(&self) -> String {
         let Active { static_content, dynamic_content } = self.active;
         let active = serde_json::json!({ "static": static_content, "dynamic": dynamic_content });

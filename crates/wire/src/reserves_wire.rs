@@ -141,7 +141,6 @@ pub struct NodeFigures {
 
 impl Trigger {
     /// Returns the class concerned.
-    #[must_use]
     pub fn class(self) -> usize {
         match self {
             Trigger::SinkBegan { class } | Trigger::SinkEnded { class } | Trigger::Fell { class } => class,
@@ -149,7 +148,6 @@ impl Trigger {
     }
 
     /// Returns the word used in metrics and pages.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Trigger::SinkBegan { .. } => "sink_began",

@@ -67,7 +67,6 @@ pub enum RolloutStage {
 
 impl RolloutStage {
     /// Returns the word in JSON.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             RolloutStage::Proposed => "proposed",

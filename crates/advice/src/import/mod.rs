@@ -46,7 +46,6 @@ pub struct Imported {
 
 impl Imported {
     /// Returns the policy.
-    #[must_use]
     pub fn yaml(&self) -> String {
         self.policy.yaml()
     }

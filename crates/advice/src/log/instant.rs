@@ -26,7 +26,6 @@ pub(super) fn duration(text: &str, per_second: f64) -> Option<Duration> {
 }
 
 /// Formats milliseconds since 1970 for people: `2026-11-26 10:00 UTC`.
-#[must_use]
 pub fn calendar_text(ms: i64) -> String {
     let text = weirgate_clock::rfc3339(UNIX_EPOCH + Duration::from_millis(ms.try_into().unwrap_or(0)));
     // The seconds and their fraction are left out.

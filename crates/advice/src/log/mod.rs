@@ -124,19 +124,16 @@ impl Format {
     }
 
     /// Returns the format's name, or its string.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns a remark for the operator, such as fields that nothing is known of.
-    #[must_use]
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
     /// Returns the facts that lines of this format have.
-    #[must_use]
     pub fn tells(&self) -> Tells {
         let millisecond = Some(Duration::from_millis(1));
         match &self.kind {
@@ -147,7 +144,6 @@ impl Format {
     }
 
     /// Reads a line without its line feed. Returns `None` if it is not of this format.
-    #[must_use]
     pub fn request<'l>(&self, line: &'l str) -> Option<Request<'l>> {
         let mut request = match &self.kind {
             Kind::Template(template) => template.request(line),

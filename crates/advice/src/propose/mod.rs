@@ -30,19 +30,16 @@ pub struct Proposal {
 
 impl Proposal {
     /// Returns the policy, with a comment on each figure.
-    #[must_use]
     pub fn yaml(&self) -> String {
         self.policy.yaml()
     }
 
     /// Returns a table of the classes, for people.
-    #[must_use]
     pub fn table(&self) -> &str {
         &self.table
     }
 
     /// Returns remarks: facts that cannot be known, and parts of the proposal to check first.
-    #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

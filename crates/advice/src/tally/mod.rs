@@ -115,7 +115,6 @@ impl Default for Tally {
 
 impl Tally {
     /// Returns the number of requests.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.rows[SITE].count
     }

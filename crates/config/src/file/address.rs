@@ -152,7 +152,6 @@ pub const UNIX_CLIENT: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 const UNIX_WORD: &str = "unix";
 
 /// Returns the text of a network, as a policy writes it.
-#[must_use]
 pub fn network_text(network: &IpNet) -> String {
     match network.addr() {
         UNIX_CLIENT if network.prefix_len() == network.max_prefix_len() => UNIX_WORD.to_owned(),
@@ -161,7 +160,6 @@ pub fn network_text(network: &IpNet) -> String {
 }
 
 /// Returns the text of a client's address: `unix` for one without.
-#[must_use]
 pub fn client_text(client: IpAddr) -> String {
     if client == UNIX_CLIENT { UNIX_WORD.to_owned() } else { client.to_string() }
 }
@@ -196,7 +194,6 @@ pub(super) fn checked_path(path: &str) -> Result<&Path, Complaint> {
 }
 
 /// Returns the path of a node's Unix socket, if its address is one.
-#[must_use]
 pub fn socket_path(address: &str) -> Option<&Path> {
     address.strip_prefix(UNIX).map(Path::new)
 }

@@ -144,7 +144,6 @@ impl PolicyFile {
 }
 
 /// The JSON Schema of a policy file, for editors and for programs that write policies.
-#[must_use]
 pub fn schema() -> serde_json::Value {
     let mut schema = schemars::SchemaGenerator::default().into_root_schema_for::<PolicyFile>();
     schema.insert("title".into(), "Weirgate policy".into());

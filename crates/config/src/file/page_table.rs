@@ -203,7 +203,6 @@ any_of! {
 }
 
 /// The JSON Schema of a page table's file.
-#[must_use]
 pub fn page_table_schema() -> serde_json::Value {
     let mut schema = schemars::SchemaGenerator::default().into_root_schema_for::<PageTableFile>();
     schema.insert("title".into(), json!("Weirgate page table"));

@@ -20,7 +20,6 @@ pub struct Collector {
 impl Collector {
     /// Returns the address of the agent of the node at `node`: `host:port`. A node with a Unix socket is on this
     /// machine.
-    #[must_use]
     pub fn at(&self, node: &str) -> String {
         match (self.port, node.rsplit_once(':')) {
             (Some(port), _) if socket_path(node).is_some() => format!("127.0.0.1:{port}"),
@@ -32,7 +31,6 @@ impl Collector {
 
 /// Returns the name that the certificate of a node's agent must have: the name of the node, or the host of the agent's
 /// address `agent` (`host:port`) if the node is only known by its `address`.
-#[must_use]
 pub fn agent_name<'a>(name: &'a str, address: &str, agent: &'a str) -> &'a str {
     match name == address {
         true => agent.rsplit_once(':').map_or(agent, |(host, _)| host),

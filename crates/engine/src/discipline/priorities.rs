@@ -5,7 +5,6 @@ use crate::policy::InvalidPolicy;
 
 impl PriorityLevel {
     /// The paper's table (Sec. 4.1): `basic`, `again`, `premium`, with codes 0, 1, 2.
-    #[must_use]
     pub fn seda() -> Vec<PriorityLevel> {
         let priority = |name: &str, rank, threshold, handle, reenqueued| PriorityLevel {
             name: name.into(),

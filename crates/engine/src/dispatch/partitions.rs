@@ -26,7 +26,6 @@ named! {
 
 impl ServiceSet {
     /// The set that a class belongs to.
-    #[must_use]
     pub fn of(class: &Class) -> ServiceSet {
         match (class.is_top(), class.content) {
             (true, Content::Static) => ServiceSet::TopStatic,
@@ -43,7 +42,6 @@ impl ServiceSet {
     }
 
     /// Its index in [`ServiceSet::ALL`].
-    #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }

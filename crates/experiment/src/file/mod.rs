@@ -245,7 +245,6 @@ words! {
 }
 
 /// The JSON Schema of an experiment file, for editors and for programs that write experiments.
-#[must_use]
 pub fn experiment_schema() -> serde_json::Value {
     let mut schema = schemars::SchemaGenerator::default().into_root_schema_for::<ExperimentFile>();
     schema.insert("title".into(), "Weirgate experiment".into());

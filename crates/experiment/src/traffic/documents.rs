@@ -44,7 +44,6 @@ pub struct Library {
 
 impl Library {
     /// The files of stream number `index`.
-    #[must_use]
     pub fn new(documents: &Documents, index: usize) -> Library {
         let parts = &documents.parts;
         let files = if documents.counted.is_empty() { Library::drawn(documents) } else { Library::counted(documents) };
@@ -88,7 +87,6 @@ impl Library {
     }
 
     /// The file at point `point` of all requests, 0 to 1, 1 excluded.
-    #[must_use]
     pub fn at(&self, point: f64) -> Document {
         let total = self.cumulative.last().copied().unwrap_or(0.0);
         let file = self.cumulative.partition_point(|below| *below <= point * total);
@@ -96,7 +94,6 @@ impl Library {
     }
 
     /// Bytes of the most popular files that receive this share of the requests.
-    #[must_use]
     pub fn memory_for(&self, share: f64) -> u64 {
         let total = self.cumulative.last().copied().unwrap_or(0.0);
         let files = self.cumulative.partition_point(|below| *below < share * total) + 1;

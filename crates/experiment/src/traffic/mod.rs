@@ -50,7 +50,6 @@ pub struct Document {
 
 impl Document {
     /// Name of the file, as a hash that is spread evenly.
-    #[must_use]
     pub fn locality_key(&self) -> u64 {
         hash(self.object)
     }

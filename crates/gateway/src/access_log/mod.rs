@@ -141,13 +141,11 @@ impl AccessLog {
     }
 
     /// Number of lines written.
-    #[must_use]
     pub fn written(&self) -> u64 {
         self.shared.written.load(Ordering::Relaxed)
     }
 
     /// Number of lines lost because the buffer was full or a write failed.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }

@@ -88,7 +88,6 @@ impl AdminListener {
     }
 
     /// Returns the TCP address, with the actual port if port 0 was configured, or `None` for a Unix socket.
-    #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.address()
     }
@@ -176,7 +175,6 @@ impl AdminListener {
 impl AdminServer {
     /// Returns the socket for another process, with its address as the policy names it. `None` after
     /// [`AdminServer::release`].
-    #[must_use]
     pub fn socket(&self) -> Option<&(Address, Socket)> {
         self.socket.as_ref()
     }

@@ -57,14 +57,12 @@ impl fmt::Display for NotReloaded {
 impl std::error::Error for NotReloaded {}
 
 /// Returns the entity tag (RFC 9110 Sec. 8.8.3) of the policy in force: its version and checksum, in quotes.
-#[must_use]
 pub fn etag(active_config: &ActiveConfig) -> String {
     format!("\"{}-{}\"", active_config.version, active_config.checksum)
 }
 
 impl Operations {
     /// Operates `gateway`, which has `metrics`, `log` and `telemetry` as observers.
-    #[must_use]
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, log: Arc<AccessLog>, telemetry: Arc<Telemetry>) -> Operations {
         let first = gateway.active_config();
         metrics.retain(names(&first.site), limits(&first.site));
@@ -73,7 +71,6 @@ impl Operations {
     }
 
     /// Returns the gateway.
-    #[must_use]
     pub fn gateway(&self) -> &Gateway {
         &self.gateway
     }

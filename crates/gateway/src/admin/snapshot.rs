@@ -195,7 +195,6 @@ fn moved(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String) 
 }
 
 /// Returns the reason of a move in words: `up 2: class SmallCorp computes in 41 ms, below half of its limit 200 ms`.
-#[must_use]
 pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String) -> String {
     let compared = |class, compute, limit, relation| {
         let (name, compute, limit) = (class_name(class), span_text(compute), span_text(limit));

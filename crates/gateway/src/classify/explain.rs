@@ -23,7 +23,6 @@ pub struct Explained {
 
 impl Classifier {
     /// Evaluates the rules in order, without the index, up to the first one that matches.
-    #[must_use]
     pub fn explain(&self, view: &View<'_>, payload: Payload<'_>) -> Vec<Explained> {
         let fields = Fields::new(view, payload);
         let mut said = Vec::new();
@@ -64,13 +63,11 @@ fn lines_text(condition: &Match, view: &View<'_>) -> String {
 }
 
 /// Describes the conditions of a rule, with the values that they compare.
-#[must_use]
 pub fn described(rule: &Rule) -> String {
     holds_text(rule)
 }
 
 /// Describes the value of a request that is a key, or that tells its source.
-#[must_use]
 pub fn described_key(key: &Key) -> String {
     describe_key(key)
 }

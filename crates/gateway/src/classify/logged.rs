@@ -24,7 +24,6 @@ impl Classifier {
     /// `policy` has the classes that the rules select.
     ///
     /// If every condition is decided, the result is that of [`Classifier::classify_readings`].
-    #[must_use]
     pub fn candidates<'a>(&self, policy: &weirgate_engine::Policy, view: &View<'a>, has_port: bool) -> Candidates<'a> {
         let mut found = self.of_reading(view, has_port);
         if found.possible.is_empty() {
@@ -77,7 +76,6 @@ fn is_keyed_by_header(rule: &Rule) -> bool {
 }
 
 /// Describes the conditions of `rule` that no access log decides, without the values that they compare.
-#[must_use]
 pub fn unlogged(rule: &Rule) -> Vec<String> {
     let mut all = Vec::new();
     collect(&rule.matches, &mut all);

@@ -80,7 +80,6 @@ impl ClassRef<'_> {
 
 impl Classifier {
     /// Builds the index over `rules`.
-    #[must_use]
     pub fn new(rules: Vec<Rule>) -> Classifier {
         let reads_bodies = rules.iter().any(|rule| reads_body(&rule.matches));
         Classifier { index: Index::new(&rules), rules, reads_bodies }
@@ -93,7 +92,6 @@ impl Classifier {
     }
 
     /// Returns the rules, in order.
-    #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -191,7 +189,6 @@ fn target<'a>(rule: &Rule, fields: &Fields<'a, '_>) -> Option<Result<ClassRef<'a
 
 /// Returns the position of the source of a request in the order of all sources, for classes that are enforced for a
 /// share of them. `by` names the value that identifies the source.
-#[must_use]
 pub fn source_position(by: &Key, view: &View<'_>) -> u16 {
     let any = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
     client::source(&any, by, view.client, true, |by| value_of(by, view)).position

@@ -35,7 +35,6 @@ impl<'b> Payload<'b> {
 
     /// Returns the part of a body that conditions see: at most the first `limit` of the received `bytes`. `whole` tells
     /// whether all of the body has been received.
-    #[must_use]
     pub fn of(request: &Request, bytes: &'b [u8], whole: bool, limit: usize) -> Payload<'b> {
         if grpc::is_call(request) {
             return Payload::Opaque("the messages of a call of gRPC are not waited for");

@@ -51,7 +51,6 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// Returns the view of a request that a listener on `port` has received, with its plain path.
-    #[must_use]
     pub fn new(site: &Site, request: &'a Request, from: Origin, port: u16, tls: Option<&'a ClientTls>) -> View<'a> {
         let vouched = from.listed || site.trusted_proxies.is_empty();
         View { request, path: request.path(), client: from.client, port, tls, vouched, visitor: None }

@@ -94,7 +94,6 @@ fn import(shared: &Shared, state: &LearnedState, age: Duration) -> Taken {
 
 impl Gateway {
     /// Returns what was learned, for the process that takes over. Takes some milliseconds.
-    #[must_use]
     pub fn learned(&self) -> LearnedState {
         export(&self.shared)
     }
@@ -125,7 +124,6 @@ impl Gateway {
     }
 
     /// Returns the state of this work, if the policy asks for any.
-    #[must_use]
     pub fn learned_state(&self) -> Option<shape::LearnedStatus> {
         let settings = self.active_config().site.learned_state.clone()?;
         let now = self.control().clock().now();

@@ -96,7 +96,6 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Creates metrics with all counters at zero.
-    #[must_use]
     pub fn new() -> Metrics {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Metrics {

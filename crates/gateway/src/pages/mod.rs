@@ -228,7 +228,6 @@ impl Pages {
 impl Gateway {
     /// Returns the page table with at most `max` of its routes and without the fraction of unknown ones, or
     /// `None` if there is no page table. Takes a few milliseconds.
-    #[must_use]
     pub fn page_table(&self, max: usize) -> Option<weirgate_wire::admin::PageTable> {
         self.shared.pages.view(max)
     }

@@ -117,19 +117,16 @@ impl Telemetry {
     }
 
     /// Number of spans that the collector has taken.
-    #[must_use]
     pub fn exported(&self) -> u64 {
         self.exported.load(Ordering::Relaxed)
     }
 
     /// Number of spans lost because too many waited, or because the collector did not take them.
-    #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
     /// Number of exports of spans or metrics that failed.
-    #[must_use]
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }

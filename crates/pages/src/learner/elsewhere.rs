@@ -24,7 +24,6 @@ pub struct Learned {
 
 impl Learner {
     /// Returns what is known of a route beyond the table, if anything is.
-    #[must_use]
     pub fn learned(&self, route: usize) -> Option<Learned> {
         let known = self.routes.get(route)?;
         let at = if known.windows > 0 { known.busy.1 } else { known.elsewhere?.at };

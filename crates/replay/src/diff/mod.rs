@@ -32,7 +32,6 @@ pub struct Change {
 }
 
 /// Returns all differences between two policies, in the order of the newer one. Things that are gone come last.
-#[must_use]
 pub fn changes(old: &Site, new: &Site) -> Vec<Change> {
     let (old_settings, new_settings) = (settings(old), settings(new));
     let (before, after) = (things(&old_settings), things(&new_settings));

@@ -85,7 +85,6 @@ fn list(all: impl Iterator<Item = impl Display>) -> String {
 }
 
 /// Returns every setting of a policy, by the things that they are about.
-#[must_use]
 pub fn settings(site: &Site) -> Vec<Setting> {
     let Site {
         listeners,

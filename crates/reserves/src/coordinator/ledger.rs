@@ -65,13 +65,11 @@ pub struct Finished {
 
 impl Runs {
     /// Returns the number of runs that produced shares.
-    #[must_use]
     pub fn done(&self) -> u64 {
         self.periodic + self.sink_began + self.sink_ended + self.fell + self.joined + self.left
     }
 
     /// Returns each cause as a word, with its count.
-    #[must_use]
     pub fn by_cause(&self) -> [(&'static str, u64); 6] {
         [
             ("periodic", self.periodic),
@@ -86,7 +84,6 @@ impl Runs {
 
 impl Cause {
     /// Returns the cause as a word, as in [`Runs::by_cause`].
-    #[must_use]
     pub fn word(self) -> &'static str {
         use crate::tracker::Trigger;
         match self {

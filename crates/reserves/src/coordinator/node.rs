@@ -57,13 +57,11 @@ impl Node {
     }
 
     /// Returns the latest report on this connection and its time.
-    #[must_use]
     pub fn last(&self) -> Option<&(Duration, Measured)> {
         self.last.as_ref()
     }
 
     /// Returns the latest shares given on this connection, in percent of the node.
-    #[must_use]
     pub fn given(&self) -> Option<&[f64]> {
         self.given.as_deref()
     }

@@ -90,7 +90,6 @@ impl Stored {
     /// # Panics
     /// Panics if an experiment of this repository cannot be loaded with a declaration's changes, which is a defect of
     /// the declaration.
-    #[must_use]
     pub fn measure(&self, figures: Vec<Figure>) -> (Table, BTreeSet<String>) {
         let (mut table, mut missing) =
             (Table { figures: Vec::new(), found: Vec::new(), raw: Some(Vec::new()) }, BTreeSet::new());

@@ -51,7 +51,6 @@ const HEADINGS: [&str; 8] = ["figure", "discipline", "what", "paper", "ours", "b
 
 impl Table {
     /// Returns the number of figures within their bands, outside their bands, and skipped.
-    #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
         let mut counts = (0, 0, 0);
         for (figure, found) in self.rows() {
@@ -71,7 +70,6 @@ impl Table {
 
     /// Returns a line for every figure outside its band, with the reason for the band, and for every
     /// skipped figure.
-    #[must_use]
     pub fn outside(&self) -> Vec<String> {
         let told = self.rows().filter_map(|(figure, found)| {
             let Figure { paper, figure: name, discipline, what, .. } = figure;
@@ -96,7 +94,6 @@ impl Table {
     }
 
     /// Returns the table as Markdown, one table per paper.
-    #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = String::new();
         for (paper, cells) in self.papers() {

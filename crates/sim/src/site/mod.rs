@@ -99,7 +99,6 @@ impl Default for Scenario {
 
 impl Scenario {
     /// The scenario in which everything goes wrong: loss of 2 %, slewed clocks, and faults of all kinds.
-    #[must_use]
     pub fn with_faults() -> Scenario {
         Scenario {
             length: Duration::from_secs(185),
@@ -296,7 +295,6 @@ fn settings(scenario: &Scenario) -> Settings {
 ///
 /// # Panics
 /// If the scenario has less than four gateways or a floor of less than 100 requests a second for 1,000 gateways.
-#[must_use]
 pub fn play(scenario: &Scenario, design: Design, seed: u64) -> Outcome {
     assert!(scenario.gateways >= 4, "the load has four parts");
     let mut site = Site::new(scenario, seed);

@@ -115,7 +115,6 @@ impl Rotation {
     }
 
     /// Returns the rotation with this name: `classic`, `everyday`, or the name of a family.
-    #[must_use]
     pub fn named(name: &str) -> Option<Rotation> {
         match name {
             "classic" => Some(Rotation::Classic),

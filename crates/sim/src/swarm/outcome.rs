@@ -142,7 +142,6 @@ fn play_scenario(scenario: &Scenario) -> Outcome {
 }
 
 /// Returns the outcome of a run of a scenario, given its verdict.
-#[must_use]
 pub fn assess(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Outcome {
     let load_control = &scenario.experiment.site.policy.discipline.load_control;
     let mut misses = match load_control {

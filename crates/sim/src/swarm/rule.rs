@@ -54,7 +54,6 @@ pub(crate) fn declared_cpu(service: f64, [cpu, others]: [f64; 2]) -> f64 {
 /// Infinite if work is owed where no capacity is left.
 ///
 /// With more than eight pools, only single pools and all pools together are checked.
-#[must_use]
 pub fn owed_share(experiment: &Experiment, phase: usize, reading: Reading) -> f64 {
     let policy = &experiment.site.policy;
     let pools = policy.pools.len();

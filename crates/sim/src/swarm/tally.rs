@@ -68,7 +68,6 @@ impl Tally {
     }
 
     /// Returns the sum over all families, or `None` if nothing was played.
-    #[must_use]
     pub fn total(&self) -> Option<Row> {
         let first = self.families.first()?;
         let mut total = Row::new(first.family);
@@ -83,7 +82,6 @@ impl Tally {
     }
 
     /// Returns the number of misses that count.
-    #[must_use]
     pub fn misses(&self) -> u64 {
         let counted = |row: &Row| {
             row.misses.iter().zip(Lapse::ALL).filter(|(_, kind)| kind.counts()).map(|(n, _)| n).sum::<u64>()

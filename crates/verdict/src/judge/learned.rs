@@ -98,13 +98,11 @@ pub struct CostChange {
 
 impl PhaseCost {
     /// Error of the learned cost, as a fraction of the actual cost.
-    #[must_use]
     pub fn off(&self) -> Option<f64> {
         self.actual.filter(|actual| *actual > 0.0).zip(self.cost).map(|(actual, cost)| cost / actual - 1.0)
     }
 
     /// Whether the cost was found. `None` without an actual or a learned cost.
-    #[must_use]
     pub fn found(&self) -> Option<bool> {
         self.actual.zip(self.cost).map(|(actual, cost)| within(cost, actual))
     }
@@ -112,7 +110,6 @@ impl PhaseCost {
 
 impl LearnedCost {
     /// Largest actual cost at the end of a phase, or 0 without one.
-    #[must_use]
     pub fn max(&self) -> f64 {
         self.phases.iter().filter_map(|phase| phase.actual).fold(0.0, f64::max)
     }

@@ -66,19 +66,16 @@ use weirgate_experiment::Idle;
 use weirgate_experiment::{Record, Run, Sample, Work};
 
 /// Judges a run of an experiment.
-#[must_use]
 pub fn judge(experiment: &Experiment, run: &Run) -> Verdict {
     judge_by(experiment, run, &Rules::default())
 }
 
 /// Judges a run by other constants.
-#[must_use]
 pub fn judge_by(experiment: &Experiment, run: &Run, rules: &Rules) -> Verdict {
     Judge::new(experiment, run, rules).verdict(false)
 }
 
 /// Judges a run, and adds the rate at which an oracle would have served each class.
-#[must_use]
 pub fn judge_against_oracle(experiment: &Experiment, run: &Run) -> Verdict {
     Judge::new(experiment, run, &Rules::default()).verdict(true)
 }

@@ -62,7 +62,6 @@ pub struct Portion {
 
 impl Portion {
     /// Mean time from arrival to the last byte, in milliseconds.
-    #[must_use]
     pub fn latency_ms(&self) -> f64 {
         self.waiting_ms + self.processing_ms
     }

@@ -309,7 +309,6 @@ pub enum Kind {
 
 impl Miss<'_> {
     /// Fraction by which the guarantee was missed, 0 to 1.
-    #[must_use]
     pub fn by(&self) -> f64 {
         let (less, more) = (self.got.min(self.promised), self.got.max(self.promised));
         if more > 0.0 { 1.0 - less / more } else { 0.0 }
@@ -318,13 +317,11 @@ impl Miss<'_> {
 
 impl Avoidable {
     /// Number of refused and late requests.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.refused + self.late
     }
 
     /// Their fraction of the owed requests, 0 to 1.
-    #[must_use]
     pub fn share(&self) -> f64 {
         self.count() as f64 / self.owed.max(1) as f64
     }
@@ -355,7 +352,6 @@ impl CeilingVerdict {
 
 impl ClassVerdict {
     /// Owed requests of the whole phase that were refused or late while machines idled.
-    #[must_use]
     pub fn avoidable(&self) -> Avoidable {
         self.part.avoidable + self.settling.avoidable
     }
@@ -393,7 +389,6 @@ impl Verdict {
     }
 
     /// Phase with the most avoidable refusals of a class, and the class in it. The first such phase in case of a tie.
-    #[must_use]
     pub fn max_avoidable(&self, class: &str) -> Option<(&PhaseVerdict, &ClassVerdict)> {
         let phases = self.phases.iter().filter(|phase| phase.is_judged());
         let of =
@@ -402,13 +397,11 @@ impl Verdict {
     }
 
     /// Number of guarantees that were missed where they count.
-    #[must_use]
     pub fn missed(&self) -> usize {
         self.misses().filter(|miss| matches!(miss.kind, Kind::Floor | Kind::Ceiling)).count()
     }
 
     /// Number of guarantees that count.
-    #[must_use]
     pub fn judged(&self) -> usize {
         let of = |phase: &PhaseVerdict, class: &ClassVerdict| {
             usize::from(class.part.floor.is_some_and(|f| phase.feasible && f.owed_per_s > 0.0))

@@ -43,7 +43,6 @@ pub(super) struct Point {
 
 impl<'a> Curve<'a> {
     /// The curve of a report. `None` if the experiment has no axis, or nothing was judged on it.
-    #[must_use]
     pub fn of(report: &Report<'a>) -> Option<Curve<'a>> {
         let outline = report.outline;
         let judged = |index: usize| {

@@ -22,7 +22,6 @@ pub struct Drawing {
 /// Every chart of the report. For each judged phase (or for all together over an axis): use of each
 /// resource by class, throughput, latency and its composition. Then requests in flight over time, and
 /// learned costs. The former are absent if requests need only CPU time, the latter if nothing is learned.
-#[must_use]
 pub fn drawings(report: &Report<'_>) -> Vec<Drawing> {
     [resources(report), learned(report)].concat()
 }

@@ -64,7 +64,6 @@ pub struct Missed {
 
 impl Reached {
     /// Sums up the runs of a discipline, at least one.
-    #[must_use]
     pub fn of(discipline: String, verdicts: &[Verdict]) -> Reached {
         let held = verdicts.iter().filter(|verdict| verdict.misses().next().is_none()).count();
         let mut missed: Vec<Missed> = Vec::new();
@@ -101,13 +100,11 @@ impl Reached {
     }
 
     /// `held`, or in how many of its runs every guarantee was held.
-    #[must_use]
     pub fn word(&self) -> String {
         if self.all_held() { "held".to_owned() } else { format!("{}/{}", self.held, self.runs) }
     }
 
     /// Name of the discipline without the choice for the cell.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.discipline.split(" (").next().unwrap_or_default()
     }
@@ -130,14 +127,12 @@ impl Grid {
     }
 
     /// Number of cells in which the discipline at `at` held every guarantee in every run, and of all cells.
-    #[must_use]
     pub fn survived(&self, at: usize) -> (usize, usize) {
         let cells = || self.rows.iter().flat_map(|row| &row.cells).filter_map(|cell| cell.results.get(at));
         (cells().filter(|reached| reached.all_held()).count(), cells().count())
     }
 
     /// Text for a terminal.
-    #[must_use]
     pub fn text(&self) -> String {
         let widest = self.disciplines().map(|name| name.chars().count()).max().unwrap_or(0).max(8);
         let mut out = format!("{}\n", self.title);
@@ -164,7 +159,6 @@ impl Grid {
     }
 
     /// A figure.
-    #[must_use]
     pub fn svg(&self) -> String {
         grid_figure(self)
     }

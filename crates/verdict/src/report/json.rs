@@ -3,7 +3,6 @@
 use crate::judge::Verdict;
 
 /// The JSON of the verdicts: one is an object, several are a list. Ends with a line break.
-#[must_use]
 pub fn text(verdicts: &[&Verdict]) -> String {
     let json = match verdicts {
         [one] => serde_json::to_string_pretty(one),

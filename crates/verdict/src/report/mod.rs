@@ -79,7 +79,6 @@ impl Played {
 
 impl Group {
     /// Guarantees missed and guarantees that count, summed over all runs.
-    #[must_use]
     pub fn missed(&self) -> Kept {
         Kept {
             missed: self.verdicts.iter().map(Verdict::missed).sum(),
@@ -95,7 +94,6 @@ impl Group {
 
     /// The worst run and its seed, for each class with owed requests that were refused or late while
     /// machines idled.
-    #[must_use]
     pub fn worst_avoidable(&self) -> Vec<(u64, &AvoidableVerdict)> {
         let classes = self.verdicts.iter().map(|verdict| verdict.avoidable.len()).max().unwrap_or(0);
         let worst = |class: usize| {
@@ -106,19 +104,16 @@ impl Group {
     }
 
     /// Avoidable refusals of all classes, summed over all runs.
-    #[must_use]
     pub fn avoidable(&self) -> Avoidable {
         self.verdicts.iter().flat_map(|verdict| &verdict.avoidable).fold(Avoidable::default(), |sum, of| sum + of.whole)
     }
 
     /// Violations of invariants, summed over all runs.
-    #[must_use]
     pub fn violations(&self) -> usize {
         self.verdicts.iter().map(|verdict| verdict.violations.len()).sum()
     }
 
     /// Seeds that were played: `seed 7`, `seeds 1–3`, `seeds 1, 4, 9`.
-    #[must_use]
     pub fn seeds(&self) -> String {
         let seeds: Vec<u64> = self.verdicts.iter().map(|verdict| verdict.seed).collect();
         match seeds.as_slice() {

@@ -98,7 +98,6 @@ pub struct OutlinedFigure {
 
 impl Outline {
     /// The outline of an experiment.
-    #[must_use]
     pub fn new(experiment: &Experiment) -> Outline {
         let policy = &experiment.site.policy;
         let length = experiment.duration().as_secs_f64();

@@ -88,7 +88,6 @@ impl ClassSeries {
 
 impl Series {
     /// The series of a run.
-    #[must_use]
     pub fn new(experiment: &Experiment, run: &Run) -> Series {
         let length = experiment.duration().as_secs_f64();
         let step = STEP * (length / STEP / MAX_POINTS).ceil().max(1.0);

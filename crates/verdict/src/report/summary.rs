@@ -42,7 +42,6 @@ pub struct ClassRuns<'a> {
 
 impl Spread {
     /// The spread of `figures`. `None` if there are none.
-    #[must_use]
     pub fn of(figures: impl Iterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = figures.collect();
         sorted.sort_by(f64::total_cmp);
@@ -55,7 +54,6 @@ impl Spread {
 
     /// The value of a single run. Several runs give the median followed by the smallest and the largest,
     /// unless these read alike.
-    #[must_use]
     pub fn text(&self, digits: usize) -> String {
         let [min, median, max] = [self.min, self.median, self.max].map(|figure| format!("{figure:.digits$}"));
         if self.runs == 1 || min == max { median } else { format!("{median} ({min}–{max})") }
@@ -64,7 +62,6 @@ impl Spread {
 
 impl Kept {
     /// `✔`, `✘`. Several runs add the number of runs that missed.
-    #[must_use]
     pub fn text(&self) -> String {
         match (self.missed, self.runs) {
             (0, _) => "✔".to_owned(),
@@ -76,7 +73,6 @@ impl Kept {
 
 impl<'a> PhaseRuns<'a> {
     /// Phase number `phase` of these runs.
-    #[must_use]
     pub fn new(verdicts: &'a [Verdict], phase: usize) -> PhaseRuns<'a> {
         PhaseRuns { verdicts, phase }
     }
@@ -88,37 +84,31 @@ impl<'a> PhaseRuns<'a> {
     }
 
     /// Class number `class`.
-    #[must_use]
     pub fn class(&self, class: usize) -> ClassRuns<'a> {
         ClassRuns { phase: *self, class }
     }
 
     /// Work done over capacity.
-    #[must_use]
     pub fn utilisation(&self) -> Option<Spread> {
         Spread::of(self.each().map(|phase| phase.utilisation))
     }
 
     /// Work served over the work that an oracle could have served.
-    #[must_use]
     pub fn served_over_oracle(&self) -> Option<Spread> {
         Spread::of(self.each().filter_map(|phase| phase.served_over_oracle))
     }
 
     /// Requests served per second, summed over all classes.
-    #[must_use]
     pub fn served(&self) -> Option<Spread> {
         Spread::of(self.each().map(|phase| phase.classes.iter().map(|class| class.part.served_per_s).sum()))
     }
 
     /// Arrivals per second that were served within their classes' limits, summed over all classes: the goodput.
-    #[must_use]
     pub fn in_time(&self) -> Option<Spread> {
         Spread::of(self.each().map(|phase| phase.classes.iter().map(|class| class.part.in_time_per_s).sum()))
     }
 
     /// Number of runs in which the owed requests did not fit.
-    #[must_use]
     pub fn infeasible(&self) -> Kept {
         Kept { missed: self.each().filter(|phase| !phase.feasible).count(), runs: self.verdicts.len() }
     }
@@ -152,7 +142,6 @@ impl<'a> ClassRuns<'a> {
     }
 
     /// Guaranteed statistic of the response time, or the mean without a guarantee, in milliseconds.
-    #[must_use]
     pub fn response(&self) -> Option<Spread> {
         self.option(|class| match &class.part.ceiling {
             Some(ceiling) => ceiling.value_ms,
@@ -161,32 +150,27 @@ impl<'a> ClassRuns<'a> {
     }
 
     /// Name of the statistic that [`ClassRuns::response`] returns.
-    #[must_use]
     pub fn statistic(&self) -> &'a str {
         self.ceilings().next().map_or("avg", |ceiling| ceiling.statistic.as_str())
     }
 
     /// Requests shed, in percent of the arrivals.
-    #[must_use]
     pub fn shed_percent(&self) -> Option<Spread> {
         self.spread(|class| class.part.shed.share * 100.0)
     }
 
     /// Name of the statistic for people: `p95`, or `p95 page` where it is one of pages.
-    #[must_use]
     pub fn statistic_text(&self) -> String {
         let of_pages = self.each().any(|class| class.part.pages.is_some());
         format!("{}{}", self.statistic(), if of_pages { " page" } else { "" })
     }
 
     /// Name of the class.
-    #[must_use]
     pub fn name(&self) -> &'a str {
         self.each().next().map_or("", |class| class.class.as_str())
     }
 
     /// Result of the throughput guarantee. `None` without one.
-    #[must_use]
     pub fn floor(&self) -> Option<Kept> {
         let kept = Kept { missed: self.floors().filter(|f| !f.ok).count(), runs: self.floors().count() };
         (kept.runs > 0).then_some(kept)
@@ -194,7 +178,6 @@ impl<'a> ClassRuns<'a> {
 
     /// Result of the response-time guarantee. `None` without one, where nothing was served and so there is
     /// no time to judge, and where the limit is impossible.
-    #[must_use]
     pub fn ceiling(&self) -> Option<Kept> {
         let timed = self.ceilings().filter(|c| c.value_ms.is_some() && !c.is_impossible()).count();
         let kept = Kept { missed: self.ceilings().filter(|c| c.is_missed()).count(), runs: timed };
@@ -210,7 +193,6 @@ impl<'a> ClassRuns<'a> {
     }
 
     /// Seconds until the class's guarantees held for good. `None` if they did not in some run.
-    #[must_use]
     pub fn reaction(&self) -> Option<Spread> {
         let all = self.each().all(|class| class.reaction_s.is_some());
         if all { self.option(|class| class.reaction_s) } else { None }

@@ -10,13 +10,11 @@ use crate::judge::{Avoidable, Kind};
 const MAX_LISTED: usize = 20;
 
 /// The table and the verdict of an experiment that was played.
-#[must_use]
 pub fn text(played: &Played) -> String {
     report(&played.report(&Outline::new(&played.experiment)))
 }
 
 /// The table and the verdict of a report.
-#[must_use]
 pub fn report(report: &Report<'_>) -> String {
     let outline = report.outline;
     let mut text = match outline.title.as_str() {

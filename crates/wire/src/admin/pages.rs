@@ -59,7 +59,6 @@ pub struct Route {
 
 impl Route {
     /// Returns a route of this cost, with all else unknown.
-    #[must_use]
     pub fn new(pattern: &str, cost: [f64; 3]) -> Route {
         let max = (1..3).fold(0, |max, next| if cost[next] > cost[max] { next } else { max });
         Route {
@@ -102,7 +101,6 @@ impl PageTable {
     }
 
     /// Adds the outcomes of windows per resource.
-    #[must_use]
     pub fn with_windows<O>(mut self, of: impl Fn(usize) -> O) -> PageTable
     where
         O: Iterator<Item = (&'static str, u64)>,

@@ -28,7 +28,6 @@ pub struct Rounds {
 }
 
 /// Returns numbers keyed by the names of the resources.
-#[must_use]
 pub fn by_name(figures: &[f64]) -> BTreeMap<String, f64> {
     RESOURCE_NAMES.iter().zip(figures).map(|(name, figure)| ((*name).to_owned(), *figure)).collect()
 }

@@ -74,7 +74,6 @@ pub enum SiteStage {
 
 impl SiteStage {
     /// Returns the word in JSON.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             SiteStage::Granted => "granted",

@@ -6,7 +6,6 @@ use super::{escape, svg};
 use crate::report::{Cell, Curve, Report};
 
 /// Everything over the axis: one figure per group, and all values in a table. Empty without an axis.
-#[must_use]
 pub fn curve(report: &Report<'_>) -> String {
     let Some(curve) = Curve::of(report) else { return String::new() };
     let mut html = format!(

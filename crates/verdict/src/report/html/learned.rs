@@ -7,7 +7,6 @@ use crate::report::{Report, drawings, learned};
 
 /// Everything about learned costs: a chart per group over time, and the costs at the end of each phase.
 /// Empty if nothing was learned.
-#[must_use]
 pub fn learned(report: &Report<'_>) -> String {
     let rows = learned::rows(report);
     if rows.is_empty() {

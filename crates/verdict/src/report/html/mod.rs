@@ -40,7 +40,6 @@ tr.first td{border-top-color:#59636e}.held{background:#12361f;color:#7ee2a8}.bro
 .none{background:#2a313c;color:#b6bec8}.y{color:#3fb950}.n{color:#ff7b72}a{color:#79b8ff}pre{background:#151b23;border-color:#3d444d}}";
 
 /// The page of all experiments played by `command`.
-#[must_use]
 pub fn page(played: &[Played], command: &str) -> String {
     let names: Vec<&str> = played.iter().map(|played| played.experiment.name.as_str()).collect();
     let sections: String = played.iter().map(section).collect();
@@ -48,7 +47,6 @@ pub fn page(played: &[Played], command: &str) -> String {
 }
 
 /// A page around `body`, which is HTML. `title` is text.
-#[must_use]
 pub fn document(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -82,7 +80,6 @@ fn section(played: &Played) -> String {
 }
 
 /// Explanation of a figure with points `step` seconds apart.
-#[must_use]
 pub fn legend(step: f64) -> String {
     format!(
         "<p class=\"note\">Each point covers {} s. Light grey: not judged, because no control is instant. Red: a \
@@ -93,7 +90,6 @@ pub fn legend(step: f64) -> String {
 }
 
 /// Verdict of a group in a word.
-#[must_use]
 pub fn word(group: &Group) -> String {
     let Kept { missed, runs: all } = group.missed();
     let (class, what) = match (all, missed, group.violations()) {

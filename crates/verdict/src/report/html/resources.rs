@@ -7,7 +7,6 @@ use crate::report::{Form, Report, drawings, resources};
 
 /// Everything about resources: charts per phase (or one chart over an axis), requests in flight over time,
 /// and the values in tables. Empty if requests need only CPU time.
-#[must_use]
 pub fn resources(report: &Report<'_>) -> String {
     if !resources::any(report) {
         return String::new();

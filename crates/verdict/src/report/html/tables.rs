@@ -9,7 +9,6 @@ use crate::report::{
 };
 
 /// The table of verdicts, and those of guarantees and pages that belong to it.
-#[must_use]
 pub fn verdicts(report: &Report<'_>) -> String {
     let table = judged::table(report, 0..report.outline.phases.len());
     format!("<h2>Verdicts</h2>{}", table.html())
@@ -88,7 +87,6 @@ fn pages(report: &Report<'_>) -> String {
 }
 
 /// Published figures next to ours. Empty if there are none for the disciplines that were played.
-#[must_use]
 pub fn published(report: &Report<'_>) -> String {
     let words = [report.by, "phase", "class"].map(Column::words);
     let compared = ["served/s, paper", "response time, ms, paper"];
@@ -131,7 +129,6 @@ fn compared_cells(figure: &OutlinedFigure, ours: ClassRuns<'_>) -> impl Iterator
 }
 
 /// Configuration of the experiment: classes, machines, faults.
-#[must_use]
 pub fn configuration(outline: &Outline) -> String {
     let mut table = Table::new([
         Column::words("class"),

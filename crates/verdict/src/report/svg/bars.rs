@@ -58,7 +58,6 @@ impl Bar {
 }
 
 /// The chart. Empty without bars.
-#[must_use]
 pub fn bars(chart: &Bars) -> String {
     let count: usize = chart.groups.iter().map(|group| group.bars.len()).sum();
     if count == 0 {

@@ -44,7 +44,6 @@ const PAPERS: [fn(&OutlinedFigure) -> Option<f64>; 3] =
 
 /// The figure of one group, which belongs to the curve's report. If it is the only group, its panels are in
 /// a row. Otherwise they are stacked.
-#[must_use]
 pub fn curve(curve: &Curve<'_>, group: &Group) -> String {
     let across = curve.report.groups.len() == 1;
     let width = if across { WHOLE.width } else { MULTIPLE.width };

@@ -29,7 +29,6 @@ const COLOURS: &str = "\
 const ASIDE: f64 = 24.0;
 
 /// Draws a grid, as many of its rows side by side as a page has room for.
-#[must_use]
 pub fn grid_figure(grid: &Grid) -> String {
     let names: Vec<&str> = grid.disciplines().collect();
     let left = 14.0 + CHARACTER * names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64;

@@ -42,7 +42,6 @@ const OWN: &str = "\
 .weir .now{fill:#9198a1}.weir .wrong{fill:#ff8e85}}";
 
 /// The figure of the busiest routes. Empty if none uses any resource.
-#[must_use]
 pub fn learned(outline: &Outline, table: &LearnedTable, seed: u64) -> String {
     let drawn: Vec<&LearnedRoute> = table.routes.iter().take(MAX_DRAWN).collect();
     let resources: Vec<usize> = (0..3).filter(|resource| drawn.iter().any(|route| is_used(route, *resource))).collect();

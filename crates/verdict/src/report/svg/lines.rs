@@ -22,7 +22,6 @@ pub struct Line {
 
 /// The figure of `lines` over `length` seconds. Lines beyond the number of colours are not drawn. `title`
 /// names the quantity and its unit. The axis ends at `highest`.
-#[must_use]
 pub fn over_time(title: &str, lines: &[Line], length: f64, highest: f64) -> String {
     let width = MULTIPLE.width;
     let mut legend = Legend::new(width - BORDER);

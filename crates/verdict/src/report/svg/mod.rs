@@ -101,7 +101,6 @@ pub struct Scale {
 
 impl Scale {
     /// A scale on which all of these fit.
-    #[must_use]
     pub fn of<'a>(all: impl Iterator<Item = &'a Series>) -> Scale {
         let max = |figures: &mut dyn Iterator<Item = f64>| figures.fold(0.0, f64::max);
         let mut highest = [0.0_f64; 4];
@@ -133,7 +132,6 @@ impl Scale {
 
 /// The figure of an experiment under its first discipline: a curve of all seeds if the experiment has an
 /// axis, otherwise the first run over time. `None` if nothing was kept to draw.
-#[must_use]
 pub fn played(played: &Played) -> Option<String> {
     let (outline, group) = (Outline::new(&played.experiment), played.groups.first()?);
     match Curve::of(&played.report(&outline)) {
@@ -143,25 +141,21 @@ pub fn played(played: &Played) -> Option<String> {
 }
 
 /// The figure of a run, including its colours. It can be used alone or in a page.
-#[must_use]
 pub fn figure(experiment: &Experiment, series: &Series) -> String {
     whole(&Outline::new(experiment), series)
 }
 
 /// The figure of a run from the experiment's outline.
-#[must_use]
 pub fn whole(outline: &Outline, series: &Series) -> String {
     draw(outline, series, &Scale::of(std::iter::once(series)), WHOLE)
 }
 
 /// Throughput and response time only, for a row of figures of several runs on the same scale.
-#[must_use]
 pub fn multiple(outline: &Outline, series: &Series, scale: &Scale) -> String {
     draw(outline, series, scale, MULTIPLE)
 }
 
 /// Figures of the same width below one another, each with a title.
-#[must_use]
 pub fn stacked(figures: &[(String, String)]) -> String {
     let mut all = String::new();
     let mut top = 0.0;

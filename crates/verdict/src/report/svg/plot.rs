@@ -119,14 +119,12 @@ pub(crate) fn axis_for(max: f64) -> f64 {
 }
 
 /// Formats a value without trailing zeros.
-#[must_use]
 pub fn figure_text(figure: f64) -> String {
     let text = format!("{figure:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Escapes text for use between tags and in attributes. Characters that XML does not allow become spaces.
-#[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

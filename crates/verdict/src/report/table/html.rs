@@ -5,7 +5,6 @@ use crate::report::svg::escape;
 
 impl Table {
     /// The table as HTML, which scrolls sideways where it is too wide.
-    #[must_use]
     pub fn html(&self) -> String {
         let is_used =
             |index: usize| self.rows(Form::Page).any(|row| row.cells.get(index).is_some_and(|cell| !cell.is_empty()));

@@ -95,7 +95,6 @@ pub enum Tone {
 
 impl Table {
     /// A table with these columns.
-    #[must_use]
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Table {
         Table { columns: columns.into_iter().collect(), ..Table::default() }
     }
@@ -142,19 +141,16 @@ impl Table {
 
 impl Column {
     /// A column of numbers, which are aligned right.
-    #[must_use]
     pub fn numbers(head: impl Into<String>) -> Column {
         Column { head: head.into(), ..Column::default() }
     }
 
     /// A column of words, which are aligned left.
-    #[must_use]
     pub fn words(head: impl Into<String>) -> Column {
         Column { left_in_text: true, left_on_page: true, ..Column::numbers(head) }
     }
 
     /// A column of marks, such as `✔`, that belong to the numbers before them.
-    #[must_use]
     pub fn marks(head: impl Into<String>) -> Column {
         Column { left_in_text: true, ..Column::numbers(head) }
     }
@@ -215,19 +211,16 @@ impl Cell {
     }
 
     /// Text that is bold on a page.
-    #[must_use]
     pub fn bold(text: impl Into<String>) -> Cell {
         Cell::piece(Style::Bold, text)
     }
 
     /// Text that is grey on a page.
-    #[must_use]
     pub fn faint(text: impl Into<String>) -> Cell {
         Cell::piece(Style::Faint, text)
     }
 
     /// The value. Several runs add the extremes, in smaller print on a page.
-    #[must_use]
     pub fn spread(spread: Option<Spread>, digits: usize) -> Cell {
         let Some(spread) = spread else { return Cell::default() };
         let text = spread.text(digits);
@@ -238,13 +231,11 @@ impl Cell {
     }
 
     /// The median only, with one decimal.
-    #[must_use]
     pub fn median(spread: Option<Spread>) -> Cell {
         Cell::from(spread.map_or(String::new(), |spread| format!("{:.1}", spread.median)))
     }
 
     /// Result of a guarantee. Empty without one.
-    #[must_use]
     pub fn kept(kept: Option<Kept>) -> Cell {
         kept.map_or_else(Cell::default, |kept| {
             Cell::from(kept.text()).tone(if kept.missed == 0 { Tone::Good } else { Tone::Bad })
@@ -252,7 +243,6 @@ impl Cell {
     }
 
     /// `✔` or `✘`.
-    #[must_use]
     pub fn holds(holds: bool) -> Cell {
         Cell::kept(Some(Kept { missed: usize::from(!holds), runs: 1 }))
     }

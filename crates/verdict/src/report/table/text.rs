@@ -5,7 +5,6 @@ use super::{Cell, Column, Form, Row, Table};
 impl Table {
     /// The lines, each after `indent`. The first one is the head. A column that is empty below its head is
     /// left out.
-    #[must_use]
     pub fn text(&self, indent: &str) -> String {
         let columns: Vec<(usize, &Column)> = self.columns(Form::Text).collect();
         let heads = columns.iter().map(|(_, column)| column.text_head.as_ref().unwrap_or(&column.head).clone());
