@@ -69,7 +69,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "weirgate-probe",
         &["weirgate-clock", "weirgate-files", "weirgate-http-client", "weirgate-pages", "weirgate-wire"],
     ),
-    ("weirgate-advice", &["weirgate-clock", "weirgate-config", "weirgate-spanned-yaml", "weirgate-wire"]),
+    (
+        "weirgate-advice",
+        &["weirgate-clock", "weirgate-config", "weirgate-engine", "weirgate-spanned-yaml", "weirgate-wire"],
+    ),
     (
         "weirgate-acme",
         &[

@@ -119,6 +119,7 @@ pub use mode::{Mode, position};
 pub use others::{Beside, WindowUse};
 pub use parts::{Lease, Part};
 pub use policy::*;
+pub use random::{Random, mixed};
 pub use request::*;
 pub use shadow::Would;
 pub use snapshot::*;

@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 use weirgate_config::{Key, NetworkSize, Site, UNIX_CLIENT};
-use weirgate_engine::position;
+use weirgate_engine::{mixed, position};
 use weirgate_http1::Name;
 
 use crate::active_config::fnv1a;
@@ -85,13 +85,9 @@ pub(crate) struct Source {
     pub(crate) position: u16,
 }
 
-/// Returns the position of a source in the order of all sources. FNV-1a never changes, and the last step of splitmix64
-/// (Steele, Lea and Flood 2014) spreads it evenly.
+/// Returns the position of a source in the order of all sources. FNV-1a never changes, and [`mixed`] spreads it evenly.
 fn position_of(source: &[u8]) -> u16 {
-    let hash = fnv1a(source);
-    let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    position(mixed ^ (mixed >> 31))
+    position(mixed(fnv1a(source)))
 }
 
 /// Returns the source of a request. `by` names the value that identifies it, and `field` finds a header or cookie. A

@@ -3,10 +3,11 @@
 //! Source of the sampling: "Probability sampling" of OpenTelemetry's specification. The last 56 bits of a trace id are
 //! taken for random, and a trace is sampled if they are at least 2^56 times the share that is not.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fmt;
 use std::num::NonZero;
 
+use weirgate_engine::Random;
 use weirgate_http1::{Name, write};
 
 use crate::request::Request;
@@ -85,21 +86,17 @@ impl Trace {
     }
 }
 
-/// Generates ids that do not repeat. They are not secret: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// Generates ids that do not repeat. They are not secret.
 #[derive(Debug)]
-pub struct TraceIds(Cell<u64>);
+pub struct TraceIds(RefCell<Random>);
 
 impl TraceIds {
     pub(crate) fn new() -> TraceIds {
-        TraceIds(Cell::new(weirgate_clock::seed()))
+        TraceIds(RefCell::new(Random::new(weirgate_clock::seed())))
     }
 
     fn next(&self) -> u64 {
-        let state = self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.0.set(state);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) | 1
+        self.0.borrow_mut().bits() | 1
     }
 
     /// Returns the id of a span that is exported or not.
@@ -228,8 +225,10 @@ mod tests {
 
     #[test]
     fn the_share_of_new_traces_is_sampled() {
-        let (ids, request) =
-            (TraceIds(Cell::new(1)), Request::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("sound"));
+        let (ids, request) = (
+            TraceIds(RefCell::new(Random::new(1))),
+            Request::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("sound"),
+        );
         let count = (0..20_000).filter(|_| ids.of(&request, 0.1, false).span_ids().is_some()).count();
         // The standard deviation is 42.
         assert!((1_800..2_200).contains(&count), "{count}");

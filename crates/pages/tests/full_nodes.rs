@@ -5,23 +5,16 @@
 //! until the learned table says that a fifth of a second of some resource is in flight, so the learned costs
 //! decide the load.
 
+#[path = "support/dice.rs"]
+mod dice;
+
+use dice::Dice;
 use weirgate_pages::{Learner, RESOURCES, Shares, Study};
 
-/// Draws for the tests (splitmix64 of Steele, Lea and Flood).
-struct Dice(u64);
-
 impl Dice {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     /// Returns an approximately lognormal size with mean 1 and deviation 0.2.
     fn size(&mut self) -> f64 {
-        let normal = (0..12).map(|_| self.next()).sum::<f64>() - 6.0;
-        (0.2 * normal - 0.02).exp()
+        (0.2 * self.normal() - 0.02).exp()
     }
 }
 

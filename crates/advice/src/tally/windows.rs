@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weirgate_engine::Random;
+
 /// Length of a window. Rates of single seconds are mostly chance, and a surge of a minute spans several windows.
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 
@@ -118,15 +120,7 @@ impl Windows {
 /// Returns whether a window is kept after some halvings.
 fn is_kept(number: i64, halvings: u32) -> bool {
     // More than 63 halvings would need more windows than there are times.
-    mixed(number as u64) & ((1u64 << halvings.min(63)) - 1) == 0
-}
-
-/// Returns a number whose bits are as good as random (SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
-fn mixed(number: u64) -> u64 {
-    let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    Random::new(number as u64).bits() & ((1u64 << halvings.min(63)) - 1) == 0
 }
 
 #[cfg(test)]

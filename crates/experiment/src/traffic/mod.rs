@@ -12,6 +12,7 @@ pub mod visits;
 
 use weirgate_emulator::random::Random;
 use weirgate_emulator::station::Demand;
+use weirgate_engine::mixed;
 
 use self::arrivals::Process;
 use self::demand::Demands;
@@ -51,7 +52,7 @@ pub struct Document {
 impl Document {
     /// Name of the file, as a hash that is spread evenly.
     pub fn locality_key(&self) -> u64 {
-        hash(self.object)
+        mixed(self.object)
     }
 }
 
@@ -198,8 +199,8 @@ impl<'a> Stream<'a> {
 
     /// Hash of the source of this client's requests.
     fn flow_of(&self, client: u64) -> u64 {
-        let client = self.traffic.sources.map_or(client, |sources| hash(client) % u64::from(sources.max(1)));
-        hash(self.salt ^ client)
+        let client = self.traffic.sources.map_or(client, |sources| mixed(client) % u64::from(sources.max(1)));
+        mixed(self.salt ^ client)
     }
 
     /// Draws the time that a client waits before it retries, in nanoseconds.
@@ -240,13 +241,6 @@ impl<'a> Stream<'a> {
             When::Open(_) | When::Trace(_) | When::WithOthers => 0,
         }
     }
-}
-
-/// A bijection that spreads small numbers over 64 bits (the finaliser of SplitMix64).
-fn hash(n: u64) -> u64 {
-    let z = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@
 //! have no caches beyond those already reflected in the demands.
 
 use weirgate_emulator::random::Random;
+use weirgate_engine::mixed;
 
-use super::{Draw, NO_USER, Stream, hash};
+use super::{Draw, NO_USER, Stream};
 use crate::random::{Lot, Purpose, seed_for};
 use crate::run::{Fate, Page};
 use crate::{Counts, Experiment, Session, Source};
@@ -121,10 +122,10 @@ impl Visits {
         let Some(kind) = self.kinds.get_mut(traffic as usize).and_then(Option::as_mut) else {
             return (stream.draw(at, user), None);
         };
-        let seed = hash(kind.seed ^ kind.clients);
+        let seed = mixed(kind.seed ^ kind.clients);
         let client = if user == NO_USER { kind.clients } else { u64::from(user) };
         kind.clients += 1;
-        let mut random = Random::new(hash(seed));
+        let mut random = Random::new(mixed(seed));
         let lot = Lot::draw(&mut random);
         let pages = kind.session.map_or(1, |session| lot.count(&session.pages));
         let visit = Visit {
@@ -162,7 +163,7 @@ impl Visits {
         let kind = self.kinds[visit.traffic as usize];
         // 0 names the generator of the visit itself.
         visit.nth += 1;
-        visit.random = Random::new(hash(visit.seed.wrapping_add(visit.nth)));
+        visit.random = Random::new(mixed(visit.seed.wrapping_add(visit.nth)));
         visit.pages_left = visit.pages_left.saturating_sub(1);
         let [thinks, count] = [Lot::draw(&mut visit.random), Lot::draw(&mut visit.random)];
         visit.thinks = kind.and_then(|kind| kind.session).map_or(0, |session| thinks.time(&session.think));

@@ -1,20 +1,14 @@
 //! Learned costs compared with least squares over all windows, with the truth, and with a truth that changes.
 
+#[path = "../../tests/support/dice.rs"]
+mod dice;
+
+use dice::Dice;
 use proptest::prelude::*;
 
 use super::*;
 
-/// Draws for the tests (splitmix64 of Steele, Lea and Flood).
-struct Dice(u64);
-
 impl Dice {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     fn poisson(&mut self, mean: f64) -> usize {
         let mut sum = 0.0;
         (0..)
@@ -23,11 +17,6 @@ impl Dice {
                 sum > mean
             })
             .unwrap_or(0)
-    }
-
-    /// Returns an almost normal number with mean 0 and deviation 1.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.next()).sum::<f64>() - 6.0
     }
 }
 

@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use weirgate_clock::{Clock, pause};
+use weirgate_engine::Random;
 use weirgate_wire::admin::SiteStage;
 
 use crate::gateway::{CPUS, Gateway, Plan, Site};
@@ -34,19 +35,6 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Time for the last answers.
 const REMAINDER: Duration = Duration::from_millis(1_200);
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    }
-}
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -194,7 +182,7 @@ fn calm(run: &Run, seconds: u64) -> Tally {
 fn random_faults_never_exceed_the_guarantee() {
     let (seed, count) = (number("SITE_SEED", 1), number("SITE_FAULTS", 50));
     let seconds = number("SITE_CALM", 60);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let alone = Run::of(1, false).map(|run| calm(&run, seconds));
     if let Some(alone) = &alone {
         alone.print("one gateway");
@@ -211,9 +199,10 @@ fn random_faults_never_exceed_the_guarantee() {
     }
     let mut all = Tally::default();
     for fault in 0..count {
-        let (kind, gateway, member) = (random.below(if is_apart { 9 } else { 6 }), random.below(4), random.below(3));
-        let span = Duration::from_millis(2_000 + random.below(10_000) as u64);
-        let rest = Duration::from_millis(2_000 + random.below(6_000) as u64);
+        let kind = random.below(if is_apart { 9 } else { 6 }) as usize;
+        let (gateway, member) = (random.below(4) as usize, random.below(3) as usize);
+        let span = Duration::from_millis(2_000 + random.below(10_000));
+        let rest = Duration::from_millis(2_000 + random.below(6_000));
         let before = all.sent - all.good;
         let what = run.with_fault((kind, gateway, member), span, &mut all);
         run.play(rest, None, &mut all);
