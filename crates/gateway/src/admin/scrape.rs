@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use weirgate_engine::ClassSnapshot;
 
@@ -66,13 +65,11 @@ pub(crate) async fn collect(operations: &Operations, all: bool) -> Scrape {
 
 /// Metrics of the process, which belong to no class or node.
 fn process(operations: &Operations) -> Vec<Single> {
-    let counters = operations.gateway().counters();
-    let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let gateway = operations.gateway();
+    let (counters, held) = (gateway.counters(), gateway.control().held());
     let single = |name, help, value| Single { name, help, value };
-    let held = operations.gateway().control().held();
-    vec![
-        single("connections", "Client connections accepted", Value::Counter(read(&counters.accepted))),
-        single("connections_open", "Client connections open now", Value::Gauge(read(&counters.open))),
+    let mut all = counters.series();
+    all.extend([
         single(
             "connections_refused",
             "Client connections closed at once because of limits.connections_per_source",
@@ -84,67 +81,14 @@ fn process(operations: &Operations) -> Vec<Single> {
             Value::Counter(counters.over_rate_connections.total()),
         ),
         single(
-            "accept_pauses",
-            "Times that accepting paused because file descriptors or memory ran out",
-            Value::Counter(read(&counters.accept_pauses)),
-        ),
-        single(
-            "http2_connections",
-            "Client connections that speak HTTP/2",
-            Value::Counter(read(&counters.http2_connections)),
-        ),
-        single("http2_requests", "Requests over HTTP/2", Value::Counter(read(&counters.http2_requests))),
-        single(
-            "http2_floods",
-            "HTTP/2 connections closed because of frames without content, or of slow heads",
-            Value::Counter(read(&counters.http2_floods)),
-        ),
-        single("node_connects", "Connections to nodes opened", Value::Counter(read(&counters.connects))),
-        single(
-            "node_connect_failures",
-            "Connections to nodes that could not be opened",
-            Value::Counter(read(&counters.connect_failures)),
-        ),
-        single(
-            "node_connection_reuses",
-            "Requests sent over a connection that had served one before",
-            Value::Counter(read(&counters.reused)),
-        ),
-        single(
-            "buffered",
-            "Response bytes buffered for slow clients now",
-            Value::BytesGauge(read(&counters.buffered_bytes)),
-        ),
-        single(
             "stalled_responses",
             "Responses without a slot that wait for slow clients now",
-            Value::Gauge(operations.gateway().stalled_responses()),
+            Value::Gauge(gateway.stalled_responses()),
         ),
-        single(
-            "long_responses",
-            "Responses that have given their slot back, by long_responses of the class",
-            Value::Counter(read(&counters.long_responses)),
-        ),
-        single(
-            "long_responses_refused",
-            "Times that a long response kept its slot for a second because of long_responses.max of the class",
-            Value::Counter(read(&counters.long_responses_refused)),
-        ),
-        single("tunnels", "Tunnels opened", Value::Counter(read(&counters.tunnels))),
         single(
             "tunnels_open",
             "Tunnels open now, and requests under way that ask for one",
-            Value::Gauge(operations.gateway().tunnels().taken()),
-        ),
-        single(
-            "tunnels_refused",
-            "Requests for a tunnel refused because of limits.tunnels or of tunnels.max of the class",
-            Value::Counter(read(&counters.tunnels_refused)),
-        ),
-        single(
-            "tunnels_timed_out",
-            "Tunnels closed at the end of tunnels.idle or tunnels.total of the class",
-            Value::Counter(read(&counters.tunnels_timed_out)),
+            Value::Gauge(gateway.tunnels().taken()),
         ),
         single("lock_uses", "Uses of the engine's lock", Value::Counter(held.uses)),
         single("lock_measured", "Measured uses of the engine's lock", Value::Counter(held.measured)),
@@ -153,9 +97,6 @@ fn process(operations: &Operations) -> Vec<Single> {
             "Time for which the engine's lock was held in measured uses",
             Value::SecondsCounter(held.nanos as f64 / 1e9),
         ),
-        single("panics", "Requests that ended in a panic", Value::Counter(read(&counters.panics))),
-        single("reloads", "Reloads that succeeded", Value::Counter(read(&counters.reloads))),
-        single("reload_failures", "Reloads that failed", Value::Counter(read(&counters.reload_failures))),
         single("access_log_lines", "Lines of the access log written", Value::Counter(operations.log().written())),
         single(
             "access_log_dropped",
@@ -177,5 +118,6 @@ fn process(operations: &Operations) -> Vec<Single> {
             "Exports to the collector of telemetry that failed",
             Value::Counter(operations.telemetry().failures()),
         ),
-    ]
+    ]);
+    all
 }
