@@ -5,6 +5,7 @@
 //! cargo run --release -p weirgate-sim --example site                 # the designs
 //! cargo run --release -p weirgate-sim --example site -- floors       # the chosen one at low and high rates
 //! cargo run --release -p weirgate-sim --example site -- windows      # four gateways and one, with their engines
+//! cargo run --release -p weirgate-sim --example site -- learned      # costs and health, passed on or not
 //! cargo run --release -p weirgate-sim --example site -- seeds 10000  # the invariant under faults
 //! cargo run --release -p weirgate-sim --example site -- cost docs/figures/site-cost.svg
 //! ```
@@ -29,10 +30,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         [] => designs(),
         ["floors"] => floors(),
         ["windows"] => windows::table(),
+        ["learned"] => windows::learned(),
         ["seeds", count] => seeds(count.parse()?)?,
         ["cost"] => drop(cost::table()?),
         ["cost", file] => std::fs::write(file, chart::svg(&cost::table()?))?,
-        _ => return Err("site [floors | windows | seeds COUNT | cost [FILE.svg]]".into()),
+        _ => return Err("site [floors | windows | learned | seeds COUNT | cost [FILE.svg]]".into()),
     }
     Ok(())
 }

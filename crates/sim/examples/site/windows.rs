@@ -1,4 +1,5 @@
-//! Four gateways with windows of their own, or shared ones, compared with one gateway.
+//! Four gateways with windows of their own, or shared ones, compared with one gateway. And what learned costs and the
+//! health of nodes are worth to another gateway.
 
 use std::time::Duration;
 
@@ -47,5 +48,39 @@ pub(crate) fn table() {
                 mean(|o| o.messages_per_s),
             );
         }
+    }
+}
+
+/// Runs of each plan for costs and health.
+const RUNS: u64 = 6;
+
+fn mean(plan: &Plan, of: impl Fn(&Outcome) -> f64) -> f64 {
+    (1..=RUNS).map(|seed| of(&play(plan, seed))).sum::<f64>() / RUNS as f64
+}
+
+/// Prints two tables in Markdown: with learned costs passed on among gateways, and with a node that fails.
+pub(crate) fn learned() {
+    let limit = Some(Duration::from_millis(300));
+    let span = |from| [from, from + 10].map(Duration::from_secs);
+    // Each ends when most of the load moves to the gateway, which knows nothing then.
+    let killed = vec![(Fault::Killed, 0, span(70)), (Fault::Killed, 3, span(80)), (Fault::Killed, 1, span(140))];
+    println!("| load | costs are passed on | guaranteed requests missed, % |\n|---|---|---|");
+    for (load, limit, faults) in [
+        ("moves every 10 s", None, Vec::new()),
+        ("the same, p95 300 ms", limit, Vec::new()),
+        ("gateways that start as their load comes", None, killed.clone()),
+        ("the same, p95 300 ms", limit, killed),
+    ] {
+        for shares_costs in [false, true] {
+            let plan = Plan { limit, shares_costs, faults: faults.clone(), ..Plan::default() };
+            println!("| {load} | {shares_costs} | {:.2} |", 100.0 * mean(&plan, |o| o.missed / o.sent.max(1.0)));
+        }
+    }
+    println!("\n| gateways | a node of four fails for 30 s: errors |\n|---|---|");
+    for gateways in [1, 4] {
+        let faults = vec![(Fault::Failing, 0, [80, 110].map(Duration::from_secs))];
+        let four = Plan { nodes: 4, capacity: 800.0, floor: 400.0, load: [380.0, 150.0], ..Plan::default() };
+        let plan = Plan { gateways, faults, ..four };
+        println!("| {gateways} | {:.1} |", mean(&plan, |o| o.failed));
     }
 }

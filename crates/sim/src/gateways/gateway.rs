@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use weirgate_emulator::random::Random;
 use weirgate_engine::{
-    Action, Arrival, Beside, Class, ClassId, Decision, Discipline, Engine, Guarantee, Lease, Node, NodeId, Outcome,
-    Part, Policy, Pool, ResponseTime, Statistic, Ticket, Time,
+    Action, Arrival, Beside, Class, ClassId, Decision, Discipline, Engine, Guarantee, LearnedClass, LearnedTimes,
+    Lease, Node, NodeId, Outcome, Part, Policy, Pool, ResponseTime, Statistic, Ticket, Time,
 };
 use weirgate_site::{Demand, Grant, GroupShare, Member, Report, Site, Usage};
 
@@ -156,7 +156,11 @@ impl Gateway {
 
     fn release(&mut self, world: &mut World<'_>, id: u64, node: NodeId) {
         let node = node.0 as usize;
-        if let Some(request) = self.requests.get_mut(&id) {
+        if world.is(Fault::Failing, node) {
+            let Some(request) = self.requests.remove(&id) else { return };
+            world.outcome.failed += f64::from(u8::from(world.counts()));
+            self.engine.observe(Time::from_nanos(world.now), request.ticket, Outcome::LastByte { status: 503 });
+        } else if let Some(request) = self.requests.get_mut(&id) {
             request.node = Some(node);
             world.arrive(node, id);
         }
@@ -230,6 +234,23 @@ impl Gateway {
         // A refused message is as good as a lost one.
         let _ = self.member.granted(Time::from_nanos(world.now), grant);
         self.pass_on(world);
+    }
+
+    /// What it has learned of classes, as it tells other gateways.
+    pub(super) fn costs(&self, world: &World<'_>) -> Vec<LearnedClass> {
+        self.engine.learned_classes(Time::from_nanos(world.now), ClassId(0), 2).0
+    }
+
+    /// Takes over what another gateway has learned of classes, as far as it has no estimates of its own.
+    pub(super) fn take_over(&mut self, world: &mut World<'_>, costs: &[LearnedClass]) {
+        // The load of the other one is not the own.
+        let alone = |cost: &LearnedClass| {
+            let times = cost.times.map(|times| LearnedTimes { arrivals_per_s: 0.0, ..times });
+            LearnedClass { rate_full_in: Duration::ZERO, times, ..cost.clone() }
+        };
+        let costs: Vec<LearnedClass> = costs.iter().map(alone).collect();
+        self.engine.adopt_classes(Time::from_nanos(world.now), &costs, Duration::ZERO);
+        self.settle(world, world.now);
     }
 
     /// Passes shares that have changed on to the engine.

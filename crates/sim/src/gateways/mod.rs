@@ -27,6 +27,9 @@ const STEP: u64 = 1_000_000;
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
+/// Interval between two questions of a gateway for costs, in nanoseconds.
+const ASKS: u64 = 2 * SECOND;
+
 /// A fault of one gateway, or of the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -36,6 +39,8 @@ pub enum Fault {
     Cut,
     /// The coordinator stands still, whatever the gateway.
     NoCoordinator,
+    /// The node of this number answers every request with an error at once, whatever the gateway.
+    Failing,
 }
 
 /// A site with its load.
@@ -45,6 +50,8 @@ pub struct Plan {
     pub gateways: usize,
     /// Whether they share windows. They share guarantees in any case.
     pub shares_windows: bool,
+    /// Whether each gateway asks another one every two seconds for the costs that it has learned. Real ones do not.
+    pub shares_costs: bool,
     /// Number of nodes.
     pub nodes: usize,
     /// Processors of a node.
@@ -76,6 +83,7 @@ impl Default for Plan {
         Plan {
             gateways: 4,
             shares_windows: true,
+            shares_costs: false,
             nodes: 1,
             cpus: 8,
             capacity: 200.0,
@@ -97,7 +105,9 @@ impl Default for Plan {
 pub struct Outcome {
     /// Requests of the guaranteed class that were sent.
     pub sent: f64,
-    /// Those of them that were not answered within a second, or within the limit if there is one.
+    /// Requests of both classes that a node has answered with an error.
+    pub failed: f64,
+    /// Requests of the guaranteed class that were not answered within a second, or within the limit if there is one.
     pub missed: f64,
     /// Answers a second of both classes in time: for the other class four seconds.
     pub good_per_s: f64,
@@ -197,6 +207,9 @@ pub fn play(plan: &Plan, seed: u64) -> Outcome {
             }
         }
         deliver(&mut world, &mut gateways, &mut coordinator);
+        if plan.shares_costs && world.now.is_multiple_of(ASKS) {
+            ask(&mut world, &mut gateways);
+        }
         if world.counts() {
             looks += 1.0;
             let (in_flight, windows) = sums(&world, &gateways);
@@ -218,6 +231,20 @@ pub fn play(plan: &Plan, seed: u64) -> Outcome {
         seconds: world.outcome.seconds / (world.outcome.sent - world.outcome.missed).max(1.0),
         messages_per_s: world.messages as f64 * SECOND as f64 / end as f64,
         ..world.outcome
+    }
+}
+
+/// Lets each gateway take over what the next one in turn has learned of classes. Messages take no time, because no
+/// estimate changes in milliseconds.
+fn ask(world: &mut World<'_>, gateways: &mut [Gateway]) {
+    let turn = (world.now / ASKS) as usize;
+    for own in 0..gateways.len() {
+        let of = (own + 1 + turn % (gateways.len() - 1).max(1)) % gateways.len();
+        let is_apart = [own, of].iter().any(|index| gateways[*index].is_away || world.is(Fault::Cut, *index));
+        if own != of && !is_apart {
+            let costs = gateways[of].costs(world);
+            gateways[own].take_over(world, &costs);
+        }
     }
 }
 
