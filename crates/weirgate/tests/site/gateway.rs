@@ -144,7 +144,7 @@ pub(crate) struct Site {
     pub(crate) gateways: Vec<Gateway>,
     pub(crate) net: Net,
     witness: Option<(Arc<AtomicBool>, JoinHandle<f64>)>,
-    _load: Load,
+    pub(crate) load: Load,
     node: Cluster,
     folder: TempDir,
 }
@@ -163,12 +163,14 @@ pub(crate) struct Plan<'a> {
     pub(crate) is_apart: bool,
     /// Whether all gateways have the same policy. Then each process has a namespace, too.
     pub(crate) is_shared: bool,
+    /// Whether the gateways are no site, and each follows the next one: an active one and standbys.
+    pub(crate) follows: bool,
 }
 
 impl Plan<'_> {
     /// Gateways on the loopback, whose requests cost nothing.
     pub(crate) fn new(gateways: usize, more: &str) -> Plan<'_> {
-        Plan { gateways, floor: FLOOR, demand: Duration::ZERO, more, is_apart: false, is_shared: false }
+        Plan { gateways, floor: FLOOR, demand: Duration::ZERO, more, is_apart: false, is_shared: false, follows: false }
     }
 
     /// Requests a second that the node can answer.
@@ -189,7 +191,8 @@ impl Site {
     /// Starts the gateways of a plan, with three members of etcd. `None` without etcd, or without namespaces.
     pub(crate) fn of(plan: &Plan) -> Option<Site> {
         let names: Vec<String> = (1..=plan.gateways).map(|index| format!("gw{index}")).collect();
-        let members: &[&str] = if plan.gateways == 1 { &[] } else { &ETCD };
+        let is_alone = plan.gateways == 1 || plan.follows;
+        let members: &[&str] = if is_alone { &[] } else { &ETCD };
         let is_apart = plan.is_apart || plan.is_shared;
         let net = if is_apart {
             let all: Vec<String> = names.iter().cloned().chain(members.iter().map(|name| (*name).to_owned())).collect();
@@ -240,7 +243,12 @@ impl Site {
                 std::os::unix::fs::symlink(issued, own.join("trust")).expect("the folder is writable");
                 text += "trust: trust\n";
             }
-            if plan.gateways > 1 {
+            if plan.follows {
+                let next = names.iter().cycle().skip_while(|other| *other != name).nth(1).expect("another one");
+                let socket = folder.path().join(next).join("admin.sock");
+                text += &format!("learned_state: {{ follow: \"unix:{}\" }}\n", socket.display());
+            }
+            if !is_alone {
                 text += &format!(
                     "site:\n{}  members: {{ {} }}\n  etcd: {{ endpoints: [{}], insecure: true }}\n{}",
                     if is_apart { String::new() } else { format!("  name: {name}\n") },
@@ -263,8 +271,8 @@ impl Site {
         let gateways: Vec<Gateway> = names.iter().map(gateway).collect();
         let streams = gateways.iter().flat_map(|gateway| [Arc::clone(&gateway.gold), Arc::clone(&gateway.rest)]);
         let load = Load::start(streams.collect());
-        let mut site = Site { etcd, gateways, net, witness: None, _load: load, node, folder };
-        site.witness = Some(site.watch());
+        let mut site = Site { etcd, gateways, net, witness: None, load, node, folder };
+        site.witness = (!is_alone).then(|| site.watch());
         Some(site)
     }
 

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,12 +35,14 @@ pub(crate) struct Stream {
     per_second: AtomicU64,
     sent: AtomicU64,
     good: AtomicU64,
+    /// When each request was sent, on the clock of the load, and the time of its answer with 200.
+    asked: Mutex<Vec<(Duration, Option<Duration>)>>,
 }
 
 impl Stream {
     pub(crate) fn new(to: SocketAddr, path: String, limit: Duration) -> Arc<Stream> {
-        let (per_second, sent, good) = Default::default();
-        Arc::new(Stream { to, path, limit, per_second, sent, good })
+        let (per_second, sent, good, asked) = Default::default();
+        Arc::new(Stream { to, path, limit, per_second, sent, good, asked })
     }
 
     /// Sends so many requests a second from now on.
@@ -53,6 +55,11 @@ impl Stream {
         self.sent.load(Ordering::Relaxed)
     }
 
+    /// When each request so far was sent, and the time of its answer. Requests without an end are not among them.
+    pub(crate) fn asked(&self) -> Vec<(Duration, Option<Duration>)> {
+        self.asked.lock().expect("no panic").clone()
+    }
+
     /// Number of requests that were answered with 200 in time so far.
     pub(crate) fn good(&self) -> u64 {
         self.good.load(Ordering::Relaxed)
@@ -61,6 +68,7 @@ impl Stream {
 
 /// The thread of all clients. It ends with this handle.
 pub(crate) struct Load {
+    pub(crate) clock: Clock,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -68,19 +76,19 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn start(streams: Vec<Arc<Stream>>) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&stop);
+        let (ends, clock) = (Arc::clone(&stop), Clock::start());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             LocalSet::new().block_on(&runtime, async {
                 for (seed, stream) in (1..).zip(streams) {
-                    spawn_local(play(stream, seed));
+                    spawn_local(play(stream, seed, clock));
                 }
                 while !ends.load(Ordering::Relaxed) {
                     sleep(LOOK).await;
                 }
             });
         });
-        Load { stop, thread: Some(thread) }
+        Load { clock, stop, thread: Some(thread) }
     }
 }
 
@@ -92,8 +100,8 @@ impl Drop for Load {
 }
 
 /// Sends the requests of a stream, for ever.
-async fn play(stream: Arc<Stream>, seed: u64) {
-    let (clock, mut random) = (Clock::start(), Random::new(seed));
+async fn play(stream: Arc<Stream>, seed: u64, clock: Clock) {
+    let mut random = Random::new(seed);
     let idle: Rc<RefCell<Vec<Connection>>> = Rc::default();
     let under_way = Rc::new(());
     // The time that has been looked at, and the load until the next request.
@@ -115,15 +123,24 @@ async fn play(stream: Arc<Stream>, seed: u64) {
         let connection = idle.borrow_mut().pop();
         let connection = connection.unwrap_or_else(|| Connection::new(Address::Tcp(stream.to.to_string())));
         stream.sent.fetch_add(1, Ordering::Relaxed);
-        spawn_local(ask(Arc::clone(&stream), connection, Rc::clone(&idle), Rc::clone(&under_way)));
+        spawn_local(ask(Arc::clone(&stream), connection, Rc::clone(&idle), Rc::clone(&under_way), clock));
     }
 }
 
-async fn ask(stream: Arc<Stream>, mut connection: Connection, idle: Rc<RefCell<Vec<Connection>>>, under_way: Rc<()>) {
+async fn ask(
+    stream: Arc<Stream>,
+    mut connection: Connection,
+    idle: Rc<RefCell<Vec<Connection>>>,
+    under_way: Rc<()>,
+    clock: Clock,
+) {
+    let since = clock.now();
     let answer = connection.send(&Request::get("a.test", &stream.path), &Limits::new(stream.limit, 1 << 16)).await;
-    if answer.is_ok_and(|answer| answer.status == 200) {
+    let is_good = answer.is_ok_and(|answer| answer.status == 200);
+    if is_good {
         stream.good.fetch_add(1, Ordering::Relaxed);
     }
+    stream.asked.lock().expect("no panic").push((since, is_good.then(|| clock.now() - since)));
     idle.borrow_mut().push(connection);
     drop(under_way);
 }

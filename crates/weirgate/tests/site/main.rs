@@ -9,6 +9,7 @@ mod gateway;
 mod load;
 mod net;
 mod rollout;
+mod standby;
 
 use std::time::Duration;
 
