@@ -77,6 +77,8 @@ pub(crate) struct State {
     pub(crate) refused: u64,
     /// Number of times that shares have changed.
     pub(crate) changes: u64,
+    /// Requests in flight of all others, as the elected gateway has told last. `None` before that.
+    pub(crate) in_flight_of_others: Option<f64>,
     /// The latest rollout that etcd knows, and this gateway's answer to it.
     pub(crate) rollout: Option<(RolloutStep, Option<RolloutAnswer>)>,
     pub(crate) proposal: Option<Proposal>,
@@ -115,6 +117,7 @@ impl Shared {
             answers: Health::default(),
             refused: 0,
             changes: 0,
+            in_flight_of_others: None,
             rollout: None,
             proposal: None,
             disagreements: std::collections::BTreeMap::new(),
@@ -232,6 +235,7 @@ impl State {
         let windows = self.member.take_windows();
         if !windows.is_empty() {
             let beside: Vec<Beside> = windows.iter().map(GroupShare::beside).collect();
+            self.in_flight_of_others = Some(beside.iter().map(|group| group.in_flight).sum());
             shared.floors.beside(lease.granted_until, &beside);
         }
         let budgets = shared.settings.agreed.budgets();

@@ -24,6 +24,7 @@ impl Shared {
             address: address.clone(),
             age_seconds: age(coordinator.and_then(|coordinator| coordinator.heard(index))),
             phase: coordinator.and_then(|coordinator| coordinator.phase(index)).map(|phase| phase.to_string()),
+            in_flight: coordinator.and_then(|coordinator| coordinator.in_flight(index)),
         });
         let share = |(budget, (class, _)): (usize, &(String, _))| SiteShare {
             class: class.clone(),
@@ -46,6 +47,7 @@ impl Shared {
             checksum: self.settings.checksum.clone(),
             refused: state.refused,
             changes: state.changes,
+            in_flight_of_others: state.in_flight_of_others.filter(|_| stage == SiteStage::Granted),
             members: members.collect(),
             classes: self.settings.classes.iter().enumerate().map(share).collect(),
             rollout: state.rollout.clone().map(|(step, answer)| SiteRollout { step, answer }),

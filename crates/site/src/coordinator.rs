@@ -455,6 +455,14 @@ impl Coordinator {
         self.slots.get(member).map(|slot| slot.phase)
     }
 
+    /// Requests that `member` has in flight on all groups of nodes, by its last report. `None` if its lease has ended,
+    /// or if it shares no windows.
+    #[must_use]
+    pub fn in_flight(&self, member: usize) -> Option<f64> {
+        let slot = self.slots.get(member).filter(|slot| slot.phase == Phase::Live && !slot.uses.is_empty())?;
+        Some(slot.uses.iter().map(|used| f64::from(used.in_flight)).sum::<f64>() / 1e3)
+    }
+
     /// Whether `member` is surely without a lease: it has left, or has been silent for longer than one.
     #[must_use]
     pub fn is_gone(&self, now: Time, member: usize) -> bool {

@@ -34,6 +34,8 @@ pub(super) fn write(page: &mut Families<'_>, site: Option<&SiteStatus>) -> fmt::
     let stages = [SiteStage::Granted, SiteStage::Safe, SiteStage::Minimum];
     let stages = stages.iter().map(|stage| (vec![("stage", stage.as_str())], u64::from(site.stage == *stage)));
     page.gauges("site_stage", "Whether the shares come from here", None, stages)?;
+    let others = site.in_flight_of_others.map(|count| (Labels::new(), count));
+    page.gauges("site_in_flight_of_others", "Requests in flight of all other gateways", None, others.into_iter())?;
     let elected = site.coordinator.as_ref() == Some(&site.gateway);
     page.gauges("site_elected", "Whether this gateway divides the guarantees", None, one(u64::from(elected)))?;
     page.counters("site_refused_reports", "Reports of gateways that were refused here", None, one(site.refused))?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weirgate_spanned_yaml::unit::{number_text, span_text};
-use weirgate_wire::admin::{Class, Followed, NodeState, SiteRollout, SiteStage};
+use weirgate_wire::admin::{Class, Followed, NodeState, SiteMember, SiteRollout, SiteStage, SiteStatus};
 use weirgate_wire::{RolloutStage, RolloutState};
 
 use super::Look;
@@ -178,7 +178,7 @@ pub(super) fn followed(look: &Look) -> Vec<String> {
 /// Returns the site in one line, if there is one.
 pub(super) fn site(look: &Look) -> Vec<String> {
     let tenths = |seconds: f64| span((10.0 * seconds).round() / 10.0);
-    let of = |site: &weirgate_wire::admin::SiteStatus| {
+    let of = |site: &SiteStatus| {
         let shares = match site.stage {
             SiteStage::Granted => "shares granted",
             SiteStage::Safe => "SAFE shares",
@@ -198,8 +198,18 @@ pub(super) fn site(look: &Look) -> Vec<String> {
         let error = error.map_or(String::new(), |error| format!(": {error}"));
         format!("{}: {shares}{until}, {divides}{error}", site.gateway)
     };
-    let rollout = |site: &weirgate_wire::admin::SiteStatus| site.rollout.as_ref().map(rollout);
-    look.site.iter().map(of).chain(look.site.iter().filter_map(rollout)).collect()
+    let rollout = |site: &SiteStatus| site.rollout.as_ref().map(rollout);
+    let site = || look.site.iter();
+    site().map(of).chain(site().filter_map(in_flight)).chain(site().filter_map(rollout)).collect()
+}
+
+/// Requests in flight of the other gateways, and of each of them if this one is elected.
+fn in_flight(site: &SiteStatus) -> Option<String> {
+    let all = site.in_flight_of_others?;
+    let of = |member: &SiteMember| Some(format!("{} {:.1}", member.name, member.in_flight?));
+    let each: Vec<String> = site.members.iter().filter(|member| member.name != site.gateway).filter_map(of).collect();
+    let each = if each.is_empty() { String::new() } else { format!(" ({})", each.join(", ")) };
+    Some(format!("the other gateways have {all:.1} requests in flight{each}"))
 }
 
 /// The latest rollout of a policy in words.

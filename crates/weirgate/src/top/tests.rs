@@ -41,7 +41,8 @@ fn look(held: bool) -> Look {
         ] },
         "site": {
             "gateway": "gw1", "stage": "granted", "stage_ends_in_seconds": 4.25, "coordinator": "gw2", "revision": 9,
-            "checksum": "c", "refused": 0, "members": [{ "name": "gw1", "address": "a" }, { "name": "gw2", "address": "b" }],
+            "checksum": "c", "refused": 0, "in_flight_of_others": 6.25,
+            "members": [{ "name": "gw1", "address": "a", "in_flight": 2.0 }, { "name": "gw2", "address": "b", "in_flight": 6.25 }],
             "classes": [],
         },
     }))
@@ -72,6 +73,7 @@ fn it_shows_classes_refusals_windows_nodes_and_changes() {
         for part in [
             "discipline weirgate, configuration 2, up 75 s",
             "gw1: shares granted for 4.3 s, gw2 divides the guarantees among 2 gateways",
+            "the other gateways have 6.2 requests in flight (gw2 6.2)",
             "in flight 7 (window 10), 1 of 2 nodes usable",
             "silver",
             "MISSED",

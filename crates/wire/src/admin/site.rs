@@ -36,6 +36,10 @@ pub struct SiteStatus {
     pub checksum: String,
     /// Number of reports that this gateway has refused, since its start.
     pub refused: u64,
+    /// Requests that all other gateways have in flight, as the elected one has told. Absent if the lease has ended, or
+    /// if load control shares no windows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight_of_others: Option<f64>,
     /// All gateways, by name.
     pub members: Vec<SiteMember>,
     /// Number of times that shares have changed, under the policy in force. Between two looks with the same number they
@@ -97,6 +101,9 @@ pub struct SiteMember {
     /// elected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
+    /// Requests that it has in flight, by its last report. Absent if this gateway is not the elected one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<f64>,
 }
 
 /// The share of this gateway in the guaranteed throughput of a class.

@@ -147,6 +147,10 @@ function showFigures(look) {
   if (site) {
     const divides = site.coordinator == null ? "none is elected" : site.coordinator === site.gateway ? "divides the guarantees" : `${site.coordinator} divides the guarantees`;
     boxes.push([`Shares of ${site.gateway}`, site.stage, [divides, site.error ?? site.etcd_error].filter((text) => text).join(": ")]);
+    if (site.in_flight_of_others != null) {
+      const each = site.members.filter(({ name, in_flight: count }) => name !== site.gateway && count != null).map(({ name, in_flight: count }) => `${name} ${count.toFixed(1)}`);
+      boxes.push(["In flight elsewhere", site.in_flight_of_others.toFixed(1), each.join(", ")]);
+    }
   }
   showBoxes(boxes);
 }
