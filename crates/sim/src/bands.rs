@@ -23,14 +23,14 @@ mod table;
 mod web_switch;
 mod weirgate;
 
-use std::collections::BTreeMap;
-use std::ops::{ControlFlow, RangeInclusive};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 pub use play::{Data, Play, Played};
 pub use stored::Stored;
 pub use table::Table;
 
-use crate::parallel::for_each_job;
+use crate::parallel::results;
 
 /// The origin of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -161,31 +161,30 @@ impl Found {
 /// Panics if an experiment of this repository cannot be loaded with a declaration's changes, which is a
 /// defect of the declaration.
 pub fn measure(figures: Vec<Figure>, threads: Option<usize>, mut on_played: impl FnMut(usize, usize)) -> Table {
-    let mut runs: BTreeMap<(Play, u64), Option<Result<Played, String>>> = BTreeMap::new();
-    for figure in &figures {
-        for seed in 1..=figure.seeds {
-            runs.extend(figure.plays.iter().map(|play| ((play.clone(), seed), None)));
-        }
-    }
-    let asked: Vec<(Play, u64)> = runs.keys().cloned().collect();
+    let of = |figure: &Figure| {
+        (1..=figure.seeds)
+            .flat_map(|seed| figure.plays.iter().map(move |play| (play.clone(), seed)))
+            .collect::<Vec<_>>()
+    };
+    let asked: BTreeSet<(Play, u64)> = figures.iter().flat_map(of).collect();
+    let asked: Vec<(Play, u64)> = asked.into_iter().collect();
     let mut done = 0;
     let play = |index: usize| asked[index].0.played(asked[index].1);
-    for_each_job(asked.len(), threads, play, |index, played| {
-        runs.insert(asked[index].clone(), Some(played));
+    let played = results(asked.len(), threads, play, || {
         done += 1;
         on_played(done, asked.len());
-        ControlFlow::Continue(())
     });
+    let runs = asked.iter().cloned().zip(played).collect();
     let found = figures.iter().map(|figure| found(figure, &runs)).collect();
     Table { figures, found, raw: None }
 }
 
-fn found(figure: &Figure, runs: &BTreeMap<(Play, u64), Option<Result<Played, String>>>) -> Found {
+fn found(figure: &Figure, runs: &BTreeMap<(Play, u64), Result<Played, String>>) -> Found {
     let mut figures = Vec::new();
     for seed in 1..=figure.seeds {
         let mut played = Vec::new();
         for play in &figure.plays {
-            match runs.get(&(play.clone(), seed)).and_then(Option::as_ref) {
+            match runs.get(&(play.clone(), seed)) {
                 Some(Ok(run)) => played.push(run),
                 Some(Err(why)) => return Found::Skipped(why.clone()),
                 None => return Found::Skipped("it was not played".to_owned()),

@@ -39,25 +39,32 @@ pub fn for_each_job<R: Send>(
     });
 }
 
+/// Returns the results of all jobs, in the order of their numbers. `on_done` is called after each.
+pub fn results<R: Send>(
+    count: usize,
+    threads: Option<usize>,
+    work: impl Fn(usize) -> R + Sync,
+    mut on_done: impl FnMut(),
+) -> Vec<R> {
+    let mut results: Vec<Option<R>> = (0..count).map(|_| None).collect();
+    for_each_job(count, threads, work, |job, result| {
+        results[job] = Some(result);
+        on_done();
+        ControlFlow::Continue(())
+    });
+    results.into_iter().flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_job_is_done_once() {
-        let mut done = [0; 50];
-        for_each_job(
-            done.len(),
-            Some(4),
-            |job| 2 * job,
-            |job, result| {
-                assert_eq!(result, 2 * job);
-                done[job] += 1;
-                ControlFlow::Continue(())
-            },
-        );
-        assert_eq!(done, [1; 50]);
-        for_each_job(0, None, |_| (), |_, ()| panic!("there is no job"));
+        let mut done = 0;
+        assert!(results(50, Some(4), |job| 2 * job, || done += 1).into_iter().eq((0..50).map(|job| 2 * job)));
+        assert_eq!(done, 50);
+        assert!(results(0, None, |job| job, || panic!("there is no job")).is_empty());
     }
 
     #[test]

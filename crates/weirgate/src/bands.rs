@@ -85,14 +85,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             }
         },
     };
-    let text = match args.format {
-        Format::Text => Ok(table.to_string()),
-        Format::Json => table.json(),
-        Format::Markdown => Ok(table.markdown()),
-    };
-    let printed = match text {
-        Ok(text) => exit::print(&text),
-        Err(error) => exit::fail(&error.to_string()),
+    let printed = match args.format {
+        Format::Text => exit::print(&table.to_string()),
+        Format::Json => exit::print_json(&table.json()),
+        Format::Markdown => exit::print(&table.markdown()),
     };
     if !matches!(args.format, Format::Text) {
         table.outside().iter().for_each(|line| exit::say(line));

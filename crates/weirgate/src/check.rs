@@ -29,13 +29,7 @@ pub(crate) fn run(args: &Check) -> ExitCode {
             checked.iter().for_each(explain);
             ExitCode::SUCCESS
         }
-        Format::Json => {
-            let reports: Vec<Report> = checked.iter().map(Report::new).collect();
-            match serde_json::to_string_pretty(&reports) {
-                Ok(text) => exit::print(&(text + "\n")),
-                Err(error) => exit::fail(&error.to_string()),
-            }
-        }
+        Format::Json => exit::print_json(&checked.iter().map(Report::new).collect::<Vec<Report>>()),
     };
     if checked.iter().all(|c| c.result.is_ok()) { printed } else { ExitCode::from(exit::NO) }
 }

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use serde::Serialize;
 use weirgate_log::Level;
 
 /// The answer is no, or the command failed.
@@ -15,6 +16,19 @@ pub(crate) fn print(text: &str) -> ExitCode {
         Err(error) => fail(&format!("cannot write to standard output: {error}")),
         Ok(()) => ExitCode::SUCCESS,
     }
+}
+
+/// Prints a value as JSON, as [`print`] does.
+pub(crate) fn print_json(value: &impl Serialize) -> ExitCode {
+    match json(value) {
+        Ok(text) => print(&text),
+        Err(why) => fail(&why),
+    }
+}
+
+/// Returns a value as lines of JSON.
+pub(crate) fn json(value: &impl Serialize) -> Result<String, String> {
+    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
 /// Writes `text` to standard output. A reader that has left is no error.

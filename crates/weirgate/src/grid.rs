@@ -1,11 +1,10 @@
 //! `weirgate sim --grid`: plays an experiment with one figure after the other changed, under several disciplines.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
 use weirgate_experiment::{Experiment, GridRow, load_experiment_file};
-use weirgate_sim::parallel::for_each_job;
+use weirgate_sim::parallel::results;
 use weirgate_verdict::judge;
 use weirgate_verdict::report::Group;
 use weirgate_verdict::report::grid::{Cell, Grid, Reached, Row};
@@ -34,19 +33,8 @@ pub(crate) fn run(args: &Args, seeds: &[u64]) -> ExitCode {
     }
     let Some(jobs) = jobs(args, file, &first.grid) else { return ExitCode::from(CANNOT) };
     let bar = bar(jobs.len() as u64, "{pos} of {len} cells {wide_bar} {elapsed} of about {duration}");
-    let mut results: Vec<Option<Reached>> = jobs.iter().map(|_| None).collect();
-    for_each_job(
-        jobs.len(),
-        None,
-        |at| play(&jobs[at], seeds),
-        |at, reached| {
-            bar.inc(1);
-            results[at] = Some(reached);
-            ControlFlow::Continue(())
-        },
-    );
+    let mut results = results(jobs.len(), None, |at| play(&jobs[at], seeds), || bar.inc(1)).into_iter();
     bar.finish_and_clear();
-    let mut results = results.into_iter().flatten();
     let each = args.disciplines.len().max(1);
     let rows = first.grid.into_iter().map(|row| {
         let cells = row.cells.into_iter();
@@ -56,7 +44,7 @@ pub(crate) fn run(args: &Args, seeds: &[u64]) -> ExitCode {
     });
     let grid = Grid { title: first.title, rows: rows.collect() };
     let report = match args.format {
-        Format::Json => serde_json::to_string_pretty(&grid).map(|text| text + "\n").unwrap_or_default(),
+        Format::Json => exit::json(&grid).unwrap_or_default(),
         Format::Svg | Format::Html => grid.svg(),
         Format::Text => grid.text(),
     };

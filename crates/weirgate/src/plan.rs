@@ -83,15 +83,9 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Ok(plan) => plan,
         Err(violation) => return exit::fail(&format!("the simulation is not sound, please report this: {violation}")),
     };
-    let text = match args.format {
-        Format::Text => Ok(text(experiment, &plan, &question)),
-        Format::Json => {
-            serde_json::to_string_pretty(&Report::new(experiment, &plan, &question)).map(|text| text + "\n")
-        }
-    };
-    let printed = match text {
-        Ok(text) => exit::print(&text),
-        Err(error) => exit::fail(&error.to_string()),
+    let printed = match args.format {
+        Format::Text => exit::print(&text(experiment, &plan, &question)),
+        Format::Json => exit::print_json(&Report::new(experiment, &plan, &question)),
     };
     if plan.needed.is_some() { printed } else { ExitCode::from(exit::NO) }
 }

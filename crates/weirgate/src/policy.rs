@@ -94,11 +94,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     };
     let text = match args.format {
         Format::Text => Ok(report.text()),
-        Format::Json => serde_json::to_string_pretty(&report).map(|text| text + "\n"),
+        Format::Json => exit::json(&report),
     };
-    if let Err(error) =
-        text.map_err(|error| error.to_string()).and_then(|text| exit::write(&text).map_err(|error| error.to_string()))
-    {
+    if let Err(error) = text.and_then(|text| exit::write(&text).map_err(|error| error.to_string())) {
         exit::say(&error);
         return ExitCode::from(CANNOT);
     }

@@ -211,7 +211,7 @@ fn replay(args: &Args) -> Result<bool, String> {
     }
     let text = match args.format {
         Format::Text => report.text(),
-        Format::Json => serde_json::to_string_pretty(&report).map_err(said)? + "\n",
+        Format::Json => exit::json(&report).map_err(said)?,
         Format::Svg => svg::stacked(&figures),
     };
     write(&text, args.output.as_deref()).map_err(said)?;

@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use indicatif::ProgressBar;
 use weirgate_experiment::{Experiment, compressed, load_experiment_file};
 use weirgate_replay::write_log;
-use weirgate_sim::parallel::for_each_job;
+use weirgate_sim::parallel::results;
 use weirgate_spanned_yaml::overrides::{InvalidOverride, Override};
 use weirgate_verdict::report::{Group, Played, Series, html, json, svg, text};
 use weirgate_verdict::{Verdict, judge, judge_against_oracle};
@@ -212,17 +211,12 @@ fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
         .flat_map(|experiment| seeds.iter().map(move |seed| (experiment, *seed)))
         .collect();
     let bar = progress(&jobs);
-    let mut results: Vec<Option<Done>> = jobs.iter().map(|_| None).collect();
     let play = |index: usize| {
         let (experiment, seed) = jobs[index];
         one(experiment, seed, seed == seeds[0], args, &bar)
     };
-    for_each_job(jobs.len(), None, play, |index, done| {
-        results[index] = Some(done);
-        ControlFlow::Continue(())
-    });
+    let mut results = results(jobs.len(), None, play, || ()).into_iter();
     bar.finish_and_clear();
-    let mut results = results.into_iter().flatten();
     plans
         .into_iter()
         .filter_map(|plan| {

@@ -120,22 +120,14 @@ fn play(request: &Request<'_>) -> ExitCode {
             return ExitCode::from(CANNOT);
         }
     };
-    let text = match (request.json, only) {
-        (true, Some(outcome)) => json(&outcome),
-        (true, None) => json(&tally),
-        (false, Some(outcome)) => Ok(one(&outcome)),
-        (false, None) => Ok(all(&tally, request)),
-    };
-    let printed = match text {
-        Ok(text) => exit::print(&text),
-        Err(error) => exit::fail(&error.to_string()),
+    let printed = match (request.json, only) {
+        (true, Some(outcome)) => exit::print_json(&outcome),
+        (true, None) => exit::print_json(&tally),
+        (false, Some(outcome)) => exit::print(&one(&outcome)),
+        (false, None) => exit::print(&all(&tally, request)),
     };
     let failed = !tally.unsafe_seeds.is_empty() || (request.strict && tally.misses() > 0);
     if failed { ExitCode::from(exit::NO) } else { printed }
-}
-
-fn json(value: &impl serde::Serialize) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(value).map(|text| text + "\n")
 }
 
 /// Returns the option that names the families, if the swarm does not have all of them.

@@ -15,10 +15,9 @@ mod cost;
 mod windows;
 
 use std::error::Error;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
-use weirgate_sim::parallel::for_each_job;
+use weirgate_sim::parallel::results;
 use weirgate_sim::site::{Design, Fault, Outcome, Scenario, play};
 
 /// Runs of each design and scenario.
@@ -118,13 +117,7 @@ fn max(all: &[Outcome], of: fn(&Outcome) -> f64) -> f64 {
 }
 
 fn outcomes(scenario: &Scenario, design: Design, count: usize) -> Vec<Outcome> {
-    let mut all = Vec::new();
-    let work = |job: usize| play(scenario, design, 1 + job as u64);
-    for_each_job(count, None, work, |_, outcome| {
-        all.push(outcome);
-        ControlFlow::Continue(())
-    });
-    all
+    results(count, None, |job| play(scenario, design, 1 + job as u64), || ())
 }
 
 /// The median and the 99th percentile of the times to follow a shift, in milliseconds.
@@ -153,20 +146,9 @@ fn row(design: Design, all: &[Outcome]) {
 /// Plays many seeds of the chosen design under faults and looks for a sum beyond the floor.
 fn seeds(count: usize) -> Result<(), String> {
     let scenario = Scenario::with_faults();
-    let (mut largest, mut broken, mut done) = (0.0_f64, Vec::new(), 0);
-    for_each_job(
-        count,
-        None,
-        |job| play(&scenario, Design::Leases, 1 + job as u64),
-        |job, outcome| {
-            largest = largest.max(outcome.largest_sum);
-            done += 1;
-            if !outcome.exceeded.is_zero() {
-                broken.push(1 + job);
-            }
-            ControlFlow::Continue(())
-        },
-    );
-    println!("{done} seeds, largest sum {largest:.6} × floor, exceeded in {} {broken:?}", broken.len());
+    let all = outcomes(&scenario, Design::Leases, count);
+    let largest = max(&all, |o| o.largest_sum);
+    let broken: Vec<usize> = (1..).zip(&all).filter(|(_, o)| !o.exceeded.is_zero()).map(|(seed, _)| seed).collect();
+    println!("{count} seeds, largest sum {largest:.6} × floor, exceeded in {} {broken:?}", broken.len());
     if broken.is_empty() { Ok(()) } else { Err("the sum of shares exceeded the floor".into()) }
 }

@@ -83,14 +83,10 @@ impl Table {
         told.collect()
     }
 
-    /// Returns the table as JSON, one object per figure.
-    ///
-    /// # Errors
-    /// Returns an error of serde, which a program cannot correct.
-    pub fn json(&self) -> serde_json::Result<String> {
-        let rows: Vec<Row<'_>> =
-            self.rows().enumerate().map(|(index, (figure, found))| row(figure, found, self.raw(index))).collect();
-        serde_json::to_string_pretty(&rows).map(|text| text + "\n")
+    /// Returns the table for JSON, one object per figure.
+    pub fn json(&self) -> impl Serialize {
+        let rows = self.rows().enumerate().map(|(index, (figure, found))| row(figure, found, self.raw(index)));
+        rows.collect::<Vec<Row<'_>>>()
     }
 
     /// Returns the table as Markdown, one table per paper.
@@ -279,7 +275,7 @@ mod tests {
         }
         assert!(text.contains("skipped: Quorum, Fig. 9, quorum: A: served, 1/s: no log"), "{text}");
         assert!(text.ends_with("1 figures within their bands, 2 outside, 1 SKIPPED\n"), "{text}");
-        let json: serde_json::Value = serde_json::from_str(&table.json().unwrap()).unwrap();
+        let json = serde_json::to_value(table.json()).unwrap();
         assert_eq!((&json[0]["holds"], &json[0]["departs"]), (&true.into(), &true.into()));
         assert_eq!((&json[2]["skipped"], json[2].get("holds")), (&"no log".into(), None));
         assert!(table.markdown().contains("| Fig. 9 | quorum | A: served, 1/s | much | 111 | 90–110 | ✘ |"));
