@@ -439,27 +439,17 @@ fn timeouts(file: &NodeTimeouts, cx: &mut Context) -> site::NodeTimeouts {
 }
 
 fn long_responses(file: &Switch<LongResponses>) -> Option<site::LongResponses> {
-    match file {
-        Switch::Off => None,
-        Switch::On(file) => Some(site::LongResponses { after: file.after.get().0, max: file.max.get().0 }),
-    }
+    file.on().map(|file| site::LongResponses { after: file.after.get().0, max: file.max.get().0 })
 }
 
 fn tunnels(file: &Tunnels, cx: &mut Context) -> site::Tunnels {
     let idle = file.idle.get().0;
-    let total = match file.total.get() {
-        Switch::Off => None,
-        Switch::On(span) => Some(span.0),
-    };
+    let total = file.total.get().on().map(|span| span.0);
     if let Some(total) = total.filter(|total| file.idle.given && idle > *total) {
         let what = format!("{} never pass: `total` ends the tunnel after {}", span_text(idle), span_text(total));
         cx.fail(file.idle.mark, Complaint::new(what, "make it at most `total`"));
     }
-    let max = match file.max.get() {
-        Switch::Off => None,
-        Switch::On(Count(max)) => Some(*max),
-    };
-    site::Tunnels { max, idle, total }
+    site::Tunnels { max: file.max.get().on().map(|max| max.0), idle, total }
 }
 
 /// Returns the key, if the class is a template.

@@ -145,17 +145,11 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
     }
     Limits {
         connections: count(&limits.connections, 1 << 20, cx) as usize,
-        connections_per_source: match limits.connections_per_source.get() {
-            Switch::Off => None,
-            Switch::On(Count(connections)) => Some(*connections),
-        },
+        connections_per_source: limits.connections_per_source.get().on().map(|connections| connections.0),
         connect_interval_per_source: connect_interval(&limits.new_connections_per_source, cx),
         head_bytes,
         headers: count(&limits.headers, 1_000, cx) as usize,
-        body_bytes: match limits.body_bytes.get() {
-            Switch::Off => None,
-            Switch::On(Bytes(bytes)) => Some(*bytes),
-        },
+        body_bytes: limits.body_bytes.get().on().map(|bytes| bytes.0),
         // Each may keep 64 KiB of its body, so this bounds the memory of a connection to 64 MiB.
         body_prefix: bytes(&limits.body_prefix, "the size of the prefix", 1, 64 << 10, cx),
         http2_streams: count(&limits.http2_streams, 1_000, cx),
@@ -244,10 +238,7 @@ pub(super) fn log(file: &PolicyFile) -> weirgate_log::Settings {
 /// Returns the export of telemetry. Files are read if the gateway is `here`.
 pub(super) fn telemetry(file: &PolicyFile, folder: &Path, here: bool, cx: &mut Context) -> Option<Telemetry> {
     let Switch::On(form) = file.telemetry.get() else { return None };
-    let metrics_every = match form.metrics_every.get() {
-        Switch::On(every) => Some(every.0),
-        Switch::Off => None,
-    };
+    let metrics_every = form.metrics_every.get().on().map(|every| every.0);
     if metrics_every.is_some_and(|every| every < MIN_METRICS_EVERY) {
         let hint = "write `1s` or more; each export has all metrics";
         cx.fail(form.metrics_every.mark, Complaint::new("metrics are exported too often", hint));

@@ -62,15 +62,10 @@ pub(super) fn reserves(
             listen.to_string()
         }
     };
-    let every = match form.every.get() {
-        Switch::Off => None,
-        Switch::On(span) => {
-            if !(EVERY.0..=EVERY.1).contains(&span.0) {
-                cx.fail(form.every.mark, Complaint::new("this is out of range", "write a time from 250 ms to 1 h"));
-            }
-            Some(span.0)
-        }
-    };
+    let every = form.every.get().on().map(|span| span.0);
+    if every.is_some_and(|every| !(EVERY.0..=EVERY.1).contains(&every)) {
+        cx.fail(form.every.mark, Complaint::new("this is out of range", "write a time from 250 ms to 1 h"));
+    }
     let on_demand = form.on_demand.get().0;
     if every.is_none() && !on_demand {
         let what = "shares would never be found anew";

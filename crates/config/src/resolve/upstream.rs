@@ -84,14 +84,8 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
         });
         all.discover.push(discover::discover(upstream, item.value.mark, folder, &resolvers, cx));
         all.pool_sites.push(PoolSite {
-            tls: match upstream.tls.get() {
-                Switch::Off => None,
-                Switch::On(form) => tls(form, folder, cx),
-            },
-            health: match upstream.health_check.get() {
-                Switch::Off => None,
-                Switch::On(check) => health(check, upstream, cx),
-            },
+            tls: upstream.tls.get().on().and_then(|form| tls(form, folder, cx)),
+            health: upstream.health_check.get().on().and_then(|check| health(check, upstream, cx)),
             collector: match upstream.collector.get() {
                 Switch::Off if learned && !upstream.collector.given => usual_collector(item.value.mark, cx),
                 Switch::Off => None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weirgate_spanned_yaml::decode::{At, Context, Mark, Switch};
+use weirgate_spanned_yaml::decode::{At, Context, Mark};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Moment, Speed, Whole};
 
@@ -93,17 +93,17 @@ fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machi
         number
     };
     let (speed, drift) = speed(form, end, cx);
-    let concurrency = switched(form.concurrency.get()).map(|&Count(max)| max);
-    let backlog = switched(form.backlog.get()).map(|&Whole(max)| max);
+    let concurrency = form.concurrency.get().on().map(|&Count(max)| max);
+    let backlog = form.backlog.get().on().map(|&Whole(max)| max);
     if let (Some(_), None, false) = (backlog, concurrency, form.concurrency.bad) {
         let what = "nothing ever waits in this machine: it works on everything at once";
         cx.fail(form.backlog.mark, Complaint::new(what, "give it a `concurrency:` too, or remove the backlog"));
     }
-    let thrashing = switched(form.thrashing.get()).and_then(|form| {
+    let thrashing = form.thrashing.get().on().and_then(|form| {
         let (&Whole(beyond), &Amount(penalty)) = (form.beyond.get()?, form.penalty.get()?);
         Some(Thrashing { beyond, penalty })
     });
-    let disk = switched(form.disk.get()).and_then(|form| {
+    let disk = form.disk.get().on().and_then(|form| {
         let (&Moment(access), &Bytes(each), &Bytes(memory)) =
             (form.access.get()?, form.per_second.get()?, form.memory.get()?);
         if each == 0 {
@@ -146,11 +146,4 @@ fn speed(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> (f64, P
     let first = speeds.0.first().map_or(1.0, |knot| knot.value);
     let factor = |knot: Knot| Knot { value: knot.value / first, ..knot };
     (first, Profile(speeds.0.into_iter().map(factor).collect()))
-}
-
-fn switched<T>(switch: &Switch<T>) -> Option<&T> {
-    match switch {
-        Switch::Off => None,
-        Switch::On(value) => Some(value),
-    }
 }

@@ -1,8 +1,8 @@
 //! Shares of the machines' CPUs.
 
-use weirgate_spanned_yaml::decode::{Context, Switch};
+use weirgate_spanned_yaml::decode::Context;
 use weirgate_spanned_yaml::errors::Complaint;
-use weirgate_spanned_yaml::unit::{Moment, Share, Span, number_text};
+use weirgate_spanned_yaml::unit::{Moment, Share, number_text};
 
 use super::names::{Names, index_of};
 use crate::experiment::{CpuReserves, Machine, Reallocation};
@@ -38,10 +38,7 @@ pub(super) fn reserves(
             format!("machine `{}` has servers that others may have too, and shares are of one machine's", machine.name);
         cx.fail(file.reserves.mark, Complaint::new(what, "write how many `servers:` it has"));
     }
-    let every = match form.every.get() {
-        Switch::Off => None,
-        Switch::On(Span(every)) => Some(*every),
-    };
+    let every = form.every.get().on().map(|every| every.0);
     let (on_demand, Moment(from)) = (form.on_demand.get().0, *form.from.get());
     let coordinator = (on_demand || every.is_some()).then_some(Reallocation { from, every, on_demand });
     Some(CpuReserves { shares, coordinator })

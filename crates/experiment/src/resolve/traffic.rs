@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use weirgate_spanned_yaml::decode::{At, Context, Mark, Optional, Switch};
+use weirgate_spanned_yaml::decode::{At, Context, Mark, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, listed, quoted};
 use weirgate_spanned_yaml::unit::{Amount, Count, Frequency, Moment, Share, Span, Text, Whole, number_text, span_text};
 
@@ -35,10 +35,7 @@ pub(super) fn traffic(
         let class = target(form, names, cx);
         let source = source(form, *mark, end, folder, cx);
         let demand = form.demand.get().map(|demand| demands(demand, end, cx));
-        let patience = match form.patience.get() {
-            Switch::Off => None,
-            Switch::On(Times(times)) => Some(*times),
-        };
+        let patience = form.patience.get().on().map(|times| times.0);
         let Whole(retries) = *form.retries.get();
         if retries > MAX_RETRIES {
             let what = format!("no client tries {retries} times");

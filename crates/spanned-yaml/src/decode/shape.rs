@@ -148,6 +148,16 @@ pub enum Switch<T> {
     On(T),
 }
 
+impl<T> Switch<T> {
+    /// Returns the value, or `None` for `off`.
+    pub fn on(&self) -> Option<&T> {
+        match self {
+            Switch::Off => None,
+            Switch::On(value) => Some(value),
+        }
+    }
+}
+
 impl<T: Decode> Decode for Switch<T> {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         match &node.value {
