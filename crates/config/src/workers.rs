@@ -60,7 +60,7 @@ impl<'p> PoolWorkers<'p> {
         for pool in pools.iter_mut().filter(|pool| pool.workers == Some(0)) {
             pool.workers = None;
         }
-        for class in policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class)) {
+        for class in policy.all_classes() {
             let pool = &mut pools[class.pool];
             pool.classes.push(class);
             pool.longest = pool.longest.max(class.service_time);

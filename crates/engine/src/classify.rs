@@ -133,8 +133,7 @@ const ASSUMED_SERVICE: f64 = 0.010;
 impl Classes {
     /// The named classes and one overflow class per template.
     pub(crate) fn new(now: Time, policy: &Policy) -> Classes {
-        let specs: Vec<Spec> =
-            policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).cloned().collect();
+        let specs: Vec<Spec> = policy.all_classes().cloned().collect();
         let all_partitions = Partitions::new(policy);
         let partitions: Vec<_> = specs.iter().map(|spec| all_partitions.of_class(spec)).collect();
         let all: Table<ClassId, Class> =

@@ -66,13 +66,13 @@ impl Policy {
     /// Whether a class or template is not enforced for all its sources.
     #[must_use]
     pub fn observes(&self) -> bool {
-        self.services().iter().any(|class| class.mode != Mode::Enforce)
+        self.all_classes().any(|class| class.mode != Mode::Enforce)
     }
 
     /// Whether a class or template is enforced for a share of its sources.
     #[must_use]
     pub fn divides_sources(&self) -> bool {
-        self.services().iter().any(|class| matches!(class.mode, Mode::Share(_)))
+        self.all_classes().any(|class| matches!(class.mode, Mode::Share(_)))
     }
 }
 

@@ -334,6 +334,11 @@ impl fmt::Display for InvalidPolicy {
 impl core::error::Error for InvalidPolicy {}
 
 impl Policy {
+    /// Returns the classes, and then the class of each template. Counts by class or template are in this order.
+    pub fn all_classes(&self) -> impl Iterator<Item = &Class> {
+        self.classes.iter().chain(self.templates.iter().map(|template| &template.class))
+    }
+
     /// Checks the rules that the types cannot express.
     ///
     /// # Errors
@@ -376,7 +381,7 @@ impl Policy {
                 return fail(format!("pool {}: {what}", pool.name));
             }
         }
-        for class in self.classes.iter().chain(self.templates.iter().map(|t| &t.class)) {
+        for class in self.all_classes() {
             class.validate(self.pools.len())?;
             if class.priority != 0 && class.priority as usize >= self.discipline.priorities.len() {
                 return fail(format!("class {}: its priority does not exist", class.name));

@@ -115,7 +115,7 @@ fn enforced(policy: &Policy) -> Policy {
 /// Capacities of the machines, as far as they tell how many requests fit. Service times that are learned are too small
 /// for that: they are the smallest means.
 fn capacities(engine: &Engine) -> Vec<Option<f64>> {
-    let known = engine.policy.is_priced() || engine.policy.services().iter().all(|class| class.service_time.is_some());
+    let known = engine.policy.is_priced() || engine.policy.all_classes().all(|class| class.service_time.is_some());
     engine.nodes.capacities().map(|capacity| capacity.filter(|_| known)).collect()
 }
 

@@ -568,11 +568,32 @@ impl Profile {
 }
 
 impl TrafficClass {
+    /// Returns its index among [`engine::Policy::all_classes`].
+    pub fn index(&self, policy: &engine::Policy) -> usize {
+        match self {
+            TrafficClass::Class(class) => *class,
+            TrafficClass::Template { template, .. } => policy.classes.len() + template,
+        }
+    }
+
+    /// Returns the class, or that of the template.
+    pub fn class<'a>(&self, policy: &'a engine::Policy) -> &'a engine::Class {
+        match self {
+            TrafficClass::Class(class) => &policy.classes[*class],
+            TrafficClass::Template { template, .. } => &policy.templates[*template].class,
+        }
+    }
+
+    /// Returns the number of keys of a template. A class counts as one.
+    pub fn keys(&self) -> u32 {
+        match self {
+            TrafficClass::Class(_) => 1,
+            TrafficClass::Template { keys, .. } => *keys,
+        }
+    }
+
     /// Returns the name of the class or template in `policy`.
     pub fn name<'a>(&self, policy: &'a engine::Policy) -> &'a str {
-        match self {
-            TrafficClass::Class(class) => &policy.classes[*class].name,
-            TrafficClass::Template { template, .. } => &policy.templates[*template].class.name,
-        }
+        &self.class(policy).name
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::{Experiment, Machine, Source, TrafficClass};
+use crate::{Experiment, Machine, Source};
 
 /// Machines that are alike and serve the same pools, so they can replace one another.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,13 +122,7 @@ pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
         }
     }
     let policy = &scaled.site.policy;
-    let is_promised = |index: usize| {
-        let class = match experiment.traffic[index].class {
-            TrafficClass::Class(class) => &policy.classes[class],
-            TrafficClass::Template { template, .. } => &policy.templates[template].class,
-        };
-        class.guarantee.throughput.is_some()
-    };
+    let is_promised = |index: usize| experiment.traffic[index].class.class(policy).guarantee.throughput.is_some();
     for (index, traffic) in scaled.traffic.iter_mut().enumerate() {
         if !is_promised(index) && !experiment.objects_of(index).is_some_and(is_promised) {
             continue;

@@ -71,7 +71,7 @@ pub fn violations(proof: &Proof, end: Duration) -> Vec<Violation> {
 #[must_use]
 pub fn quantiles(experiment: &Experiment, sent: &Sent) -> Vec<Quantiles> {
     let policy = &experiment.site.policy;
-    let classes = policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
+    let classes = policy.all_classes();
     let mut rows = Vec::new();
     for (class, histograms) in classes.zip(&sent.histograms) {
         for (phase, histogram) in experiment.phases.iter().zip(histograms) {

@@ -15,7 +15,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use weirgate_emulator::{Cluster, Health, NodeSpec, NodeStats};
 use weirgate_experiment::random::{Purpose, seed_for};
 use weirgate_experiment::{Condition, Experiment, Machine, Occupied};
-use weirgate_verdict::oracle;
 
 use crate::process::on_cpu;
 
@@ -68,7 +67,7 @@ impl Nodes {
         let addresses: Option<Vec<SocketAddr>> = machine_of.iter().map(address).collect();
         let addresses = addresses.ok_or("a node of the policy runs on a machine that the experiment does not have")?;
         let machines = experiment.machines.iter().map(|machine| machine.name.clone()).collect();
-        let classes = oracle::classes(&experiment.site.policy).map(|class| class.name.clone()).collect();
+        let classes = experiment.site.policy.all_classes().map(|class| class.name.clone()).collect();
         Ok(Nodes { cluster, machines, addresses, classes })
     }
 

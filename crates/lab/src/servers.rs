@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weirgate_emulator::{IdLog, NodeStats};
-use weirgate_experiment::{Condition, Experiment, Fault, FaultKind, Occupied, Service, TrafficClass};
+use weirgate_experiment::{Condition, Experiment, Fault, FaultKind, Occupied, Service};
 
 use crate::load::Template;
 use crate::nodes::Nodes;
@@ -126,10 +126,7 @@ impl Servers {
     pub fn templates(&self, experiment: &Experiment) -> Result<Vec<Template>, String> {
         let policy = &experiment.site.policy;
         let template = |(index, traffic): (usize, &weirgate_experiment::Traffic)| {
-            let pool = match traffic.class {
-                TrafficClass::Class(class) => policy.classes[class].pool,
-                TrafficClass::Template { template, .. } => policy.templates[template].class.pool,
-            };
+            let pool = traffic.class.class(policy).pool;
             let Servers::Real { services, .. } = self else { return Ok(Template::emulated(experiment, index)) };
             let node = policy.nodes.iter().position(|node| node.pool == pool);
             let service = node.and_then(|node| services.iter().find(|service| service.nodes.contains(&node)));

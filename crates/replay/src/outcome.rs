@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use weirgate_engine::{Class, Policy, Statistic};
-use weirgate_experiment::{Experiment, Fate, Run, TrafficClass};
+use weirgate_experiment::{Experiment, Fate, Run};
 
 use crate::requests::{Ending, Requests};
 
@@ -142,11 +142,6 @@ fn rounded(x: f64) -> f64 {
     (x * 1e3).round() / 1e3
 }
 
-/// Returns the classes and the classes of the templates.
-fn specs(policy: &Policy) -> impl Iterator<Item = &Class> {
-    policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class))
-}
-
 /// The outcome that the log has. Limits are those of `policy`, for classes of the same name.
 pub fn of_log(requests: &Requests, policy: &Policy) -> Outcome {
     let mut tallies: Vec<Tally> = requests.classes().iter().map(|_| Tally::default()).collect();
@@ -163,24 +158,20 @@ pub fn of_log(requests: &Requests, policy: &Policy) -> Outcome {
         };
         tally.add(what, f64::from(request.copies));
     }
-    let place = |name: &str| specs(policy).position(|class| class.name == name).unwrap_or(usize::MAX);
+    let place = |name: &str| policy.all_classes().position(|class| class.name == name).unwrap_or(usize::MAX);
     let mut named: Vec<(usize, &String, Tally)> =
         requests.classes().iter().zip(tallies).map(|(name, tally)| (place(name), name, tally)).collect();
     named.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
-    let outcome = |(place, name, tally): (usize, &String, Tally)| tally.outcome(name, specs(policy).nth(place));
+    let outcome = |(place, name, tally): (usize, &String, Tally)| tally.outcome(name, policy.all_classes().nth(place));
     Outcome { classes: named.into_iter().map(outcome).collect() }
 }
 
 /// The outcome of a run of `experiment`.
 pub fn of_run(experiment: &Experiment, run: &Run) -> Outcome {
     let policy = &experiment.site.policy;
-    let mut tallies: Vec<Tally> = specs(policy).map(|_| Tally::default()).collect();
+    let mut tallies: Vec<Tally> = policy.all_classes().map(|_| Tally::default()).collect();
     for record in &run.records {
-        let spec = match experiment.traffic[record.traffic as usize].class {
-            TrafficClass::Class(class) => class,
-            TrafficClass::Template { template, .. } => policy.classes.len() + template,
-        };
-        let tally = &mut tallies[spec];
+        let tally = &mut tallies[experiment.traffic[record.traffic as usize].class.index(policy)];
         let what = match record.fate {
             Fate::Served => {
                 tally.times.push(((record.ended - record.arrived) as f64 / 1e6) as f32);
@@ -193,7 +184,7 @@ pub fn of_run(experiment: &Experiment, run: &Run) -> Outcome {
         };
         tally.add(what, 1.0);
     }
-    let all = specs(policy).zip(tallies).filter(|(_, tally)| !tally.counts.is_empty());
+    let all = policy.all_classes().zip(tallies).filter(|(_, tally)| !tally.counts.is_empty());
     Outcome { classes: all.map(|(class, tally)| tally.outcome(&class.name, Some(class))).collect() }
 }
 

@@ -45,8 +45,7 @@ pub fn machines_needed(
     mut watch: impl FnMut(),
 ) -> std::result::Result<Option<Smallest>, String> {
     let policy = &experiment.site.policy;
-    let templates = policy.templates.iter().map(|template| &template.class);
-    let mut guarantees = policy.classes.iter().chain(templates).map(|class| class.guarantee);
+    let mut guarantees = policy.all_classes().map(|class| class.guarantee);
     if guarantees.all(|guarantee| guarantee.throughput.is_none() && guarantee.response_time.is_none()) {
         return Ok(None);
     }

@@ -117,8 +117,7 @@ impl Side {
     /// Returns the names of a class or template and of its upstream.
     pub(crate) fn spec(&self, spec: u32) -> (&str, &str) {
         let policy = &self.site.policy;
-        let templates = policy.templates.iter().map(|template| &template.class);
-        let class = policy.classes.iter().chain(templates).nth(spec as usize);
+        let class = policy.all_classes().nth(spec as usize);
         let pool = class.and_then(|class| policy.pools.get(class.pool));
         (self.spec_name(spec as usize), pool.map_or("?", |pool| &pool.name))
     }

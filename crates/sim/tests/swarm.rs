@@ -43,12 +43,7 @@ fn scenarios_load_and_their_guarantees_fit() {
             _ => 50.0,
         };
         assert!((min..=20_000.0).contains(&offered), "seed {seed}: {offered} requests/s");
-        let guaranteed = |class: &TrafficClass| match class {
-            TrafficClass::Class(class) => experiment.site.policy.classes[*class].guarantee.throughput,
-            TrafficClass::Template { template, .. } => {
-                experiment.site.policy.templates[*template].class.guarantee.throughput
-            }
-        };
+        let guaranteed = |class: &TrafficClass| class.class(&experiment.site.policy).guarantee.throughput;
         let exceeds = experiment.traffic.iter().any(|t| guaranteed(&t.class).is_none_or(|rate| max(&t.source) > rate));
         beyond += usize::from(exceeds);
     }
@@ -226,10 +221,7 @@ fn owed_alone_misses(family: Family, seed: u64) -> Vec<String> {
 fn keep_owed(experiment: &mut Experiment, index: usize, reading: Reading) {
     let traffic = &experiment.traffic[index];
     let policy = &experiment.site.policy;
-    let (class, keys) = match traffic.class {
-        TrafficClass::Class(class) => (&policy.classes[class], 1),
-        TrafficClass::Template { template, keys } => (&policy.templates[template].class, keys),
-    };
+    let (class, keys) = (traffic.class.class(policy), traffic.class.keys());
     // The most popular key sends its guarantee, the n-th key the n-th part of it.
     let popular: f64 = (1..=keys).map(|rank| 1.0 / f64::from(rank)).sum();
     let guaranteed = class.guarantee.throughput.unwrap_or(0.0) * popular;

@@ -58,11 +58,6 @@ pub struct Demand {
     pub owed: Vec<f64>,
 }
 
-/// The classes of a policy, then the shapes of its templates. Everything that is by class here has this order.
-pub fn classes(policy: &Policy) -> impl Iterator<Item = &Class> {
-    policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class))
-}
-
 /// Fraction of its work that a machine can do on average between two instants, by resource. More than 1 for
 /// CPUs that became faster.
 // Faults of single classes take nothing from the other classes.
@@ -75,7 +70,7 @@ pub fn weights(policy: &Policy, costs: &[f64]) -> Vec<f64> {
         let time = class.service_time.map_or(*cost, |time| time.as_secs_f64());
         class.guarantee.throughput.map(|rate| rate * time)
     };
-    let weights: Vec<Option<f64>> = classes(policy).zip(costs).map(guaranteed).collect();
+    let weights: Vec<Option<f64>> = policy.all_classes().zip(costs).map(guaranteed).collect();
     let sum: f64 = weights.iter().flatten().sum();
     let rest = if sum > 0.0 { BEST_EFFORT * sum } else { 1.0 };
     weights.into_iter().map(|weight| weight.filter(|w| *w > 0.0).unwrap_or(rest)).collect()
@@ -138,7 +133,7 @@ impl Cluster {
         Cluster {
             capacity: capacities,
             workers: slots,
-            reach: classes(policy).map(|class| machines(class.pool)).collect(),
+            reach: policy.all_classes().map(|class| machines(class.pool)).collect(),
         }
     }
 

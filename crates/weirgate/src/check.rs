@@ -105,7 +105,7 @@ fn explain(checked: &Checked) {
 
 /// Whether every node and every class states the figures on which the counts of observed classes rest.
 fn is_declared(policy: &Policy) -> bool {
-    let times = policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
+    let times = policy.all_classes();
     policy.nodes.iter().all(|node| node.capacity.is_some()) && times.into_iter().all(|c| c.service_time.is_some())
 }
 

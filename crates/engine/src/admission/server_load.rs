@@ -118,16 +118,11 @@ impl ServerLoad {
 }
 
 impl Policy {
-    /// Classes and templates.
-    pub(crate) fn services(&self) -> Vec<&Class> {
-        self.classes.iter().chain(self.templates.iter().map(|template| &template.class)).collect()
-    }
-
     /// ω and the source of loads: the values of the admit method, or its defaults under another method.
     pub(crate) fn server_load(&self) -> ServerLoad {
         match self.discipline.admit {
             Admit::ServerLoad(figures) => figures,
-            _ => ServerLoad::derived(&self.services()),
+            _ => ServerLoad::derived(&self.all_classes().collect::<Vec<_>>()),
         }
     }
 }

@@ -61,10 +61,9 @@ pub(crate) struct Partitions {
 impl Partitions {
     pub(crate) fn new(policy: &Policy) -> Partitions {
         let mut partitions = Partitions { sets: Table::new(), pools: Table::new(), first: vec![0] };
-        let services = policy.services();
         for (pool, spec) in policy.pools.iter().enumerate() {
             let divided = matches!(spec.dispatch, Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. });
-            let has = |set: &ServiceSet| services.iter().any(|c| c.pool == pool && ServiceSet::of(c) == *set);
+            let has = |set: &ServiceSet| policy.all_classes().any(|c| c.pool == pool && ServiceSet::of(c) == *set);
             let mut sets: Vec<_> = ServiceSet::ALL.into_iter().filter(|set| divided && has(set)).map(Some).collect();
             if sets.is_empty() {
                 sets.push(None);

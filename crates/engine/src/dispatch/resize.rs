@@ -127,9 +127,8 @@ fn declared(policy: &Policy, partitions: &Partitions, pool: usize, sizes: Sizes,
         let part = |set: &ServiceSet| sizes[set.index()] / whole * cpus;
         return sets.iter().map(|set| Wants { top: true, demand: part(set), busy: 1.0 }).collect();
     }
-    let services = policy.services();
     let owed = |set: ServiceSet| -> f64 {
-        let mine = services.iter().filter(|class| class.pool == pool && ServiceSet::of(class) == set);
+        let mine = policy.all_classes().filter(|class| class.pool == pool && ServiceSet::of(class) == set);
         mine.filter_map(|class| Some(class.guarantee.throughput? * class.service_time?.as_secs_f64())).sum()
     };
     let equal = cpus / sets.len() as f64;

@@ -74,7 +74,7 @@ impl Linear {
         (first, min, max): (u32, u32, u32),
         grow: Grow,
     ) -> Linear {
-        let specs = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class));
+        let specs = policy.all_classes();
         let limits = specs.filter_map(|class| class.guarantee.response_time);
         let limit = limits.map(|rt| rt.limit).min();
         let (seen, periods, last, next) = (Vec::new(), Table::filled(classes, 0), None, after(now));

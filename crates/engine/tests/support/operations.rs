@@ -509,7 +509,7 @@ impl Model {
         let snapshot = self.engine.snapshot(self.time());
         let policy = self.engine.policy();
         for class in self.engine.classes(self.time(), ClassId(0), usize::MAX).iter().filter(|c| c.waiting > 0) {
-            let mut specs = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class));
+            let mut specs = policy.all_classes();
             let spec = specs.find(|c| c.name == class.name).expect("a live class has a policy");
             let (pool, set) = (spec.pool, ServiceSet::of(spec));
             let room = policy.nodes.iter().zip(&snapshot.nodes).any(|(spec, node)| {

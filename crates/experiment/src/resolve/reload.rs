@@ -67,10 +67,7 @@ pub(super) fn reloads(
 
 /// Complains about every difference between the policies that a reload does not allow.
 fn same(first: &Site, other: &Site, mark: Mark, cx: &mut Context) {
-    let names = |site: &Site| -> Vec<String> {
-        let templates = site.policy.templates.iter().map(|template| &template.class);
-        site.policy.classes.iter().chain(templates).map(|class| class.name.clone()).collect()
-    };
+    let names = |site: &Site| -> Vec<String> { site.policy.all_classes().map(|class| class.name.clone()).collect() };
     if names(first) != names(other) {
         let list = |names: &[String]| listed(names.iter().map(String::as_str));
         let (ours, theirs) = (names(first), names(other));
@@ -95,10 +92,8 @@ fn same(first: &Site, other: &Site, mark: Mark, cx: &mut Context) {
     {
         differs.push("time limits of its classes");
     }
-    let serves = |site: &Site| -> Vec<_> {
-        let templates = site.policy.templates.iter().map(|template| &template.class);
-        site.policy.classes.iter().chain(templates).map(|class| (class.pool, class.content)).collect()
-    };
+    let serves =
+        |site: &Site| -> Vec<_> { site.policy.all_classes().map(|class| (class.pool, class.content)).collect() };
     if serves(first) != serves(other) {
         differs.push("where its classes are served");
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use weirgate_config::{Admin, Site};
-use weirgate_engine::{Class, NodeEvent, NodeId};
+use weirgate_engine::{NodeEvent, NodeId};
 
 use crate::access_log::AccessLog;
 use crate::active_config::{ActiveConfig, ReloadError};
@@ -139,14 +139,10 @@ impl Operations {
 
 /// Returns the names of all classes and templates.
 fn names(site: &Site) -> impl Iterator<Item = &str> {
-    classes(site).map(|class| class.name.as_str())
+    site.policy.all_classes().map(|class| class.name.as_str())
 }
 
 /// Returns the limits of the response times of the classes.
 fn limits(site: &Site) -> impl Iterator<Item = Duration> {
-    classes(site).filter_map(|class| class.guarantee.response_time).map(|response_time| response_time.limit)
-}
-
-fn classes(site: &Site) -> impl Iterator<Item = &Class> {
-    site.policy.classes.iter().chain(site.policy.templates.iter().map(|template| &template.class))
+    site.policy.all_classes().filter_map(|class| class.guarantee.response_time).map(|response_time| response_time.limit)
 }

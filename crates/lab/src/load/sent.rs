@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::connections::Ending;
 use super::text::digits;
 use hdrhistogram::Histogram;
-use weirgate_experiment::{Experiment, Fate, Page, Record, TrafficClass};
+use weirgate_experiment::{Experiment, Fate, Page, Record};
 
 use super::Counts;
 
@@ -200,10 +200,7 @@ pub(super) fn histograms(experiment: &Experiment, records: &[Record]) -> Vec<Vec
     let row = || experiment.phases.iter().map(|_| histogram()).collect();
     let mut table: Vec<Vec<_>> = (0..policy.classes.len() + policy.templates.len()).map(|_| row()).collect();
     for record in records.iter().filter(|record| record.fate == Fate::Served) {
-        let whose = match experiment.traffic[record.traffic as usize].class {
-            TrafficClass::Class(class) => class,
-            TrafficClass::Template { template, .. } => policy.classes.len() + template,
-        };
+        let whose = experiment.traffic[record.traffic as usize].class.index(policy);
         let arrived = Duration::from_nanos(record.arrived);
         let phase = experiment.phases.partition_point(|phase| phase.until <= arrived);
         if let Some(histogram) = table[whose].get_mut(phase) {

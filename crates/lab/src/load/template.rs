@@ -78,10 +78,7 @@ impl Template {
     #[must_use]
     pub fn emulated(experiment: &Experiment, traffic: usize) -> Template {
         let policy = &experiment.site.policy;
-        let content = match experiment.traffic[traffic].class {
-            TrafficClass::Class(class) => policy.classes[class].content,
-            TrafficClass::Template { template, .. } => policy.templates[template].class.content,
-        };
+        let content = experiment.traffic[traffic].class.class(policy).content;
         if experiment.traffic[experiment.home_of(traffic)].documents.is_some() {
             // The path contains the name, because a gateway takes the path as the target.
             let path = "/{object}?object={object}&bytes={bytes}&demand={cpu_us}us&io={io_us}us&content=static";

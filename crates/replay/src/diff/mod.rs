@@ -90,8 +90,7 @@ fn order(all: &[Setting]) -> Vec<&str> {
 /// The classes of an upstream.
 fn concerned(site: &Site, about: &str) -> Vec<String> {
     let Some(name) = about.strip_prefix("upstream ") else { return Vec::new() };
-    let templates = site.policy.templates.iter().map(|template| &template.class);
-    let classes = site.policy.classes.iter().chain(templates);
+    let classes = site.policy.all_classes();
     let uses = |pool: usize| site.policy.pools.get(pool).is_some_and(|pool| pool.name == name);
     classes.filter(|class| uses(class.pool)).map(|class| class.name.clone()).collect()
 }

@@ -173,7 +173,7 @@ impl Checks {
             in_flight: 0,
             group: 0,
         };
-        let specs = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class));
+        let specs = policy.all_classes();
         Checks {
             violations: Vec::new(),
             tallies: vec![Tally::default(); policy.classes.len() + policy.templates.len()],
@@ -485,7 +485,7 @@ impl Checks {
             sum.waiting += class.waiting;
             sum.in_flight += class.outstanding;
         }
-        let names = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).map(|class| &class.name);
+        let names = policy.all_classes().map(|class| &class.name);
         for ((name, theirs), ours) in names.zip(counted).zip(self.tallies.clone()) {
             if theirs != ours {
                 self.note("guarantees", format!("class {name}: the engine has {theirs:?}, the driver {ours:?}"));

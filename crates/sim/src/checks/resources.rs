@@ -38,15 +38,14 @@ impl Resources {
             machine_of.push(machine);
         }
         let horizon = figures.horizon.as_nanos() as f64;
-        let specs = policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
         Some(Resources {
             only: figures.only,
             machine_of,
             full: weights.iter().map(|weight| (horizon * weight).round().max(1.0) as u64).collect(),
             taken: vec![[0; RESOURCES]; weights.len()],
-            unknown: specs.clone().map(|class| class.demand).collect(),
+            unknown: policy.all_classes().map(|class| class.demand).collect(),
             max: match policy.estimated {
-                true => specs.map(|class| policy.largest(class.pool).unwrap_or(u64::MAX)).collect(),
+                true => policy.all_classes().map(|class| policy.largest(class.pool).unwrap_or(u64::MAX)).collect(),
                 false => Vec::new(),
             },
             largest: [0; RESOURCES],

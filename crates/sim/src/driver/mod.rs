@@ -25,9 +25,7 @@ use weirgate_engine::{Admit, ClassId, Engine, InvalidPolicy, Learned, LoadSource
 use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
 use weirgate_experiment::traffic::{Event, Stream};
-use weirgate_experiment::{
-    Experiment, Idle, IdleMeter, LearnedCosts, Record, Run, Sample, TrafficClass, Turn, Violation, turns,
-};
+use weirgate_experiment::{Experiment, Idle, IdleMeter, LearnedCosts, Record, Run, Sample, Turn, Violation, turns};
 
 use crate::agenda::{Agenda, Errands};
 use crate::checks::Checks;
@@ -223,10 +221,6 @@ impl<'a> Driver<'a> {
             .collect();
         let traffic = &experiment.traffic;
         let sources = Sources::new(machines.servers(), late.all.len(), traffic.len());
-        let spec = |target: &TrafficClass| match target {
-            TrafficClass::Class(class) => *class,
-            TrafficClass::Template { template, .. } => policy.classes.len() + template,
-        };
         let watch = |node: usize| {
             let check = experiment.site.pools[policy.nodes[node].pool].health.clone()?;
             Some(Watch::new(check, generator(seed, Purpose::Checks, node)))
@@ -240,7 +234,7 @@ impl<'a> Driver<'a> {
             agenda: Agenda::new(sources.idle + 1),
             streams: (0..traffic.len()).map(|index| Stream::new(experiment, index, seed)).collect(),
             coming: vec![None; traffic.len()],
-            specs: traffic.iter().map(|t| spec(&t.class)).collect(),
+            specs: traffic.iter().map(|t| t.class.index(policy)).collect(),
             table: Table::of(experiment),
             visits: Visits::new(experiment, seed),
             requests: Requests::default(),

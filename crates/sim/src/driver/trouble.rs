@@ -103,7 +103,7 @@ impl Driver<'_> {
     pub(super) fn report(&mut self, every: u64) {
         let mut counts = vec![[0u32; 2]; self.experiment.machines.len()];
         let policy = &self.experiment.site.policy;
-        let specs: Vec<_> = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).collect();
+        let specs: Vec<_> = policy.all_classes().collect();
         for (_, request) in self.requests.iter().filter(|(_, r)| matches!(r.place, Place::Serving(_))) {
             let content = specs[self.specs[request.traffic as usize]].content;
             counts[self.machine_of(NodeId(request.node))][content as usize] += 1;

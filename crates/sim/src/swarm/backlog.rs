@@ -107,10 +107,7 @@ fn charged(experiment: &Experiment, traffic: usize, only: Option<usize>) -> [f64
     let path = stream.request.path.as_deref().unwrap_or_default();
     let routes = experiment.site.page_table.iter().flat_map(|table| &table.routes);
     let known = routes.into_iter().find(|route| route.pattern.to_string() == path).map(|route| route.demand);
-    let class = match stream.class {
-        TrafficClass::Class(class) => &experiment.site.policy.classes[class],
-        TrafficClass::Template { template, .. } => &experiment.site.policy.templates[template].class,
-    };
+    let class = stream.class.class(&experiment.site.policy);
     let shares: [f64; RESOURCES] = known.unwrap_or(class.demand).shares();
     std::array::from_fn(|resource| if only.is_none_or(|only| only == resource) { shares[resource] } else { 0.0 })
 }

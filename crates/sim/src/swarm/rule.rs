@@ -7,7 +7,7 @@
 //! check over every set of pools is Hall's condition: it holds iff work can be split over shared machines
 //! so that everything fits.
 
-use weirgate_experiment::{DemandFrom, Experiment, FaultKind, TrafficClass};
+use weirgate_experiment::{DemandFrom, Experiment, FaultKind};
 
 /// Maximum owed work of a scenario, as a share of the capacity. The rest is room for queueing: with more
 /// owed work, no order of service can hold limits of four times the unloaded p95.
@@ -59,10 +59,7 @@ pub fn owed_share(experiment: &Experiment, phase: usize, reading: Reading) -> f6
     let pools = policy.pools.len();
     let (mut work, mut held) = (vec![0.0; pools], vec![0.0; pools]);
     for traffic in &experiment.traffic {
-        let (class, keys) = match traffic.class {
-            TrafficClass::Class(class) => (&policy.classes[class], 1.0),
-            TrafficClass::Template { template, keys } => (&policy.templates[template].class, f64::from(keys)),
-        };
+        let (class, keys) = (traffic.class.class(policy), f64::from(traffic.class.keys()));
         let Some(rate) = class.guarantee.throughput else { continue };
         let service = class.service_time.map(|time| time.as_secs_f64());
         let from = experiment.phase_from(phase);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weirgate_experiment::{Experiment, Fate, Record, Run, TrafficClass};
+use weirgate_experiment::{Experiment, Fate, Record, Run};
 
 use super::rule::Usable as _;
 
@@ -35,10 +35,7 @@ pub(super) struct Starved {
 /// earliest.
 pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
     let policy = &experiment.site.policy;
-    let class_of = |record: &Record| match experiment.traffic[record.traffic as usize].class {
-        TrafficClass::Class(class) => class,
-        TrafficClass::Template { template, .. } => policy.classes.len() + template,
-    };
+    let class_of = |record: &Record| experiment.traffic[record.traffic as usize].class.index(policy);
     let mut records: Vec<Vec<&Record>> = vec![Vec::new(); policy.classes.len() + policy.templates.len()];
     run.records.iter().for_each(|record| records[class_of(record)].push(record));
     let slowest = experiment.machines.iter().map(|machine| machine.speed).fold(f64::INFINITY, f64::min);
@@ -46,8 +43,7 @@ pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
     for phase in (0..experiment.phases.len()).filter(|phase| is_sound(experiment, *phase)) {
         let (from, until) =
             (experiment.phase_from(phase).as_nanos() as u64, experiment.phases[phase].until.as_nanos() as u64);
-        let templates = policy.templates.iter().map(|template| &template.class);
-        for (index, class) in policy.classes.iter().chain(templates).enumerate() {
+        for (index, class) in policy.all_classes().enumerate() {
             let of_class = &records[index];
             let during = &of_class
                 [of_class.partition_point(|r| r.arrived < from)..of_class.partition_point(|r| r.arrived < until)];

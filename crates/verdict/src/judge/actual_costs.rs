@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use weirgate_experiment::{DemandFrom, Experiment, RESOURCES, Run, TrafficClass};
+use weirgate_experiment::{DemandFrom, Experiment, RESOURCES, Run};
 use weirgate_pages::{Index, Pattern};
 
 /// Costs of a route over time.
@@ -177,10 +177,7 @@ fn demand(entries: &[DemandFrom], at: Duration, begun: &dyn Fn(&DemandFrom) -> b
 /// Converts a second of CPU, disk or link demanded by the stream into seconds of a node of weight 1.
 fn unit(experiment: &Experiment, stream: usize) -> [f64; RESOURCES] {
     let policy = &experiment.site.policy;
-    let pool = match experiment.traffic[stream].class {
-        TrafficClass::Class(class) => policy.classes[class].pool,
-        TrafficClass::Template { template, .. } => policy.templates[template].class.pool,
-    };
+    let pool = experiment.traffic[stream].class.class(policy).pool;
     let said = experiment.site.page_table.as_ref().map_or([None; RESOURCES], |table| table.capacity);
     let mut sum = [0.0; RESOURCES];
     let mut weights = 0.0;

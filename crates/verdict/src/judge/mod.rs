@@ -44,8 +44,8 @@ mod verdict;
 use std::ops::Range;
 use std::time::Duration;
 
-use weirgate_engine::{Class, Policy};
-use weirgate_experiment::{Experiment, TrafficClass};
+use weirgate_engine::Class;
+use weirgate_experiment::Experiment;
 
 pub use learned::{BAND, CostChange, LearnedCost, LearnedRoute, LearnedTable, PhaseCost};
 pub use resources::{ClassUse, Portion, ResourceUse};
@@ -55,7 +55,7 @@ pub use verdict::{
     PhaseVerdict, ResponseTimes, ShedLatency, Sheds, Verdict, ViolationFound, Word,
 };
 
-use crate::oracle::{Cluster, Demand, classes, weights};
+use crate::oracle::{Cluster, Demand, weights};
 use avoidable::Lacking;
 use class::{Subject, seconds};
 pub(crate) use owed::{Declared, at_first};
@@ -80,14 +80,6 @@ pub fn judge_against_oracle(experiment: &Experiment, run: &Run) -> Verdict {
     Judge::new(experiment, run, &Rules::default()).verdict(true)
 }
 
-/// Index of the class that a traffic source sends to, in the order of [`classes`].
-pub(crate) fn subject_of(policy: &Policy, target: &TrafficClass) -> usize {
-    match target {
-        TrafficClass::Class(class) => *class,
-        TrafficClass::Template { template, .. } => policy.classes.len() + template,
-    }
-}
-
 struct Judge<'a> {
     experiment: &'a Experiment,
     run: &'a Run,
@@ -103,8 +95,8 @@ impl<'a> Judge<'a> {
         let phases = 0..experiment.phases.len();
         let stretches: Vec<Range<u64>> = phases.clone().flat_map(|phase| split(experiment, phase)).collect();
         let in_force = phases.map(|phase| experiment.policy_at(experiment.phase_from(phase)));
-        let in_force: Vec<Vec<&Class>> = in_force.map(|policy| classes(policy).collect()).collect();
-        let whose: Vec<usize> = experiment.traffic.iter().map(|t| subject_of(policy, &t.class)).collect();
+        let in_force: Vec<Vec<&Class>> = in_force.map(|policy| policy.all_classes().collect()).collect();
+        let whose: Vec<usize> = experiment.traffic.iter().map(|t| t.class.index(policy)).collect();
         let nominal = Cluster::nominal(experiment);
         let subject = |(index, class): (usize, &'a Class)| {
             let records = run.records.iter().filter(|r| whose.get(r.traffic as usize) == Some(&index));
@@ -132,7 +124,7 @@ impl<'a> Judge<'a> {
             });
             Subject::new(terms.collect(), records, &stretches).in_pages(pages)
         };
-        let mut subjects: Vec<Subject<'a>> = classes(policy).enumerate().map(subject).collect();
+        let mut subjects: Vec<Subject<'a>> = policy.all_classes().enumerate().map(subject).collect();
         let short = |(index, stretch): (usize, &Range<u64>)| {
             owed::short_of_workers(&live(experiment, stretch), &subjects, (index / 2, stretch))
         };

@@ -23,7 +23,6 @@ use std::time::Duration;
 use weirgate_experiment::{Experiment, RESOURCES, Run, Source, Work};
 
 use super::class::{Subject, seconds};
-use super::subject_of;
 use crate::oracle::Cluster;
 
 /// Declared cost of the requests of a class.
@@ -83,7 +82,7 @@ pub(crate) fn at_first(experiment: &Experiment, run: &Run, subject: usize, pace:
     }
     let (mut takes, mut io, mut all) = ([0.0; RESOURCES], 0.0, 0.0);
     for (traffic, count) in experiment.traffic.iter().zip(counts) {
-        if subject_of(policy, &traffic.class) != subject || count == 0 {
+        if traffic.class.index(policy) != subject || count == 0 {
             continue;
         }
         if traffic.documents.is_some() || matches!(traffic.source, Source::Trace(_) | Source::Part { .. }) {

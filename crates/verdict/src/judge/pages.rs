@@ -10,7 +10,6 @@ use std::ops::Range;
 use weirgate_experiment::{Experiment, Fate, Page, Record, Run};
 
 use super::class::seconds;
-use super::subject_of;
 use super::verdict::PageCounts;
 
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// The pages of class or template number `subject`, in the order of [`crate::oracle::classes`]. `None`
+    /// The pages of class or template `subject`, in the order of [`weirgate_engine::Policy::all_classes`]. `None`
     /// if none of its traffic consists of pages. `alone` returns the minimum time of a request, in nanoseconds.
     pub(crate) fn of(
         experiment: &Experiment,
@@ -32,7 +31,7 @@ impl Pages {
     ) -> Option<Pages> {
         let policy = &experiment.site.policy;
         let is_ours =
-            |traffic: usize| experiment.traffic.get(traffic).is_some_and(|t| subject_of(policy, &t.class) == subject);
+            |traffic: usize| experiment.traffic.get(traffic).is_some_and(|t| t.class.index(policy) == subject);
         let ours: Vec<bool> = (0..experiment.traffic.len()).map(is_ours).collect();
         if !ours.iter().enumerate().any(|(traffic, ours)| *ours && experiment.is_pages(traffic)) {
             return None;

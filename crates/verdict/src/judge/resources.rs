@@ -16,8 +16,8 @@ use weirgate_experiment::{Experiment, Fate, RESOURCES, Record, Run, Sample, Work
 use weirgate_wire::RESOURCE_NAMES as NAMES;
 
 use super::verdict::{rounded, rounded_all};
-use super::{done, seconds, subject_of};
-use crate::oracle::{Cluster, classes};
+use super::{done, seconds};
+use crate::oracle::Cluster;
 
 /// Usage of several resources in the judged part of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -113,8 +113,8 @@ pub(super) fn used(experiment: &Experiment, run: &Run, cluster: &Cluster, stretc
     let policy = &experiment.site.policy;
     let length = seconds(stretch);
     let had = cluster.whole().map(|capacity| capacity * length);
-    let whose: Vec<usize> = experiment.traffic.iter().map(|t| subject_of(policy, &t.class)).collect();
-    let mut sums = vec![Sums::default(); classes(policy).count()];
+    let whose: Vec<usize> = experiment.traffic.iter().map(|t| t.class.index(policy)).collect();
+    let mut sums = vec![Sums::default(); policy.all_classes().count()];
     let mut all = Sums::default();
     for record in run.records.iter().filter(|r| r.fate == Fate::Served && stretch.contains(&r.ended)) {
         if let Some(own) = whose.get(record.traffic as usize).and_then(|class| sums.get_mut(*class)) {
@@ -134,7 +134,7 @@ pub(super) fn used(experiment: &Experiment, run: &Run, cluster: &Cluster, stretc
         names: NAMES.map(str::to_owned).to_vec(),
         utilisation: utilisation.collect(),
         all: all.portion(&had, length),
-        classes: classes(policy).zip(&sums).map(class).collect(),
+        classes: policy.all_classes().zip(&sums).map(class).collect(),
     })
 }
 

@@ -108,7 +108,7 @@ impl Outline {
             judged: phase.judged,
             x: phase.x,
         });
-        let classes = policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
+        let classes = policy.all_classes();
         let classes = classes.map(|class| OutlinedClass {
             name: class.name.clone(),
             upstream: policy.pools.get(class.pool).map_or_else(String::new, |pool| pool.name.clone()),
@@ -158,7 +158,7 @@ fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
             format!("{} % fail at once", figure_text(share * 100.0))
         }
         FaultKind::FailFast(share) => {
-            let names: Vec<&str> = crate::oracle::classes(&experiment.site.policy).map(|c| c.name.as_str()).collect();
+            let names: Vec<&str> = experiment.site.policy.all_classes().map(|c| c.name.as_str()).collect();
             let of: Vec<&str> = fault.classes.iter().filter_map(|class| names.get(*class).copied()).collect();
             format!("{} % of {} fail at once", figure_text(share * 100.0), of.join(", "))
         }

@@ -7,8 +7,8 @@ use weirgate_engine::{Class, ResponseTime};
 use weirgate_experiment::{Experiment, Fate, RESOURCES, Record, Run, Sample, Work};
 use weirgate_wire::RESOURCE_NAMES;
 
-use crate::judge::{Declared, Pages, at_first, paces, statistic, subject_of};
-use crate::oracle::{Cluster, classes};
+use crate::judge::{Declared, Pages, at_first, paces, statistic};
+use crate::oracle::Cluster;
 
 /// Length of a point in seconds: that of the windows in which the judge measures reactions.
 const STEP: f64 = 2.0;
@@ -93,9 +93,9 @@ impl Series {
         let step = STEP * (length / STEP / MAX_POINTS).ceil().max(1.0);
         let points = (length / step).ceil() as usize;
         let policy = &experiment.site.policy;
-        let in_force = experiment.policies().map(|(from, policy)| (from.as_secs_f64(), classes(policy).collect()));
+        let in_force = experiment.policies().map(|(from, policy)| (from.as_secs_f64(), policy.all_classes().collect()));
         let in_force: Vec<(f64, Vec<&Class>)> = in_force.collect();
-        let whose: Vec<usize> = experiment.traffic.iter().map(|t| subject_of(policy, &t.class)).collect();
+        let whose: Vec<usize> = experiment.traffic.iter().map(|t| t.class.index(policy)).collect();
         let nominal = Cluster::nominal(experiment);
         let series = |(index, class): (usize, &Class)| {
             let records = run.records.iter().filter(|r| whose.get(r.traffic as usize) == Some(&index));
@@ -134,7 +134,7 @@ impl Series {
             seed: run.seed,
             step,
             length,
-            classes: classes(policy).enumerate().filter_map(series).collect(),
+            classes: policy.all_classes().enumerate().filter_map(series).collect(),
             window: line(&run.samples, |sample| sample.window.map(f64::from)),
             outstanding: line(&run.samples, |sample| Some(f64::from(sample.outstanding))),
             in_flight: in_flight(experiment, run, step, points),

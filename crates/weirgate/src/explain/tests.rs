@@ -265,8 +265,7 @@ fn it_agrees_with_a_running_gateway() {
     gateway.cut();
     gateway.join();
     // Each class is chosen often, so that the agreement says something about each condition.
-    let templates = site.policy.templates.iter().map(|template| &template.class);
-    for class in site.policy.classes.iter().chain(templates) {
+    for class in site.policy.all_classes() {
         assert!(seen.get(&Ok(class.name.to_string())).is_some_and(|&n| n >= 10), "{}: {seen:?}", class.name);
     }
     // So is each reason for a refusal.
