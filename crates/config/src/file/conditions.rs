@@ -3,12 +3,12 @@
 //! They are compared with the canonical form of the request, so that `%2f`, `//` and `../` cannot evade a
 //! rule. A rule that can never match a canonical form is refused.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use weirgate_spanned_yaml::decode::{At, Context, Decode, FromText, Named, OneOrMany, Optional, Required, TextOrMap};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::Text;
-use weirgate_spanned_yaml::{any_of, record, text_schema, words};
+use weirgate_spanned_yaml::{any_of, inline_schema, record, text_schema, words};
 
 use super::address::{Net, is_host_name};
 use super::body::Body;
@@ -134,18 +134,8 @@ impl Decode for Inner {
     }
 }
 
-impl JsonSchema for Inner {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        Match::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<Match>()
-    }
+inline_schema! {
+    Inner: |generator| generator.subschema_for::<Match>()
 }
 
 /// A host name, or every name below one.
@@ -217,16 +207,8 @@ impl<K: FromText> Decode for Values<K> {
     }
 }
 
-impl<K: JsonSchema> JsonSchema for Values<K> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        format!("Values_{}", K::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+inline_schema! {
+    <K: JsonSchema> Values<K>: |generator| {
         let present = generator.subschema_for::<OneOrMany<K>>();
         let are = generator.subschema_for::<Named<K, OneOrMany<ValueForm>>>();
         json_schema!({ "anyOf": [present, are] })

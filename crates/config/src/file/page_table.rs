@@ -2,14 +2,14 @@
 //!
 //! Routes are written in the policy or in a file of their own, which `weirgate probe` writes.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde_json::json;
 use weirgate_pages::Pattern;
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, Named, Optional, Required};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Share, Text, number_and_unit};
-use weirgate_spanned_yaml::{any_of, record, text_schema};
+use weirgate_spanned_yaml::{any_of, inline_schema, record, text_schema};
 
 /// Source of the costs of requests.
 #[derive(Clone, Debug)]
@@ -104,18 +104,8 @@ impl Decode for Included {
     }
 }
 
-impl JsonSchema for Included {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Included".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
-    }
+inline_schema! {
+    Included: |_| json_schema!({ "type": "string" })
 }
 
 /// A route pattern.

@@ -1,13 +1,11 @@
 //! Values that change over time: one value, or a list of values, each with the instant from which it holds.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, Required, StepName};
 use weirgate_spanned_yaml::errors::Complaint;
-use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Frequency, Moment, Speed};
+use weirgate_spanned_yaml::{inline_schema, record};
 
 use super::demand::Demand;
 
@@ -127,16 +125,8 @@ impl<T: Figure> Decode for Changing<T> {
     }
 }
 
-impl<T: Figure> JsonSchema for Changing<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("Changing_{}", T::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+inline_schema! {
+    <T: Figure> Changing<T>: |generator| {
         let one = json_schema!({ "anyOf": [generator.subschema_for::<T>(), generator.subschema_for::<T::Map>()] });
         json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
     }

@@ -1,13 +1,11 @@
 //! Published figures: one value for a phase, or the points of a curve.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, Optional, Required, StepName};
 use weirgate_spanned_yaml::errors::Complaint;
-use weirgate_spanned_yaml::record;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Frequency, Name, Share, Span};
+use weirgate_spanned_yaml::{inline_schema, record};
 
 record! {
     /// Published figures of one class: a value for one phase, or points `[x, value]` on the axis.
@@ -68,16 +66,8 @@ fn point<T: Decode>(node: &Node, cx: &mut Context) -> Option<(f64, T)> {
     x.zip(figure).map(|(Amount(x), figure)| (x, figure))
 }
 
-impl<T: JsonSchema> JsonSchema for Curve<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("Curve_{}", T::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+inline_schema! {
+    <T: JsonSchema> Curve<T>: |generator| {
         let figure = generator.subschema_for::<T>();
         let part = json_schema!({ "anyOf": [generator.subschema_for::<Amount>(), figure] });
         let point = json_schema!({ "type": "array", "items": part, "minItems": 2, "maxItems": 2 });

@@ -1,14 +1,36 @@
 //! Shapes that occur in many places of the file: one value or a list, a map of names, a value or `off`, a text or a
 //! map.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 
 use super::{At, Context, Decode, FromText, StepName};
 use crate::errors::{Complaint, quoted};
 use crate::tree::{Entry, Node, Value};
+
+/// Implements [`JsonSchema`] for a type whose schema stands where the type is used. Its parameters may have bounds.
+#[macro_export]
+macro_rules! inline_schema {
+    (<$($P:ident $(: $Bound:ident)?),*> $Type:ty: |$generator:pat_param| $schema:expr) => {
+        impl<$($P $(: $Bound)?),*> schemars::JsonSchema for $Type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                std::any::type_name::<Self>().into()
+            }
+
+            fn json_schema($generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $schema
+            }
+        }
+    };
+    ($Type:ty: |$generator:pat_param| $schema:expr) => {
+        $crate::inline_schema! { <> $Type: |$generator| $schema }
+    };
+}
 
 /// One value or a list of them.
 #[derive(Clone, Debug)]
@@ -25,16 +47,8 @@ impl<T: Decode> Decode for OneOrMany<T> {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("OneOrMany_{}", T::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+inline_schema! {
+    <T: JsonSchema> OneOrMany<T>: |generator| {
         let one = generator.subschema_for::<T>();
         json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
     }
@@ -62,18 +76,8 @@ impl<T: Decode> Decode for Vec<At<T>> {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for At<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        T::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<T>()
-    }
+inline_schema! {
+    <T: JsonSchema> At<T>: |generator| generator.subschema_for::<T>()
 }
 
 /// A map with names chosen by the operator as keys, in the order of the file.
@@ -125,16 +129,8 @@ impl<K: FromText, T: Decode> Decode for Named<K, T> {
     }
 }
 
-impl<K, T: JsonSchema> JsonSchema for Named<K, T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("Named_{}", T::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+inline_schema! {
+    <K, T: JsonSchema> Named<K, T>: |generator| {
         json_schema!({ "type": "object", "additionalProperties": generator.subschema_for::<T>(), "minProperties": 1 })
     }
 }
@@ -178,16 +174,8 @@ impl<T: Decode> Decode for Switch<T> {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Switch<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("Switch_{}", T::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+inline_schema! {
+    <T: JsonSchema> Switch<T>: |generator| {
         json_schema!({ "anyOf": [{ "const": "off" }, generator.subschema_for::<T>()] })
     }
 }
@@ -214,16 +202,8 @@ impl<T: FromText, M: Decode> Decode for TextOrMap<T, M> {
     }
 }
 
-impl<T: JsonSchema, M: JsonSchema> JsonSchema for TextOrMap<T, M> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("{}_or_{}", T::schema_name(), M::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+inline_schema! {
+    <T: JsonSchema, M: JsonSchema> TextOrMap<T, M>: |generator| {
         json_schema!({ "anyOf": [generator.subschema_for::<T>(), generator.subschema_for::<M>()] })
     }
 }
