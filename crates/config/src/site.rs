@@ -283,7 +283,7 @@ pub struct Tunnels {
     pub max: Option<u32>,
     /// Time without a byte in either direction.
     pub idle: Duration,
-    /// Time from the begin to the end. `None` means no limit.
+    /// Time from the start to the end. `None` means no limit.
     pub total: Option<Duration>,
 }
 

@@ -243,7 +243,7 @@ impl Transfer {
                     }
                     inbox.take(bytes);
                 }
-                // The client would take it for the begin of a tunnel (RFC 8441 Sec. 4).
+                // The client would take it for the start of a tunnel (RFC 8441 Sec. 4).
                 status @ 200..=299 if protocol == Protocol::Http2 && exchange.request.upgrade().is_some() => {
                     return Poll::Ready(Err(Missed::Declined(status)));
                 }

@@ -67,7 +67,7 @@ pub fn import(
     build::policy(site, from, &source.name)
 }
 
-/// Returns whether a configuration is one of HAProxy: it has sections, each a word at the begin of a line.
+/// Returns whether a configuration is one of HAProxy: it has sections, each a word at the start of a line.
 fn is_haproxy(text: &str) -> bool {
     let section = |line: &str| {
         let mut words = line.split_whitespace();

@@ -1,8 +1,8 @@
 //! HAProxy's HTTP log, `option httplog`, also behind the prefix of a syslog.
 //!
 //! Source: HAProxy 3.0 Configuration Manual, Sec. 8.2.3: `%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS
-//! %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r`. The time at the server is `Ta - TR - Tw`: all of the time but that
-//! for the request's head and that in queues. `option httpslog` appends fields, which are ignored.
+//! %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r`. The time at the server is `Ta - TR - Tw`: all of the time except
+//! that for the request's head and that in queues. `option httpslog` appends fields, which are ignored.
 //!
 //! A log has the host only if the configuration captures that header, and it does not name its captures. A captured
 //! request header that looks like the name of a host is taken for one.
@@ -47,7 +47,7 @@ pub(super) fn request(line: &str) -> Option<Request<'_>> {
     Some(request)
 }
 
-/// Returns the client's address, the begin in milliseconds since 1970, and the rest of the line.
+/// Returns the client's address, the start in milliseconds since 1970, and the rest of the line.
 fn beginning(line: &str) -> Option<(&str, i64, &str)> {
     let mut from = 0;
     // The prefix of a syslog may have brackets of its own, as in `haproxy[14389]: `.
