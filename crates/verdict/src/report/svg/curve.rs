@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use super::legend::{Legend, MARK};
+use super::legend::{Legend, MARK, line};
 use super::plot::{Panel, axis_for, escape, figure_text, log_axis_for, round_step, text, ticks};
 use super::{BORDER, CHARACTER, LEFT, LINE, MAX_CLASSES, MULTIPLE, STYLE, WHOLE, limits};
 use crate::report::curve::{Curve, CurveClass, Point};
@@ -140,9 +140,6 @@ fn extent(min: f64, max: f64) -> (f64, f64) {
 /// panels of all groups therefore start at the same height.
 fn legend(curve: &Curve<'_>, all: &[Drawn<'_>], right: f64) -> (String, f64) {
     let mut legend = Legend::new(right);
-    let line = |svg: &mut String, class: &str, (x, y): (f64, f64)| {
-        let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {y:.1}h{MARK}"/>"#);
-    };
     for (index, class) in curve.classes.iter().take(MAX_CLASSES).enumerate() {
         legend.entry(class.name, |svg, (x, y)| {
             line(svg, &format!("served c{index}"), (x, y));

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::legend::{Legend, MARK};
+use super::legend::{Legend, MARK, line};
 use super::marks::Marks;
 use super::plot::{Panel, axis_for, escape, figure_text, text};
 use super::{BORDER, LEFT, STYLE, WHOLE, seconds};
@@ -115,9 +115,6 @@ fn columns(count: usize) -> Vec<(f64, f64)> {
 
 fn legend(more: usize) -> (String, f64) {
     let mut legend = Legend::new(WHOLE.width - BORDER);
-    let line = |svg: &mut String, class: &str, (x, y): (f64, f64)| {
-        let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {y:.1}h{MARK}"/>"#);
-    };
     let area = |svg: &mut String, class: &str, (x, y): (f64, f64)| {
         let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {:.1}h{MARK}v10h-{MARK}z"/>"#, y - 5.0);
     };

@@ -1,10 +1,17 @@
 //! Legend of a figure: entries side by side, in as many rows as needed.
 
+use std::fmt::Write as _;
+
 use super::plot::text;
 use super::{CHARACTER, LEFT, LINE};
 
 /// Width of the mark in front of an entry's name.
 pub(super) const MARK: f64 = 22.0;
+
+/// Draws a line as the mark of an entry.
+pub(super) fn line(svg: &mut String, class: &str, (x, y): (f64, f64)) {
+    let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {y:.1}h{MARK}"/>"#);
+}
 
 /// A legend that is being written.
 #[derive(Debug)]

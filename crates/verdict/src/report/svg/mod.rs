@@ -25,7 +25,7 @@ pub use bars::{Bar, BarGroup, Bars, bars};
 pub use curve::curve;
 pub use grid::grid_figure;
 pub use learned::learned;
-use legend::{Legend, MARK};
+use legend::{Legend, line};
 pub use lines::{Line, over_time};
 use marks::Marks;
 pub(super) use plot::axis_for;
@@ -227,9 +227,6 @@ fn panels(top: f64, form: Form, scale: &Scale, length: f64) -> Vec<Panel> {
 /// The legend, and the position of the phases' names.
 fn legend(classes: &[&ClassSeries], series: &Series, right: f64) -> (String, f64) {
     let mut legend = Legend::new(right);
-    let line = |svg: &mut String, class: &str, (x, y): (f64, f64)| {
-        let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {y:.1}h{MARK}"/>"#);
-    };
     for (index, class) in classes.iter().enumerate() {
         legend.entry(&class.name, |svg, at| line(svg, &format!("served c{index}"), at));
     }
