@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use weirgate_experiment::{Experiment, Fate, Record, Violation};
+use weirgate_verdict::percentile;
 
 use crate::load::{Sent, histogram};
 use crate::proof::{Attempt, Found, Proof, Watch};
@@ -123,7 +124,7 @@ pub fn clients(experiment: &Experiment, records: &[Record]) -> Vec<Clients> {
                 clients: name.clone(),
                 served: served.len() as u64,
                 unserved: unserved.len() as u64,
-                p95_ms: times.get(times.len() * 95 / 100).map(|nanos| *nanos as f64 / 1e6),
+                p95_ms: percentile(&times, 95.0).map(|nanos| nanos as f64 / 1e6),
             });
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use weirgate_engine::{Class, Policy, Statistic};
 use weirgate_experiment::{Experiment, Fate, Run};
+use weirgate_verdict::percentile;
 
 use crate::requests::{Ending, Requests};
 
@@ -85,6 +86,7 @@ impl Tally {
     fn outcome(mut self, name: &str, class: Option<&Class>) -> ClassOutcome {
         self.times.sort_unstable_by(f32::total_cmp);
         let times = &self.times;
+        let percentile = |percent| percentile(times, percent).map(|time| rounded(f64::from(time)));
         let count = |what| self.counts.get(&what).copied().unwrap_or(0.0);
         let whole = |count: f64| count.round() as u64;
         let shed = self.counts.iter().filter_map(|(what, count)| match what {
@@ -98,7 +100,7 @@ impl Tally {
             limit_ms: of.limit.as_secs_f64() * 1e3,
             value_ms: match of.statistic {
                 Statistic::Average => mean(times),
-                Statistic::Percentile(p) => percentile(times, p),
+                Statistic::Percentile(p) => percentile(p),
             },
         });
         // What one request takes is no miss of an average.
@@ -119,17 +121,11 @@ impl Tally {
             failed: whole(count(Count::Failed)),
             left: whole(count(Count::Left)),
             unfinished: whole(count(Count::Unfinished)),
-            p50_ms: percentile(times, 50.0),
-            p95_ms: percentile(times, 95.0),
+            p50_ms: percentile(50.0),
+            p95_ms: percentile(95.0),
             limited,
         }
     }
-}
-
-/// Percentile of sorted times, by the nearest rank.
-fn percentile(sorted: &[f32], percent: f64) -> Option<f64> {
-    let rank = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
-    sorted.get(rank.max(1) - 1).map(|time| rounded(f64::from(*time)))
 }
 
 fn mean(times: &[f32]) -> Option<f64> {
@@ -186,16 +182,4 @@ pub fn of_run(experiment: &Experiment, run: &Run) -> Outcome {
     }
     let all = policy.all_classes().zip(tallies).filter(|(_, tally)| !tally.counts.is_empty());
     Outcome { classes: all.map(|(class, tally)| tally.outcome(&class.name, Some(class))).collect() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_nearest_ranks() {
-        let times: Vec<f32> = (1..=20).map(|n| n as f32).collect();
-        assert_eq!((percentile(&times, 95.0), percentile(&times, 50.0)), (Some(19.0), Some(10.0)));
-        assert_eq!((percentile(&times[..1], 99.9), percentile(&[], 95.0), mean(&[])), (Some(1.0), None, None));
-    }
 }

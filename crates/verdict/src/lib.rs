@@ -15,5 +15,5 @@ pub mod report;
 pub use judge::{
     Avoidable, AvoidableVerdict, CeilingVerdict, ClassUse, ClassVerdict, CostChange, FloorVerdict, Kind, LearnedCost,
     LearnedRoute, LearnedTable, Miss, PageCounts, Part, PhaseCost, PhaseVerdict, Portion, ResourceUse, ResponseTimes,
-    Rules, ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle, judge_by,
+    Rules, ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle, judge_by, percentile,
 };

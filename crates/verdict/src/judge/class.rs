@@ -375,7 +375,7 @@ impl<'a> Subject<'a> {
         let per_second = |n: f64| if seconds > 0.0 { n / seconds } else { 0.0 };
         let count = |fate: Fate| attempts.iter().filter(|a| a.fate == fate).count() as u64;
         let times = self.response_times(stretch);
-        let millis = |percent: f64| percentile(&times, percent) as f64 * MILLIS;
+        let millis = |percent: f64| percentile(&times, percent).unwrap_or(0) as f64 * MILLIS;
         let account = self.account(phase, stretch);
         let promised = terms.promised();
         let in_time = promised
@@ -534,8 +534,8 @@ fn sheds(attempts: &[Attempt]) -> Sheds {
         share: shed.len() as f64 / attempts.len().max(1) as f64,
         wrong: shed.iter().filter(|a| a.wronged).count() as u64,
         latency_ms: ShedLatency {
-            p50: percentile(&waited, 50.0) as f64 * MILLIS,
-            p95: percentile(&waited, 95.0) as f64 * MILLIS,
+            p50: percentile(&waited, 50.0).unwrap_or(0) as f64 * MILLIS,
+            p95: percentile(&waited, 95.0).unwrap_or(0) as f64 * MILLIS,
         },
     }
 }

@@ -60,6 +60,7 @@ use avoidable::Lacking;
 use class::{Subject, seconds};
 pub(crate) use owed::{Declared, at_first};
 pub(crate) use pages::Pages;
+pub use statistic::percentile;
 pub(crate) use statistic::statistic;
 use terms::Terms;
 use weirgate_experiment::Idle;

@@ -2,12 +2,12 @@
 
 use weirgate_engine::Statistic;
 
-/// The `percent` percentile by nearest rank: the smallest time that at least `percent` percent of the times
-/// do not exceed. 0 if there are none.
-pub(crate) fn percentile(sorted: &[u64], percent: f64) -> u64 {
+/// Returns the `percent` percentile by nearest rank: the smallest value that at least `percent` percent of the values
+/// do not exceed. `None` if there are none.
+pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
     // A product such as 0.999 × 1000 may come out a little above a whole number. That must not cost a rank.
     let rank = (percent / 100.0 * sorted.len() as f64 - 1e-9).ceil() as usize;
-    sorted.get(rank.max(1) - 1).or(sorted.last()).copied().unwrap_or(0)
+    sorted.get(rank.max(1) - 1).or(sorted.last()).copied()
 }
 
 /// The mean, or 0 if there are no times.
@@ -20,13 +20,10 @@ pub(crate) fn mean(times: &[u64]) -> f64 {
 
 /// A guaranteed statistic, in nanoseconds. `None` if there are no times.
 pub(crate) fn statistic(sorted: &[u64], which: Statistic) -> Option<f64> {
-    if sorted.is_empty() {
-        return None;
+    match which {
+        Statistic::Average => (!sorted.is_empty()).then(|| mean(sorted)),
+        Statistic::Percentile(percent) => percentile(sorted, percent).map(|time| time as f64),
     }
-    Some(match which {
-        Statistic::Average => mean(sorted),
-        Statistic::Percentile(percent) => percentile(sorted, percent) as f64,
-    })
 }
 
 /// Number of the sorted times that count as within `limit` nanoseconds: the largest number, fastest first,
@@ -58,10 +55,10 @@ mod tests {
     #[test]
     fn percentiles_are_by_nearest_rank() {
         let times: Vec<u64> = (1..=1000).collect();
-        assert_eq!([50.0, 95.0, 99.0, 99.9].map(|p| percentile(&times, p)), [500, 950, 990, 999]);
-        assert_eq!([50.0, 99.9].map(|p| percentile(&[7], p)), [7, 7]);
-        assert_eq!(percentile(&[1, 2, 3], 50.0), 2);
-        assert_eq!(percentile(&[], 95.0), 0);
+        assert_eq!([50.0, 95.0, 99.0, 99.9].map(|p| percentile(&times, p)), [500, 950, 990, 999].map(Some));
+        assert_eq!([50.0, 99.9].map(|p| percentile(&[7], p)), [Some(7); 2]);
+        assert_eq!(percentile(&[1, 2, 3], 50.0), Some(2));
+        assert_eq!(percentile::<u64>(&[], 95.0), None);
     }
 
     #[test]
