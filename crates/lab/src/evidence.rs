@@ -60,7 +60,6 @@ pub fn evidence(sent: &Sent, ledger: &Ledger, used: Duration) -> Result<(Evidenc
 }
 
 /// Returns lost, doubled and phantom requests as violations for the judge.
-#[must_use]
 pub fn violations(proof: &Proof, end: Duration) -> Vec<Violation> {
     let found = [("lost", &proof.lost), ("doubled", &proof.doubled), ("phantom", &proof.phantom)];
     let found = found.into_iter().filter(|(_, found)| found.count > 0);
@@ -69,7 +68,6 @@ pub fn violations(proof: &Proof, end: Duration) -> Vec<Violation> {
 }
 
 /// Returns quantiles of the response times per phase and class.
-#[must_use]
 pub fn quantiles(experiment: &Experiment, sent: &Sent) -> Vec<Quantiles> {
     let policy = &experiment.site.policy;
     let classes = policy.all_classes();
@@ -97,7 +95,6 @@ pub fn quantiles(experiment: &Experiment, sent: &Sent) -> Vec<Quantiles> {
 }
 
 /// Returns how the clients with a name fared in each phase, without its first seconds, in which it settles.
-#[must_use]
 pub fn clients(experiment: &Experiment, records: &[Record]) -> Vec<Clients> {
     let named = experiment.traffic.iter().enumerate();
     let named = named.filter_map(|(traffic, clients)| clients.name.as_ref().map(|name| (traffic, name)));

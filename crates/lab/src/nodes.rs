@@ -72,7 +72,6 @@ impl Nodes {
     }
 
     /// Returns the address of each node of the policy. Nodes of one machine have separate ports and share its CPUs.
-    #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

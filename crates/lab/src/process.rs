@@ -94,7 +94,6 @@ impl Process {
     }
 
     /// Returns its process id.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }

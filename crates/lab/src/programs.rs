@@ -6,15 +6,17 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program that a peer runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    /// HAProxy.
-    HaProxy,
-    /// nginx.
-    Nginx,
-    /// Envoy.
-    Envoy,
+weirgate_engine::named! {
+    /// A program that a peer runs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Program {
+        /// HAProxy.
+        HaProxy = "haproxy",
+        /// nginx.
+        Nginx = "nginx",
+        /// Envoy.
+        Envoy = "envoy",
+    }
 }
 
 /// The version of Envoy to install. Comparisons need one fixed version, and the published ones used this one.
@@ -24,19 +26,6 @@ const ENVOY: &str = "1.40.0";
 const SERVERS: &str = "/usr/sbin";
 
 impl Program {
-    /// All programs.
-    pub const ALL: [Program; 3] = [Program::HaProxy, Program::Nginx, Program::Envoy];
-
-    /// Returns the name of its binary.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Program::HaProxy => "haproxy",
-            Program::Nginx => "nginx",
-            Program::Envoy => "envoy",
-        }
-    }
-
     /// Returns its path: on `PATH`, in Debian's directory of servers, or, for Envoy, where
     /// [`Program::install`] puts it.
     ///
@@ -44,12 +33,12 @@ impl Program {
     /// The program is not found. The error names the command that installs it.
     pub fn find(self) -> Result<PathBuf, String> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let named = std::env::split_paths(&path).chain([SERVERS.into()]).map(|place| place.join(self.name()));
+        let named = std::env::split_paths(&path).chain([SERVERS.into()]).map(|place| place.join(self.as_str()));
         let cached = (self == Program::Envoy).then(envoy_place).and_then(Result::ok).map(|place| binary(&place));
         named
             .chain(cached)
             .find(|file| file.is_file())
-            .ok_or_else(|| format!("{} is not installed; `weirgate lab install` installs it", self.name()))
+            .ok_or_else(|| format!("{} is not installed; `weirgate lab install` installs it", self.as_str()))
     }
 
     /// Installs it with `apt-get`, which needs root, or, for Envoy, with Python's `pip` into the user's

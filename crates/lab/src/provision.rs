@@ -49,7 +49,6 @@ pub enum Step<'a> {
 }
 
 /// Returns the size of the cluster of `experiment`.
-#[must_use]
 pub fn size(experiment: &Experiment) -> Size {
     let cpus = experiment.machines.iter().map(|machine| u64::from(machine.cpus) * u64::from(machine.servers)).sum();
     Size { machines: experiment.machines.len(), cpus }

@@ -68,7 +68,6 @@ fn kind(service: Service) -> Option<Kind> {
 }
 
 /// Returns the real services of an experiment, each once.
-#[must_use]
 pub fn services(experiment: &Experiment) -> Vec<Kind> {
     let used = |kind: &Kind| experiment.machines.iter().any(|machine| self::kind(machine.service) == Some(*kind));
     Kind::ALL.into_iter().filter(used).collect()
@@ -110,7 +109,6 @@ impl Servers {
     }
 
     /// Returns the address of each node of the policy.
-    #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         match self {
             Servers::Emulated(nodes) => nodes.addresses(),

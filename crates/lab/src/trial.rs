@@ -75,7 +75,6 @@ impl Cpus {
     }
 
     /// Returns the use of each CPU.
-    #[must_use]
     pub fn uses(&self) -> Vec<CoreUse> {
         let mut uses: Vec<CoreUse> = Vec::new();
         for (cpu, what) in [(self.gateway, "gateway"), (self.load, "load generator"), (self.nodes, "nodes")] {
@@ -148,7 +147,6 @@ pub struct Progress {
 
 impl Progress {
     /// Returns the number of attempts sent by all traffic sources.
-    #[must_use]
     pub fn sent(&self) -> u64 {
         self.traffic.iter().map(|counts| counts.sent).sum()
     }

@@ -63,7 +63,6 @@ pub struct Approach {
 
 impl Approach {
     /// Returns every kind, in the order of listings.
-    #[must_use]
     pub fn all() -> &'static [&'static Kind] {
         KINDS
     }
@@ -82,7 +81,6 @@ impl Approach {
     }
 
     /// Returns its kind.
-    #[must_use]
     pub fn kind(&self) -> &'static Kind {
         self.kind
     }

@@ -108,13 +108,11 @@ trait Control: std::fmt::Debug {
 
 impl Gateway {
     /// Returns the address for clients.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.peer.address
     }
 
     /// Returns its name and version, such as `HAProxy 2.6.12`.
-    #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -147,7 +145,6 @@ impl Gateway {
     }
 
     /// Returns where its admin API listens, in the words of a user, if it has one.
-    #[must_use]
     pub fn admin(&self) -> Option<String> {
         self.control.admin()
     }
@@ -158,13 +155,11 @@ impl Gateway {
     }
 
     /// Returns the id of its process, or of the first one if it has several.
-    #[must_use]
     pub fn process(&self) -> u32 {
         self.peer.id()
     }
 
     /// Returns the CPU time that all its processes have used.
-    #[must_use]
     pub fn cpu_time(&self) -> Duration {
         self.peer.cpu_time()
     }

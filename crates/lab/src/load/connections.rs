@@ -246,7 +246,6 @@ impl<R> Connections<R> {
     }
 
     /// Number of requests that are not over.
-    #[must_use]
     pub fn under_way(&self) -> usize {
         self.requests.len() - self.vacant.len()
     }
@@ -255,7 +254,6 @@ impl<R> Connections<R> {
     ///
     /// # Panics
     /// There is no such pool.
-    #[must_use]
     pub fn opened(&self, pool: usize) -> u64 {
         self.pools[pool].opened
     }

@@ -93,7 +93,6 @@ pub struct Counts {
 
 impl Counts {
     /// Returns the number of attempts without an outcome so far.
-    #[must_use]
     pub fn under_way(&self) -> u64 {
         self.sent.saturating_sub(self.served + self.shed + self.failed + self.left)
     }
@@ -141,7 +140,6 @@ pub fn start(plan: &Plan) -> io::Result<Running> {
 
 impl Running {
     /// Returns the progress of the run.
-    #[must_use]
     pub fn progress(&self) -> Progress {
         let elapsed = Duration::from_nanos(clock::now().saturating_sub(self.start));
         Progress { elapsed, traffic: self.ledger.iter().map(Ledger::counts).collect() }
@@ -149,7 +147,6 @@ impl Running {
 
     /// Returns the response times, in microseconds, of the attempts of each traffic source that were served
     /// since the last call.
-    #[must_use]
     pub fn take_responses(&self) -> Vec<Histogram<u32>> {
         self.ledger.iter().map(Ledger::take_responses).collect()
     }

@@ -40,7 +40,6 @@ impl Template {
     ///
     /// # Panics
     /// There is no such traffic source.
-    #[must_use]
     pub fn new(experiment: &Experiment, traffic: usize, path: &str) -> Template {
         let (site, traffic) = (&experiment.site, &experiment.traffic[traffic]);
         let name = traffic.class.name(&site.policy);
@@ -75,7 +74,6 @@ impl Template {
     ///
     /// # Panics
     /// There is no such traffic source.
-    #[must_use]
     pub fn emulated(experiment: &Experiment, traffic: usize) -> Template {
         let policy = &experiment.site.policy;
         let content = experiment.traffic[traffic].class.class(policy).content;

@@ -13,7 +13,6 @@ enum Piece {
 
 impl Text {
     /// Splits `text` at every occurrence of one of `marks`.
-    #[must_use]
     pub fn cut(text: &str, marks: &[&str]) -> Text {
         let mut pieces = Vec::new();
         let mut rest = text;

@@ -89,7 +89,6 @@ pub struct Missing {
 impl Gap {
     /// Returns the percentage by which the second median exceeds the first, or `None` if only one run has
     /// the number, or the first is 0 and the second is not.
-    #[must_use]
     pub fn percent(&self) -> Option<f64> {
         let (a, b) = (self.a?.median, self.b?.median);
         if a == b { Some(0.0) } else { (a != 0.0).then(|| (b / a - 1.0) * 100.0) }
@@ -198,7 +197,6 @@ impl Runs {
 }
 
 /// Compares two runs.
-#[must_use]
 pub fn compare(a: &Side, b: &Side) -> Comparison {
     let sides = [a.groups(), b.groups()];
     let mut comparison = Comparison { names: [a.name.clone(), b.name.clone()], rows: Vec::new(), missing: Vec::new() };
@@ -250,7 +248,6 @@ impl Comparison {
     }
 
     /// Returns the comparison as columns, followed by the parts that only one run has.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("A: {}\nB: {}\n\n{}\n", self.names[0], self.names[1], self.table().text("  "));
         for missing in &self.missing {
@@ -292,7 +289,6 @@ impl Comparison {
     }
 
     /// Returns the result in one sentence.
-    #[must_use]
     pub fn result(&self) -> String {
         let compared = self.rows.len();
         let bands = format!("{SERVED_BAND} % of served/s and {RESPONSE_BAND} % of the response time");

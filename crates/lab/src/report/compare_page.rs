@@ -8,7 +8,6 @@ use super::compare::Comparison;
 
 impl Comparison {
     /// Returns the comparison as a page that needs no other file.
-    #[must_use]
     pub fn html(&self) -> String {
         let [a, b] = [0, 1].map(|side| escape(&self.names[side]));
         let word = match (self.rows.len(), self.out().count()) {

@@ -122,7 +122,6 @@ fn config_file(dir: &Path, file: &Path, length: u64) -> io::Result<Option<Config
 }
 
 /// Returns the default directory for a run of `experiment` that began at `date` (RFC 3339).
-#[must_use]
 pub fn default_directory(date: &str, experiment: &str) -> PathBuf {
     // Colons in paths have a meaning to many programs.
     Path::new("lab-runs").join(format!("{}-{experiment}", date.replace(':', "")))

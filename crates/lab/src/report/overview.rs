@@ -22,7 +22,6 @@ const STUDENT: [f64; 30] = [
 ];
 
 /// Returns the overview as Markdown: the machine, a table, and the result of each run in a sentence.
-#[must_use]
 pub fn overview(runs: &[RunFile]) -> String {
     let mut text = String::from("# Overview of runs\n");
     if let Some(run) = runs.first() {

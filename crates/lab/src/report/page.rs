@@ -12,7 +12,6 @@ use super::totals::{self, sentence};
 use super::{clients, evidence};
 
 /// Returns the page of a run.
-#[must_use]
 pub fn page(run: &RunFile) -> String {
     let groups = run.groups();
     let outline = &run.experiment;

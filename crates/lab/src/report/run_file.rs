@@ -218,7 +218,6 @@ impl Evidence {
     }
 
     /// Returns the reasons to doubt the trial, in words. Empty if there are none.
-    #[must_use]
     pub fn doubts(&self) -> Vec<String> {
         let ids = [(&self.lost, "lost"), (&self.doubled, "doubled"), (&self.phantom, "phantom")];
         let told = ids.into_iter().filter(|(ids, _)| ids.count > 0).map(|(ids, what)| match ids.examples.as_slice() {
@@ -231,7 +230,6 @@ impl Evidence {
 
 impl RunFile {
     /// Returns the trials grouped by approach.
-    #[must_use]
     pub fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for trial in &self.trials {

@@ -9,7 +9,6 @@ use super::totals::{self, sentence};
 use super::{clients, evidence};
 
 /// Returns the tables of a run, the reasons to doubt it, and the result.
-#[must_use]
 pub fn text(run: &RunFile) -> String {
     let groups = run.groups();
     let report = Report { outline: &run.experiment, groups: &groups, by: "approach" };

@@ -90,7 +90,6 @@ impl Chaos {
     }
 
     /// Returns the requirements and whether they hold.
-    #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         let finding = |what: String, ours: String, band: String, holds: bool| {
             let (scenario, paper) = (KILLS.to_owned(), String::new());

@@ -49,7 +49,6 @@ impl Recording {
     }
 
     /// Returns a class's part of all nodes from `from` seconds on, in percent.
-    #[must_use]
     pub fn of_cluster(&self, class: usize, from: f64) -> f64 {
         let (Some(first), Some(last)) = (self.samples.iter().find(|s| s.at >= from), self.samples.last()) else {
             return 0.0;
@@ -58,7 +57,6 @@ impl Recording {
     }
 
     /// Returns its part of one node, or of all, over time, in windows of `window` seconds, each at its middle.
-    #[must_use]
     pub fn over_time(&self, class: usize, node: Option<usize>, window: f64) -> Vec<(f64, f64)> {
         let mut points = Vec::new();
         let mut samples = self.samples.iter();
@@ -79,7 +77,6 @@ impl Recording {
 
     /// Returns the relocation times in seconds, sorted, with infinity for those that never ended. The first
     /// request is left out, because it comes from no other node and meets a coordinator that has just started.
-    #[must_use]
     pub fn relocation_times(&self) -> Vec<f64> {
         let moved = self.relocations.iter().skip(1);
         let mut times: Vec<f64> = moved.map(|r| r.took.unwrap_or(f64::INFINITY)).collect();

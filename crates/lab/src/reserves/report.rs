@@ -36,7 +36,6 @@ fn scenario(recording: &Recording) -> Option<&'static Scenario> {
 }
 
 /// Returns the findings for the bands of each recording.
-#[must_use]
 pub fn findings(recordings: &[Recording]) -> Vec<Finding> {
     let of = |recording| scenario(recording).into_iter().flat_map(move |scenario| found(scenario, recording));
     recordings.iter().flat_map(of).collect()
@@ -74,7 +73,6 @@ fn found(scenario: &Scenario, recording: &Recording) -> Vec<Finding> {
 }
 
 /// Returns the table of the findings.
-#[must_use]
 pub fn table(findings: &[Finding]) -> Table {
     let numbers = ["paper", "ours", "band"].map(Column::numbers);
     let first = ["scenario", "what"].map(Column::words).into_iter();
@@ -87,7 +85,6 @@ pub fn table(findings: &[Finding]) -> Table {
 }
 
 /// Returns one page with all findings and the figures of `recordings`.
-#[must_use]
 pub fn page(findings: &[Finding], recordings: &[Recording]) -> String {
     const TITLE: &str = "Cluster Reserves on real control groups";
     let mut html = format!(
@@ -122,7 +119,6 @@ fn section(scenario: &Scenario, recording: &Recording) -> String {
 }
 
 /// Returns the two figures of a scenario: one node or one class on all nodes, and the cluster.
-#[must_use]
 pub fn figures(scenario: &Scenario, recording: &Recording) -> [String; 2] {
     let length = scenario.length.as_secs_f64();
     let classes = |node: Option<usize>| -> Vec<Line> {

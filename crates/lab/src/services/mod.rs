@@ -25,7 +25,6 @@ mod shared;
 mod tomcat;
 mod xapian;
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::str::FromStr;
@@ -44,43 +43,27 @@ const MAX_WORKERS: usize = 1000;
 /// Maximum number of instances. A Tomcat uses 150 MB.
 const MAX_INSTANCES: usize = 64;
 
-/// The kind of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A page that burns CPU time, PHP behind Apache.
-    ApachePhp,
-    /// A page that burns CPU time, in Tomcat.
-    Tomcat,
-    /// A search in the documentation of Linux, Omega behind Apache and PHP.
-    Xapian,
-    /// A page of a wiki, MediaWiki behind Apache and PHP, with one MariaDB.
-    MediaWiki,
-    /// An API that burns CPU time, in Python with gunicorn.
-    Gunicorn,
-    /// A page of a Git repository, cgit behind Apache and PHP.
-    Cgit,
+weirgate_engine::named! {
+    /// The kind of a service.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Kind {
+        /// A page that burns CPU time, PHP behind Apache.
+        ApachePhp = "apache-php",
+        /// A page that burns CPU time, in Tomcat.
+        Tomcat = "tomcat",
+        /// A search in the documentation of Linux, Omega behind Apache and PHP.
+        Xapian = "xapian",
+        /// A page of a wiki, MediaWiki behind Apache and PHP, with one MariaDB.
+        MediaWiki = "mediawiki",
+        /// An API that burns CPU time, in Python with gunicorn.
+        Gunicorn = "gunicorn",
+        /// A page of a Git repository, cgit behind Apache and PHP.
+        Cgit = "cgit",
+    }
 }
 
 impl Kind {
-    /// All kinds.
-    pub const ALL: [Kind; 6] =
-        [Kind::ApachePhp, Kind::Tomcat, Kind::Xapian, Kind::MediaWiki, Kind::Gunicorn, Kind::Cgit];
-
-    /// Returns its name in experiments and on command lines.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::ApachePhp => "apache-php",
-            Kind::Tomcat => "tomcat",
-            Kind::Xapian => "xapian",
-            Kind::MediaWiki => "mediawiki",
-            Kind::Gunicorn => "gunicorn",
-            Kind::Cgit => "cgit",
-        }
-    }
-
     /// Returns a one-line description.
-    #[must_use]
     pub fn description(self) -> &'static str {
         match self {
             Kind::ApachePhp => {
@@ -98,7 +81,6 @@ impl Kind {
     }
 
     /// Returns the Debian packages that it needs, without those that they install as dependencies.
-    #[must_use]
     pub fn packages(self) -> &'static [&'static str] {
         match self {
             Kind::ApachePhp => &["apache2", "php-fpm"],
@@ -115,7 +97,6 @@ impl Kind {
     /// Returns the request from its path on. `{cpu_us}` stands for the CPU time to burn, `{io_us}` for the time to
     /// wait without a CPU and `{stream_us}` for the time to send events, in microseconds, and `{word}` for one of the
     /// service's [words](Instances::words): a search, the title of a page, or the path of a file.
-    #[must_use]
     pub fn path(self) -> &'static str {
         match self {
             Kind::ApachePhp => "/loop.php?us={cpu_us}&wait={io_us}&stream={stream_us}",
@@ -161,18 +142,12 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 impl FromStr for Kind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Kind, String> {
-        let names = Kind::ALL.map(Kind::name).join(", ");
-        let found = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+        let names = Kind::ALL.map(Kind::as_str).join(", ");
+        let found = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
         found.ok_or_else(|| format!("`{name}` is not a service; write one of {names}"))
     }
 }
@@ -242,33 +217,28 @@ impl Instances {
     }
 
     /// Returns the kind of the service.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
     /// Returns their addresses.
-    #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
     /// Returns the request, with the marks of [`Kind::path`] to fill in.
-    #[must_use]
     pub fn path(&self) -> &'static str {
         self.kind.path()
     }
 
     /// Returns the values for `{word}` in URL form, or none for services that have no words. They are in no
     /// particular order, but the same on every machine with the same documentation.
-    #[must_use]
     pub fn words(&self) -> &[String] {
         self.shared.words()
     }
 
     /// Returns the CPU time of all their processes since the start, including children that have exited
     /// ([`process::cpu_time`](crate::process::cpu_time)).
-    #[must_use]
     pub fn cpu_time(&self) -> Duration {
         let database = self.shared.database().map_or(Duration::ZERO, Guarded::cpu_time);
         database + self.instances.iter().map(Instance::cpu_time).sum::<Duration>()
@@ -348,7 +318,7 @@ mod tests {
     #[test]
     fn kinds_have_names() {
         for kind in Kind::ALL {
-            assert_eq!(kind.name().parse(), Ok(kind));
+            assert_eq!(kind.as_str().parse(), Ok(kind));
             assert!(!kind.packages().is_empty() && !kind.description().is_empty());
         }
         let error = "nginx".parse::<Kind>().expect_err("there is none");

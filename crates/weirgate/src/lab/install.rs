@@ -20,7 +20,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let known: Vec<&str> =
-        Program::ALL.map(Program::name).into_iter().chain(services::Kind::ALL.map(services::Kind::name)).collect();
+        Program::ALL.map(Program::as_str).into_iter().chain(services::Kind::ALL.map(services::Kind::as_str)).collect();
     if let Some(unknown) = args.names.iter().find(|name| !known.contains(&name.as_str())) {
         return exit::fail(&format!("`{unknown}` cannot be installed; write some of {}", known.join(", ")));
     }
@@ -33,12 +33,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
             all = false;
         }
     };
-    for program in Program::ALL.into_iter().filter(|program| wanted(program.name())) {
+    for program in Program::ALL.into_iter().filter(|program| wanted(program.as_str())) {
         let there = program.find().map(drop);
-        tell(program.name(), there.or_else(|_| program.install()));
+        tell(program.as_str(), there.or_else(|_| program.install()));
     }
-    for kind in services::Kind::ALL.into_iter().filter(|kind| wanted(kind.name())) {
-        tell(kind.name(), kind.check().or_else(|_| install_packages(kind.packages())));
+    for kind in services::Kind::ALL.into_iter().filter(|kind| wanted(kind.as_str())) {
+        tell(kind.as_str(), kind.check().or_else(|_| install_packages(kind.packages())));
     }
     if all { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
 }

@@ -36,9 +36,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
         }
     }
     text += "\nServices (a machine's `service:` in an experiment; `emulated` needs nothing)\n";
-    let width = services::Kind::ALL.iter().map(|kind| kind.name().len()).max().unwrap_or(0);
+    let width = services::Kind::ALL.iter().map(|kind| kind.as_str().len()).max().unwrap_or(0);
     for kind in services::Kind::ALL {
-        text += &format!("  {:width$}  {}{}\n", kind.name(), kind.description(), installed(kind.check()));
+        text += &format!("  {:width$}  {}{}\n", kind.as_str(), kind.description(), installed(kind.check()));
     }
     exit::print(&text)
 }
