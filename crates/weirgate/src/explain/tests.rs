@@ -114,16 +114,12 @@ const BODIES: &[&str] = &[
 ];
 const NAMES: &[&str] = &["a.test", "b.shop.test", "x.y.shop.test", "other.test"];
 
-/// Random numbers (SplitMix64).
-struct Random(u64);
+/// Random choices.
+struct Random(weirgate_engine::Random);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ (z >> 31)) % bound as u64).expect("it is smaller than the bound")
+        self.0.below(bound as u64) as usize
     }
 
     fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
@@ -250,7 +246,7 @@ fn it_agrees_with_a_running_gateway() {
     }
     let ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let mut random = Random(20);
+    let mut random = Random(weirgate_engine::Random::new(20));
     let mut seen = std::collections::BTreeMap::<_, u64>::new();
     for at in 0..REQUESTS {
         let (args, way) = request(&mut random, &pki, &ports);
