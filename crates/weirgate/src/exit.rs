@@ -18,7 +18,7 @@ pub(crate) fn print(text: &str) -> ExitCode {
     }
 }
 
-/// Prints a value as JSON, as [`print`] does.
+/// Prints a value as JSON, as [`print()`] does.
 pub(crate) fn print_json(value: &impl Serialize) -> ExitCode {
     match json(value) {
         Ok(text) => print(&text),
