@@ -183,3 +183,15 @@ pub fn of_run(experiment: &Experiment, run: &Run) -> Outcome {
     let all = policy.all_classes().zip(tallies).filter(|(_, tally)| !tally.counts.is_empty());
     Outcome { classes: all.map(|(class, tally)| tally.outcome(&class.name, Some(class))).collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let times: Vec<f32> = (1..=20).map(|n| n as f32).collect();
+        assert_eq!((percentile(&times, 95.0), percentile(&times, 50.0)), (Some(19.0), Some(10.0)));
+        assert_eq!((percentile(&times[..1], 99.9), percentile::<f32>(&[], 95.0), mean(&[])), (Some(1.0), None, None));
+    }
+}
