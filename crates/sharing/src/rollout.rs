@@ -219,14 +219,14 @@ impl Rollout {
                 Some((name, serde_json::from_slice(&entry.value).ok()?))
             })
             .collect();
-        let names: Vec<&str> = shared.settings.members.iter().map(|(name, _)| name.as_str()).collect();
-        let gone: Vec<bool> = {
+        let members: Vec<(&str, bool)> = {
             let state = shared.lock();
             let is_gone = |member| state.coordinator.as_ref().is_some_and(|one| one.is_gone(now, member));
-            (0..names.len()).map(is_gone).collect()
+            let members = shared.settings.members.iter().enumerate();
+            members.map(|(member, (name, _))| (name.as_str(), is_gone(member))).collect()
         };
         let waited = self.step.as_ref().map_or(Duration::ZERO, |(_, since)| now.since(*since));
-        let Some(next) = next(step, &names, &gone, &answers, shared.name(), waited) else { return Ok(()) };
+        let Some(next) = next(step, &members, &answers, shared.name(), waited) else { return Ok(()) };
         let failed = |error: weirgate_etcd::Error| error.to_string();
         if next.stage == RolloutStage::InForce {
             let text = text(shared, client, "proposed", step).await?;
@@ -240,19 +240,18 @@ impl Rollout {
     }
 }
 
-/// Returns the step after `step`, if it is due. `gone` says of each name whether the gateway is without a lease, and
-/// `waited` is the time since the elected gateway has seen the step.
+/// Returns the step after `step`, if it is due. `members` are the names of the gateways, and whether each is without a
+/// lease. `waited` is the time since the elected gateway has seen the step.
 fn next(
     step: &RolloutStep,
-    names: &[&str],
-    gone: &[bool],
+    members: &[(&str, bool)],
     answers: &BTreeMap<String, RolloutAnswer>,
     own: &str,
     waited: Duration,
 ) -> Option<RolloutStep> {
     let answer = |name: &str| answers.get(name).filter(|answer| answer.id == step.id);
     let withdrawn = |why: String| Some(RolloutStep { stage: RolloutStage::Withdrawn, why, ..step.clone() });
-    let no = names.iter().find_map(|name| {
+    let no = members.iter().find_map(|(name, _)| {
         let answer = answer(name)?;
         let is_no = matches!(answer.state, RolloutState::Refused | RolloutState::Bad);
         is_no.then(|| format!("{name}: {}", answer.why))
@@ -261,20 +260,20 @@ fn next(
         RolloutStage::InForce | RolloutStage::Withdrawn => None,
         _ if no.is_some() => withdrawn(no.unwrap_or_default()),
         RolloutStage::Proposed => {
-            let silent = || names.iter().zip(gone).filter(|(name, _)| answer(name).is_none());
-            if silent().next().is_some() && waited < TO_CHECK {
+            let silent = |gone: bool| -> String {
+                let silent = members.iter().filter(|(name, is)| *is == gone && answer(name).is_none());
+                silent.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+            };
+            let (silent, away) = (silent(false), silent(true));
+            if waited < TO_CHECK && !(silent.is_empty() && away.is_empty()) {
                 return None;
             }
-            let names_of = |gone: bool| {
-                silent().filter(|(_, is)| **is == gone).map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
-            };
-            let (silent, away) = (names_of(false), names_of(true));
             if !silent.is_empty() {
                 return withdrawn(format!("no answer of {silent}"));
             }
             // The elected one would be alone with another policy, and grant the others nothing.
-            let canary = names.iter().find(|name| **name != own && answer(name).is_some());
-            let canary = canary.copied().unwrap_or(own).to_owned();
+            let canary = members.iter().find(|(name, _)| *name != own && answer(name).is_some());
+            let canary = canary.map_or(own, |(name, _)| name).to_owned();
             let why =
                 if away.is_empty() { String::new() } else { format!("{away} cannot be reached, and follows later") };
             Some(RolloutStep { stage: RolloutStage::Canary, canary, why, ..step.clone() })
@@ -369,8 +368,8 @@ mod tests {
             ((*name).to_owned(), RolloutAnswer { id: "1".into(), state: *state, why: "why".into() })
         };
         let answers = said.iter().map(answer).collect();
-        let names = ["a", "b", "c"];
-        next(&step(stage), &names, &names.map(|name| gone.contains(&name)), &answers, "a", Duration::from_secs(waited))
+        let members = ["a", "b", "c"].map(|name| (name, gone.contains(&name)));
+        next(&step(stage), &members, &answers, "a", Duration::from_secs(waited))
     }
 
     #[test]
