@@ -141,8 +141,7 @@ fn is_alike(loaded: &Loaded, observed: &[Observed]) -> bool {
 fn listed(loaded: &Loaded) -> impl Iterator<Item = &Class> {
     let policy = &loaded.site.policy;
     let of_class = move |index: usize| policy.classes.iter().any(|class| class.fallback == Some(index));
-    let classes = policy.classes.iter().enumerate().filter(move |(index, _)| !of_class(*index)).map(|(_, class)| class);
-    classes.chain(policy.templates.iter().map(|template| &template.class))
+    policy.all_classes().enumerate().filter(move |(index, _)| !of_class(*index)).map(|(_, class)| class)
 }
 
 /// Returns the classes and templates that are not enforced for all their sources.
