@@ -17,9 +17,8 @@ use weirgate_http_server::{Access, Listener, Peer};
 use weirgate_listening::FileAccess;
 use weirgate_log::Level;
 use weirgate_tls::Role;
-use weirgate_wire::{SITE_PATH, SITE_VERSION, SiteReport};
 
-use crate::messages;
+use crate::messages::{SITE_PATH, SITE_VERSION, SiteReport};
 use crate::state::Shared;
 use crate::told::say;
 
@@ -156,7 +155,7 @@ async fn report(State(shared): State<Arc<Shared>>, Extension(peer): Extension<Pe
     // The machine answers within `hold`, or another report of the member takes the place of this one.
     let hold = 2 * shared.settings.agreed.settings().hold;
     match weirgate_clock::within(hold, reply).await {
-        Some(Ok(grant)) => json(StatusCode::OK, &messages::grant(grant)),
+        Some(Ok(grant)) => json(StatusCode::OK, &grant),
         Some(Err(_)) | None => StatusCode::NO_CONTENT.into_response(),
     }
 }
@@ -199,10 +198,11 @@ impl Shared {
         let (send, receive) = oneshot::channel();
         {
             let mut state = self.lock();
-            let Some(coordinator) = state.coordinator.as_mut().filter(|one| one.revision() == report.revision) else {
+            let Some(coordinator) = state.coordinator.as_mut().filter(|one| one.revision() == report.report.revision)
+            else {
                 return Err((StatusCode::CONFLICT, format!("{own} is not the elected gateway")));
             };
-            let taken = coordinator.report(now, member, messages::read_report(report));
+            let taken = coordinator.report(now, member, report.report);
             taken.map_err(|refused| (StatusCode::CONFLICT, format!("the report is {refused}")))?;
             // An earlier report of the member is answered with nothing.
             state.replies[member] = Some(send);

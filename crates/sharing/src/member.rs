@@ -10,11 +10,10 @@ use weirgate_engine::Time;
 use weirgate_http_client::{Address, Connection, Limits, Request};
 use weirgate_listening::UNIX;
 use weirgate_log::Level;
-use weirgate_site::{Demand, Refused, Report, Usage};
+use weirgate_site::{Demand, Grant, Refused, Report, Usage};
 use weirgate_tls::{Role, Wanted};
-use weirgate_wire::{MAX_SITE_BYTES, SITE_PATH, SiteGrant};
 
-use crate::messages;
+use crate::messages::{MAX_SITE_BYTES, SITE_PATH, SiteReport};
 use crate::state::{Shared, State};
 use crate::told::{self, say};
 
@@ -91,15 +90,15 @@ pub(crate) fn step_alone(shared: &Shared) {
 /// Sends a report, and applies its answer.
 async fn send(shared: Arc<Shared>, mut pooled: Pooled, report: Report, pool: Rc<RefCell<Pool>>) {
     let revision = report.revision;
-    let text = serde_json::to_vec(&messages::report(&shared.settings, report)).unwrap_or_default();
+    let text = serde_json::to_vec(&SiteReport::new(&shared.settings, report)).unwrap_or_default();
     let request = Request::put(&pooled.host, SITE_PATH, text).field("content-type", "application/json");
     let hold = shared.settings.agreed.settings().hold;
     let limits = Limits::new(2 * hold + PATIENCE, MAX_SITE_BYTES);
     let answer = pooled.connection.send(&request, &limits).await;
     let result = match answer {
         Ok(answer) if answer.status == 204 => Ok(None),
-        Ok(answer) if answer.status == 200 => serde_json::from_slice::<SiteGrant>(&answer.body)
-            .map(|grant| Some(messages::read_grant(grant)))
+        Ok(answer) if answer.status == 200 => serde_json::from_slice::<Grant>(&answer.body)
+            .map(Some)
             .map_err(|error| format!("its answer cannot be used: {error}")),
         Ok(answer) => Err(reason(answer.status, &answer.body)),
         Err(error) => Err(error.to_string()),

@@ -1,73 +1,40 @@
-//! The machines' messages as JSON, and back.
+//! The message of a gateway to the elected one: a report of its machine, with its sender. A grant travels as it is.
+//!
+//! A gateway sends a report with PUT to [`SITE_PATH`] of the elected one, which keeps it for some time and answers with
+//! a grant, or with status 204 if another report of the same gateway has taken its place. Source: our own
+//! (`docs/adr/0023-shares-on-leases.md`). Budgets are numbered, because gateways with the same checksum have the same
+//! ones. The machines check all amounts.
 
+use serde::{Deserialize, Serialize};
 use weirgate_config::Sharing;
-use weirgate_site::{Grant, GroupShare, GroupUse, Report, Step};
-use weirgate_wire::{SITE_VERSION, SiteGrant, SiteReport, SiteStep, SiteWindow, SiteWindowShare};
+use weirgate_site::Report;
 
-/// Returns the JSON form of a report of this gateway.
-pub(crate) fn report(settings: &Sharing, report: Report) -> SiteReport {
-    let Report { revision, incarnation, number, applied, held, demands, windows, leaving } = report;
-    let member = settings.members[settings.own].0.clone();
-    let (version, checksum) = (SITE_VERSION, settings.checksum.clone());
-    let window = |used: GroupUse| {
-        let GroupUse { base, least, in_flight, owed, waiting, claiming, answers, work } = used;
-        SiteWindow { base, least, in_flight, owed, waiting, claiming, answers, work }
-    };
-    let windows = windows.into_iter().map(window).collect();
-    SiteReport { version, checksum, member, revision, incarnation, number, applied, held, demands, windows, leaving }
+/// Version of the messages. Gateways of different versions share nothing.
+pub(crate) const SITE_VERSION: u32 = 3;
+
+/// Path of reports.
+pub(crate) const SITE_PATH: &str = "/site/report";
+
+/// Longest message in bytes: that of a thousand budgets has half of it.
+pub(crate) const MAX_SITE_BYTES: u64 = 64 << 10;
+
+/// Report of a gateway to the elected one.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SiteReport {
+    /// [`SITE_VERSION`] of the sender.
+    pub(crate) version: u32,
+    /// Checksum of what the gateways agree on.
+    pub(crate) checksum: String,
+    /// Name of the sender.
+    pub(crate) member: String,
+    #[serde(flatten)]
+    pub(crate) report: Report,
 }
 
-/// Returns the report in a message. The machine checks its amounts.
-pub(crate) fn read_report(report: SiteReport) -> Report {
-    let SiteReport {
-        version: _,
-        checksum: _,
-        member: _,
-        revision,
-        incarnation,
-        number,
-        applied,
-        held,
-        demands,
-        windows,
-        leaving,
-    } = report;
-    let window = |used: SiteWindow| {
-        let SiteWindow { base, least, in_flight, owed, waiting, claiming, answers, work } = used;
-        GroupUse { base, least, in_flight, owed, waiting, claiming, answers, work }
-    };
-    let windows = windows.into_iter().map(window).collect();
-    Report { revision, incarnation, number, applied, held, demands, windows, leaving }
-}
-
-/// Returns the JSON form of a grant.
-pub(crate) fn grant(grant: Grant) -> SiteGrant {
-    let Grant { revision, incarnation, report, sequence, step, windows } = grant;
-    let step = match step {
-        Step::State => SiteStep::State,
-        Step::Shares { base, shares } => SiteStep::Shares { base, shares },
-        Step::Goodbye => SiteStep::Goodbye,
-    };
-    let window = |share: GroupShare| {
-        let GroupShare { others, answers, work, high, part, factor } = share;
-        SiteWindowShare { others, answers, work, high, part, factor }
-    };
-    let windows = windows.into_iter().map(window).collect();
-    SiteGrant { revision, incarnation, report, sequence, step, windows }
-}
-
-/// Returns the grant in a message. The machine checks its amounts.
-pub(crate) fn read_grant(grant: SiteGrant) -> Grant {
-    let SiteGrant { revision, incarnation, report, sequence, step, windows } = grant;
-    let step = match step {
-        SiteStep::State => Step::State,
-        SiteStep::Shares { base, shares } => Step::Shares { base, shares },
-        SiteStep::Goodbye => Step::Goodbye,
-    };
-    let window = |share: SiteWindowShare| {
-        let SiteWindowShare { others, answers, work, high, part, factor } = share;
-        GroupShare { others, answers, work, high, part, factor }
-    };
-    let windows = windows.into_iter().map(window).collect();
-    Grant { revision, incarnation, report, sequence, step, windows }
+impl SiteReport {
+    /// Makes the message of this gateway.
+    pub(crate) fn new(settings: &Sharing, report: Report) -> SiteReport {
+        let member = settings.members[settings.own].0.clone();
+        SiteReport { version: SITE_VERSION, checksum: settings.checksum.clone(), member, report }
+    }
 }

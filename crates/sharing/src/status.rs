@@ -8,7 +8,6 @@ use crate::state::{Shared, per_second};
 
 impl Shared {
     /// Returns the site, as this gateway knows it now.
-    #[must_use]
     pub fn status(&self) -> SiteStatus {
         let now = self.floors.now();
         let age = |at: Option<Time>| at.map(|at| now.since(at).as_secs_f64());

@@ -8,12 +8,13 @@ use http::StatusCode;
 use weirgate_config::{Etcd, Sharing};
 use weirgate_engine::{Beside, ClassId, Lease, Part, Time, WindowUse};
 use weirgate_http_server::Peer;
-use weirgate_site::{Coordinator, GroupShare, GroupUse, MAX_BUDGET, MAX_BUDGETS, Record, Report, Settings, Step};
+use weirgate_site::{
+    Coordinator, Grant, GroupShare, GroupUse, MAX_BUDGET, MAX_BUDGETS, Record, Report, Settings, Step,
+};
 use weirgate_tls::{ClientSettings, Party, Role};
 use weirgate_wire::admin::EventKind;
-use weirgate_wire::{MAX_SITE_BYTES, SiteReport};
 
-use crate::messages;
+use crate::messages::{MAX_SITE_BYTES, SiteReport};
 use crate::state::{Elected, Shared};
 use crate::{Floors, Seen};
 
@@ -117,19 +118,19 @@ fn largest_report() -> Report {
 #[test]
 fn messages_survive_the_passage_and_the_largest_ones_fit() {
     let report = largest_report();
-    let text = serde_json::to_vec(&messages::report(&settings(1, 1_000_000), report.clone())).expect("JSON");
+    let text = serde_json::to_vec(&SiteReport::new(&settings(1, 1_000_000), report.clone())).expect("JSON");
     assert!(text.len() as u64 <= MAX_SITE_BYTES, "{}", text.len());
     let read: SiteReport = serde_json::from_slice(&text).expect("its own text");
     assert_eq!((read.member.as_str(), read.checksum.as_str()), ("a", "one"));
-    assert_eq!(messages::read_report(read), report);
+    assert_eq!(read.report, report);
     let shares = report.demands;
     for step in [Step::State, Step::Goodbye, Step::Shares { base: u64::MAX, shares }] {
         let window = GroupShare { others: 1, answers: 2, work: 3, high: true, part: 4, factor: u32::MAX };
         let windows = vec![window; 64];
-        let grant = weirgate_site::Grant { revision: 1, incarnation: 2, report: 3, sequence: 4, step, windows };
-        let text = serde_json::to_vec(&messages::grant(grant.clone())).expect("JSON");
+        let grant = Grant { revision: 1, incarnation: 2, report: 3, sequence: 4, step, windows };
+        let text = serde_json::to_vec(&grant).expect("JSON");
         assert!(text.len() as u64 <= MAX_SITE_BYTES, "{}", text.len());
-        assert_eq!(messages::read_grant(serde_json::from_slice(&text).expect("its own text")), grant);
+        assert_eq!(serde_json::from_slice::<Grant>(&text).expect("its own text"), grant);
     }
 }
 
@@ -139,8 +140,8 @@ async fn reports_are_taken_from_the_gateway_that_they_name_alone() {
     let report = |change: fn(&mut SiteReport)| {
         let mut other = settings(1, 1_000_000);
         other.own = 1;
-        let mut report = messages::report(&other, Report { demands: Vec::new(), held: None, ..largest_report() });
-        (report.revision, report.applied, report.leaving) = (7, 0, false);
+        let mut report = SiteReport::new(&other, Report { demands: Vec::new(), held: None, ..largest_report() });
+        (report.report.revision, report.report.applied, report.report.leaving) = (7, 0, false);
         change(&mut report);
         report
     };
@@ -161,8 +162,8 @@ async fn reports_are_taken_from_the_gateway_that_they_name_alone() {
     for change in [
         (|r| r.version = 9) as fn(&mut SiteReport),
         |r| r.checksum = "other".into(),
-        |r| r.revision = 8,
-        |r| r.demands = vec![(9, 1)],
+        |r| r.report.revision = 8,
+        |r| r.report.demands = vec![(9, 1)],
     ] {
         assert_eq!(status(&right, report(change)), Err(StatusCode::CONFLICT));
     }

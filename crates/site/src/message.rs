@@ -1,8 +1,11 @@
-//! The messages between members and coordinator: reports, and grants that answer them.
+//! The messages between members and coordinator: reports, and grants that answer them. Between processes they travel as
+//! JSON with the names of their fields.
 //!
 //! Lists hold only what has changed since the last message that the other side has confirmed, so a quiet site of 1,000
 //! classes sends short messages. All are bounded by the number of budgets of the [`Site`], and
 //! [`MAX_GROUPS`] groups.
+
+use serde::{Deserialize, Serialize};
 
 use crate::settings::{MAX_BUDGET, MAX_GROUPS, Site};
 
@@ -10,7 +13,7 @@ use crate::settings::{MAX_BUDGET, MAX_GROUPS, Site};
 pub(crate) const MILLIONTHS: u64 = 1_000_000;
 
 /// The use of the window of one group of nodes by a member, in thousandths of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupUse {
     /// The window that the member has found.
     pub base: u32,
@@ -42,7 +45,7 @@ impl GroupUse {
 }
 
 /// A member's share of the windows of one group of nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupShare {
     /// Requests in flight of all other members, in thousandths, as all figures of them.
     pub others: u32,
@@ -59,7 +62,7 @@ pub struct GroupShare {
 }
 
 /// A member tells a coordinator its demand, and confirms its shares.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Report {
     /// Revision of the coordinator that is addressed. From now on the member accepts no grant of an older one.
     pub revision: u64,
@@ -70,12 +73,16 @@ pub struct Report {
     /// Sequence number of the last grant of this coordinator that was applied, or 0.
     pub applied: u64,
     /// The shares at this moment of all budgets, if that grant asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Vec<u64>>,
     /// Demands that changed, as budget and amount.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<(u32, u64)>,
     /// Use of the windows, by group. Empty if the member has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<GroupUse>,
     /// The member ends: it uses nothing from now on and applies no further grant.
+    #[serde(default)]
     pub leaving: bool,
 }
 
@@ -102,7 +109,7 @@ fn amounts(site: &Site, budget: u32, amount: u64) -> bool {
 }
 
 /// The coordinator answers a report.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grant {
     /// Revision of the coordinator.
     pub revision: u64,
@@ -115,11 +122,13 @@ pub struct Grant {
     /// The change to make.
     pub step: Step,
     /// Shares of the windows, by group. Empty if none are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<GroupShare>,
 }
 
 /// The change that a [`Grant`] makes at its member.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// State in the next report the shares of all budgets, and wait.
     State,

@@ -5,8 +5,8 @@
 //! - [`LearnedState`]: the learned state of a gateway, for one that takes over.
 //! - [`Hello`], [`NodeReport`] and [`NodeShares`]: the messages of Cluster Reserves. [`reserves_admin`] is the JSON of
 //!   the coordinator's page.
-//! - [`SiteReport`] and [`SiteGrant`]: the messages between the gateways of a site. [`RolloutStep`] and its neighbours
-//!   are what they keep in etcd about a rollout of a policy.
+//! - [`RolloutStep`] and its neighbours: what the gateways of a site keep in etcd about a rollout of a policy. Their
+//!   other messages are those of `weirgate-site`.
 //!
 //! Messages from another machine are bounded and checked here, before anything acts on them.
 
@@ -17,7 +17,6 @@ mod report;
 pub mod reserves_admin;
 mod reserves_wire;
 mod rollout;
-mod site_wire;
 
 pub use learned::{
     LEARNED_VERSION, LearnedClass, LearnedNode, LearnedRoute, LearnedSize, LearnedState, LearnedTimes, LearnedWindow,
@@ -30,7 +29,4 @@ pub use reserves_wire::{
 pub use rollout::{
     MAX_ROLLOUT_BYTES, RolloutAnswer, RolloutPolicy, RolloutRequest, RolloutStage, RolloutState, RolloutStep,
     RolloutTaken,
-};
-pub use site_wire::{
-    MAX_SITE_BYTES, SITE_PATH, SITE_VERSION, SiteGrant, SiteReport, SiteStep, SiteWindow, SiteWindowShare,
 };
