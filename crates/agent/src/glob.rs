@@ -19,7 +19,6 @@ impl Globs {
     }
 
     /// Returns whether `path` matches.
-    #[must_use]
     pub fn fit(&self, path: &str) -> bool {
         self.0.iter().any(|pattern| fits(pattern.as_bytes(), path.as_bytes()))
     }

@@ -66,7 +66,6 @@ impl StatusPage {
     }
 
     /// Whether it is the page for programs.
-    #[must_use]
     pub fn is_auto(&self) -> bool {
         self.query.as_deref().is_some_and(|query| query.split('&').any(|word| word == "auto" || word == "auto="))
     }

@@ -75,7 +75,6 @@ pub(super) fn children(directory: &Path) -> io::Result<Vec<String>> {
 
 /// Returns whether `text` matches `pattern`, in which `*` matches any text and every other byte matches
 /// itself. Takes O(pattern × text) at worst, because only the last `*` is ever extended.
-#[must_use]
 pub fn fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut at) = (0, 0);
     // The position after the last `*`, and the end of the text that this `*` matches so far.

@@ -61,7 +61,6 @@ impl Policy {
     }
 
     /// Whether every class could be read. Any other class name is then certainly unknown.
-    #[must_use]
     pub fn knows_all_classes(&self) -> bool {
         !self.0.classes.bad && self.0.classes.given
     }
@@ -85,7 +84,6 @@ impl Policy {
     }
 
     /// Whether every node could be read. Any other node name is then certainly unknown.
-    #[must_use]
     pub fn knows_all_nodes(&self) -> bool {
         !self.0.upstreams.bad && self.0.upstreams.given
     }

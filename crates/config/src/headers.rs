@@ -28,7 +28,6 @@ impl HeaderEdits {
     pub const NONE: HeaderEdits = HeaderEdits { removed: Vec::new(), written: Vec::new() };
 
     /// Whether nothing is changed.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.written.is_empty()
     }

@@ -102,14 +102,12 @@ impl Site {
     }
 
     /// Whether a connection of `peer` to the listener of that name begins with a header of the PROXY protocol.
-    #[must_use]
     pub fn expects_header(&self, name: &ListenerName, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         self.listener(name).is_some_and(|listener| listener.proxy_protocol.iter().any(|net| net.contains(&peer)))
     }
 
     /// Whether `peer` is trusted to state the origin of requests.
-    #[must_use]
     pub fn trusts(&self, peer: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|net| net.contains(&peer))
     }

@@ -60,7 +60,6 @@ impl Change {
     }
 
     /// Whether both lists are the same.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Change::default()
     }

@@ -292,7 +292,6 @@ impl Computer {
     }
 
     /// Whether [`Computer::begun`] would return any id.
-    #[must_use]
     pub fn has_begun(&self) -> bool {
         self.station.has_begun()
     }

@@ -116,7 +116,6 @@ impl Machine {
     }
 
     /// Whether [`Machine::begun`] would return any id.
-    #[must_use]
     pub fn has_begun(&self) -> bool {
         self.computers.iter().any(Computer::has_begun)
     }

@@ -100,7 +100,6 @@ impl<T> Processor<T> {
     }
 
     /// Whether no request is in service.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.in_flight.is_empty()
     }

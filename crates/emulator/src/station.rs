@@ -187,7 +187,6 @@ impl Station {
     }
 
     /// Whether [`Station::begun`] would return any id.
-    #[must_use]
     pub fn has_begun(&self) -> bool {
         !self.begun.is_empty()
     }

@@ -163,7 +163,6 @@ pub struct Adopted {
 
 impl Adopted {
     /// Whether nothing was taken over.
-    #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Adopted::default()
     }

@@ -42,7 +42,6 @@ impl Mode {
 
     /// Whether requests of a source with this position are enforced.
     #[inline]
-    #[must_use]
     pub fn enforces(self, position: u16) -> bool {
         match self {
             Mode::Enforce => true,
@@ -64,13 +63,11 @@ pub fn position(hash: u64) -> u16 {
 
 impl Policy {
     /// Whether a class or template is not enforced for all its sources.
-    #[must_use]
     pub fn observes(&self) -> bool {
         self.all_classes().any(|class| class.mode != Mode::Enforce)
     }
 
     /// Whether a class or template is enforced for a share of its sources.
-    #[must_use]
     pub fn divides_sources(&self) -> bool {
         self.all_classes().any(|class| matches!(class.mode, Mode::Share(_)))
     }

@@ -477,7 +477,6 @@ impl Policy {
     }
 
     /// Whether requests count by the cost on their dominant resource instead of as slots.
-    #[must_use]
     pub fn is_priced(&self) -> bool {
         self.costs() == Costs::Shared
     }

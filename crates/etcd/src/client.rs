@@ -83,7 +83,6 @@ impl std::error::Error for Error {}
 
 impl Client {
     /// A client of etcd's `members`. A call takes at most `deadline`.
-    #[must_use]
     pub fn new(members: Vec<Address>, deadline: Duration) -> Client {
         let members = members.into_iter().map(|member| (member.to_string(), Connection::new(member))).collect();
         Client { members, next: 0, deadline, user: None, token: None }

@@ -40,7 +40,6 @@ pub enum Turn {
 impl Election {
     /// Stands for election by `key`, which will hold `value`. A process that is gone stays elected for `ttl`, at least
     /// one second.
-    #[must_use]
     pub fn new(key: &str, value: &[u8], ttl: Duration) -> Election {
         Election { key: key.into(), value: value.into(), ttl, elected: None }
     }

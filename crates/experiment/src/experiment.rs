@@ -453,7 +453,6 @@ impl Experiment {
     }
 
     /// Whether a request of stream `traffic` ever uses a disk or a link by its own cost.
-    #[must_use]
     pub fn takes_disk_or_link(&self, traffic: usize) -> bool {
         let never = Distribution::Fixed(Duration::ZERO);
         let Traffic { demand, traced, .. } = &self.traffic[traffic];
@@ -462,7 +461,6 @@ impl Experiment {
     }
 
     /// Whether a reply to a request of stream `traffic` ever takes time from its first byte to its last.
-    #[must_use]
     pub fn streams(&self, traffic: usize) -> bool {
         let never = Distribution::Fixed(Duration::ZERO);
         let Traffic { demand, traced, .. } = &self.traffic[traffic];
@@ -470,13 +468,11 @@ impl Experiment {
     }
 
     /// Whether requests use disks or links as well as CPUs.
-    #[must_use]
     pub fn uses_several_resources(&self) -> bool {
         (0..self.traffic.len()).any(|traffic| self.takes_disk_or_link(traffic))
     }
 
     /// Whether stream `traffic` consists of pages, with objects or in sessions.
-    #[must_use]
     pub fn is_pages(&self, traffic: usize) -> bool {
         self.traffic[traffic].session.is_some() || self.objects_of(traffic).is_some()
     }
@@ -561,7 +557,6 @@ impl Profile {
     }
 
     /// Whether it never changes.
-    #[must_use]
     pub fn is_constant(&self) -> bool {
         self.0.len() == 1 && self.0[0].over.is_zero()
     }

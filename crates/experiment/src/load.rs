@@ -77,7 +77,6 @@ const FIELDS: [&str; 3] = ["machines", "traffic", "phases"];
 
 /// Whether `text` is meant as an experiment: its top level has a field that only experiments have. Beyond its
 /// YAML it need not be valid.
-#[must_use]
 pub fn is_experiment(text: &str) -> bool {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tree = tree::parse(text, EXPERIMENT, SourceId::FILE, &mut Problems::default());

@@ -76,7 +76,6 @@ impl Endpoint {
 impl ActiveConfig {
     /// Builds version `version` of a configuration. Nodes that are unchanged since `before` keep their
     /// identity. `next_id` is the first unused id and is advanced.
-    #[must_use]
     pub(crate) fn new(
         mut site: Site,
         text: &str,

@@ -64,7 +64,6 @@ impl Gateway {
     }
 
     /// Whether clients can connect: to this gateway, or to the process that has taken over its sockets.
-    #[must_use]
     pub fn accepts(&self) -> bool {
         self.phase() == Phase::Ready || self.shared.handed_over.load(Ordering::Acquire)
     }

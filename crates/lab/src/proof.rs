@@ -126,7 +126,6 @@ impl Proof {
     }
 
     /// Returns whether every request is accounted for.
-    #[must_use]
     pub fn holds(&self) -> bool {
         [&self.lost, &self.doubled, &self.phantom].iter().all(|found| found.count == 0)
     }

@@ -64,13 +64,11 @@ impl Discovery {
 
     /// Returns whether this route of [`Discovery::found`] is a joint route. Paths that match it must still be
     /// passed to [`Discovery::saw`].
-    #[must_use]
     pub fn is_wide(&self, route: usize) -> bool {
         self.wide.get(route).copied().unwrap_or(false)
     }
 
     /// Returns whether a new route can only replace an old one.
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.found.len() >= MAX_FOUND
     }

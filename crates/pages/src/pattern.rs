@@ -70,7 +70,6 @@ impl Pattern {
     }
 
     /// Returns whether a request with this canonical path and raw query matches the route.
-    #[must_use]
     pub fn matches(&self, path: &str, query: Option<&str>) -> bool {
         let Some(in_flight) = path.strip_prefix('/') else { return false };
         let mut sent = in_flight.split('/');

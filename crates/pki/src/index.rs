@@ -49,7 +49,6 @@ impl Entry {
     }
 
     /// Whether it counts at `now`: it has not expired and is not revoked.
-    #[must_use]
     pub fn is_valid(&self, now: SystemTime) -> bool {
         self.revoked.is_none() && now < self.expiry()
     }

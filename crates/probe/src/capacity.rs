@@ -63,7 +63,6 @@ pub struct Capacity {
 
 impl Capacity {
     /// Whether another measurement may find a larger capacity.
-    #[must_use]
     pub fn is_doubtful(&self) -> bool {
         !self.is_reached || self.is_told || self.missed.is_some()
     }

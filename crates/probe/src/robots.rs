@@ -71,7 +71,6 @@ impl Robots {
     }
 
     /// Returns whether a path, with its query if it has one, is allowed.
-    #[must_use]
     pub fn allows(&self, target: &str) -> bool {
         if target == "/robots.txt" {
             return true;

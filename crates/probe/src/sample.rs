@@ -92,7 +92,6 @@ impl Series {
     }
 
     /// Returns whether the use of the relevant resources is known well enough and is proportional.
-    #[must_use]
     pub fn is_enough(&self, matters: [bool; 3]) -> bool {
         let (used, error) = (self.used(), self.error());
         let known = |at: usize| error[at] <= GOOD * used[at].abs() || used[at].abs() + 2.0 * error[at] < NOTHING[at];
@@ -140,7 +139,6 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Returns whether a request uses more of a resource than noise.
-#[must_use]
 pub fn is_something(resource: usize, used: f64) -> bool {
     NOTHING.get(resource).is_some_and(|nothing| used >= *nothing)
 }

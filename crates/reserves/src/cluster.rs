@@ -36,7 +36,6 @@ impl Cluster {
 
 impl ClusterClass {
     /// Whether node `node` has it.
-    #[must_use]
     pub fn is_on(&self, node: usize) -> bool {
         self.nodes.as_ref().is_none_or(|nodes| nodes.contains(&node))
     }

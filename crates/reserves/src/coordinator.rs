@@ -270,7 +270,6 @@ impl Coordinator {
     }
 
     /// Returns whether `node` is up at `now`: it is connected and has reported within [`SILENCE`].
-    #[must_use]
     pub fn is_live(&self, now: Duration, node: usize) -> bool {
         let last = self.nodes.get(node).and_then(|node| node.last.as_ref());
         last.is_some_and(|&(at, _)| now < at + SILENCE)

@@ -104,7 +104,6 @@ const ROUNDING: f64 = 1e-6;
 /// its share, or 0.25 points where 5 % is less than a window can resolve. (A scheduler's slice of 1 to 3 ms
 /// is 0.4 to 1.2 % of 250 ms, and less over several CPUs.) A class that used nothing needs nothing, however
 /// small its share was.
-#[must_use]
 pub fn is_sink(allocation: f64, usage: f64) -> bool {
     usage > 0.0 && allocation - usage <= f64::max(0.25, 0.05 * allocation)
 }

@@ -114,7 +114,6 @@ impl Figure {
     }
 
     /// Returns whether the paper's own figure lies outside the band.
-    #[must_use]
     pub fn departs(&self) -> bool {
         matches!(self.source, Source::Printed(printed) if !self.band.contains(&printed))
     }

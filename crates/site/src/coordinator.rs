@@ -94,7 +94,6 @@ impl Coordinator {
     /// Begins at `now`, when it has learned that it is elected. `revision` must be greater than that of all
     /// predecessors, and `records` be the records of all members, read after the election. Members beyond its end count
     /// as [`Record::Lapsed`].
-    #[must_use]
     pub fn new(now: Time, site: Arc<Site>, revision: u64, records: &[Record]) -> Coordinator {
         let members = site.settings().members;
         let slots: Vec<Slot> =
@@ -127,7 +126,6 @@ impl Coordinator {
     }
 
     /// Whether it may act at `now`.
-    #[must_use]
     pub fn is_leading(&self, now: Time) -> bool {
         now < self.proved_until
     }
@@ -409,7 +407,6 @@ impl Coordinator {
     }
 
     /// When to call [`Self::run`] next. [`Time::NEVER`] while it must not act: then another proof comes first.
-    #[must_use]
     pub fn next_timeout(&self) -> Time {
         if !self.is_leading(self.now) {
             return Time::NEVER;
@@ -438,33 +435,28 @@ impl Coordinator {
     }
 
     /// The revision.
-    #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
     /// Sums of its work.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
     /// The state of `member`, if there is one.
-    #[must_use]
     pub fn phase(&self, member: usize) -> Option<Phase> {
         self.slots.get(member).map(|slot| slot.phase)
     }
 
     /// Requests that `member` has in flight on all groups of nodes, by its last report. `None` if its lease has ended,
     /// or if it shares no windows.
-    #[must_use]
     pub fn in_flight(&self, member: usize) -> Option<f64> {
         let slot = self.slots.get(member).filter(|slot| slot.phase == Phase::Live && !slot.uses.is_empty())?;
         Some(slot.uses.iter().map(|used| f64::from(used.in_flight)).sum::<f64>() / 1e3)
     }
 
     /// Whether `member` is surely without a lease: it has left, or has been silent for longer than one.
-    #[must_use]
     pub fn is_gone(&self, now: Time, member: usize) -> bool {
         let settings = self.site.settings();
         // Grants of a predecessor have ended by then.
@@ -477,7 +469,6 @@ impl Coordinator {
     }
 
     /// When the last report of `member` arrived.
-    #[must_use]
     pub fn heard(&self, member: usize) -> Option<Time> {
         self.slots.get(member).filter(|slot| slot.number > 0).map(|slot| slot.received)
     }
@@ -486,7 +477,6 @@ impl Coordinator {
     ///
     /// # Panics
     /// If there is no such member or budget.
-    #[must_use]
     pub fn held(&self, member: usize, budget: usize) -> u64 {
         self.table.held(member, budget)
     }
@@ -495,7 +485,6 @@ impl Coordinator {
     ///
     /// # Panics
     /// If there is no such budget.
-    #[must_use]
     pub fn free(&self, budget: usize) -> u64 {
         self.table.free(budget)
     }

@@ -94,7 +94,6 @@ impl Demand {
     ///
     /// The mean counts without its standard error. Adding it met demands that just fit somewhat sooner, and left two
     /// percent of an overloaded floor unused.
-    #[must_use]
     pub fn micro_per_s(&self, interval: Duration) -> u64 {
         let mean = self.last(self.intervals) / self.intervals.max(1) as f64;
         let rate = mean / interval.as_secs_f64().max(f64::MIN_POSITIVE) + self.missing / REFILL;

@@ -77,7 +77,6 @@ pub struct Member {
 
 impl Member {
     /// A member without grants. `incarnation` must be greater than that of every earlier process under its name.
-    #[must_use]
     pub fn new(site: Arc<Site>, incarnation: u64) -> Member {
         let entry = |budget| Entry { granted: site.minimum(budget), demand: 0, told: 0, told_in: 0, listed: false };
         Member {
@@ -180,7 +179,6 @@ impl Member {
     }
 
     /// Where the shares come from at `now`.
-    #[must_use]
     pub fn stage(&self, now: Time) -> Stage {
         let settings = self.site.settings();
         match self.anchor.map(|anchor| now.since(anchor)) {
@@ -194,7 +192,6 @@ impl Member {
     ///
     /// # Panics
     /// If there is no such budget.
-    #[must_use]
     pub fn share(&self, now: Time, budget: usize) -> u64 {
         let granted = self.entries[budget].granted;
         match self.stage(now) {
@@ -208,14 +205,12 @@ impl Member {
     ///
     /// # Panics
     /// If there is no such budget.
-    #[must_use]
     pub fn steps(&self, budget: usize) -> [u64; 3] {
         let granted = self.entries[budget].granted;
         [granted, self.site.safe(budget, granted), self.site.minimum(budget)]
     }
 
     /// Ends of the granted and of the safe shares. `None` without a grant.
-    #[must_use]
     pub fn ends(&self) -> Option<(Time, Time)> {
         let settings = self.site.settings();
         self.anchor.map(|anchor| (anchor + settings.lease, anchor + settings.safe_for))
@@ -225,25 +220,21 @@ impl Member {
     ///
     /// # Panics
     /// If there is no such budget.
-    #[must_use]
     pub fn demanded(&self, budget: usize) -> u64 {
         self.entries[budget].demand
     }
 
     /// The coordinator that is followed, or 0.
-    #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
     /// Whether every report was answered. True for a member that has left: its farewell has arrived.
-    #[must_use]
     pub fn is_answered(&self) -> bool {
         self.answered == self.number
     }
 
     /// Whether it has left and has nothing more to say: its farewell has arrived, or there is no coordinator.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         self.left && self.report_due().is_none()
     }
@@ -373,7 +364,6 @@ impl Member {
     }
 
     /// When to call [`Self::poll_report`] next, or to ask for the shares because a stage ends.
-    #[must_use]
     pub fn next_timeout(&self, now: Time) -> Time {
         let settings = self.site.settings();
         let ends = [settings.lease, settings.safe_for]
@@ -384,7 +374,6 @@ impl Member {
     }
 
     /// How long the present stage lasts, from `now` on, or `None` for minimum shares, which do not end.
-    #[must_use]
     pub fn remaining(&self, now: Time) -> Option<Duration> {
         let settings = self.site.settings();
         let anchor = self.anchor?;

@@ -65,7 +65,6 @@ impl Settings {
     ///
     /// The lease outlives the election of another coordinator: at least four seconds of it are left at any time. The
     /// margin covers two clocks of which chrony slews one forward and one back at its default limit of 8.3 %.
-    #[must_use]
     pub fn new(members: usize, budgets: Vec<u64>) -> Settings {
         let restless = members * budgets.len();
         Settings {
@@ -135,13 +134,11 @@ pub struct Site(Settings);
 
 impl Site {
     /// The settings.
-    #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.0
     }
 
     /// Number of budgets.
-    #[must_use]
     pub fn budgets(&self) -> usize {
         self.0.budgets.len()
     }
@@ -150,7 +147,6 @@ impl Site {
     ///
     /// # Panics
     /// If there is no such budget, as all methods here.
-    #[must_use]
     pub fn total(&self, budget: usize) -> u64 {
         self.0.budgets[budget]
     }
@@ -162,13 +158,11 @@ impl Site {
     }
 
     /// The share that every member has at all times.
-    #[must_use]
     pub fn minimum(&self, budget: usize) -> u64 {
         self.total(budget) / MINIMA / self.0.members as u64
     }
 
     /// The amount that a member is lent beyond its demand.
-    #[must_use]
     pub fn piece(&self, budget: usize) -> u64 {
         (self.total(budget) / PIECES / self.0.members as u64).max(1)
     }
@@ -179,7 +173,6 @@ impl Site {
     }
 
     /// The part of a budget that the coordinator wants back from members without use for it before anyone needs it.
-    #[must_use]
     pub fn held_back(&self, budget: usize) -> u64 {
         self.total(budget) / PIECES
     }
@@ -190,7 +183,6 @@ impl Site {
     }
 
     /// The rest of a granted `share` when its lease has ended: the safe share.
-    #[must_use]
     pub fn safe(&self, budget: usize, share: u64) -> u64 {
         self.minimum(budget).max(self.safe_part(share))
     }

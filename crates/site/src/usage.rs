@@ -72,7 +72,6 @@ impl Usage {
 
 impl GroupShare {
     /// The share as the engine takes it.
-    #[must_use]
     pub fn beside(&self) -> Beside {
         let [in_flight, answers_per_s, work_per_s] =
             [self.others, self.answers, self.work].map(|amount| f64::from(amount) / 1e3);

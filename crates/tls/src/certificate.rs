@@ -40,7 +40,6 @@ pub enum Named {
 
 impl Named {
     /// Whether it covers `name`, which is in lower case.
-    #[must_use]
     pub fn covers(&self, name: &str) -> bool {
         match self {
             Named::Exact(own) => own == name,
@@ -80,7 +79,6 @@ pub struct Certificate {
 
 impl Certificate {
     /// Whether it covers `name`, which is in lower case.
-    #[must_use]
     pub fn covers(&self, name: &str) -> bool {
         self.names.iter().any(|own| own.covers(name))
     }
@@ -119,7 +117,6 @@ impl Certificate {
     }
 
     /// Whether it is valid at `time`.
-    #[must_use]
     pub fn is_valid(&self, time: SystemTime) -> bool {
         (self.not_before..=self.not_after).contains(&time)
     }

@@ -98,7 +98,6 @@ pub fn server_name(address: &str) -> Option<ServerName<'static>> {
 }
 
 /// Whether a certificate can be for `name`.
-#[must_use]
 pub fn is_server_name(name: &str) -> bool {
     ServerName::try_from(name).is_ok()
 }

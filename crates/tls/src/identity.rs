@@ -53,7 +53,6 @@ impl Identity {
 }
 
 /// Whether the validity of a certificate has ended at `time`, or it cannot be read.
-#[must_use]
 pub fn has_ended(certificate: &CertificateDer<'_>, time: SystemTime) -> bool {
     let end = x509_cert::Certificate::from_der(certificate)
         .ok()

@@ -45,7 +45,6 @@ impl Certificates {
     }
 
     /// Whether a certificate covers `name`, which is in lower case.
-    #[must_use]
     pub fn covers(&self, name: &str) -> bool {
         self.of(name).next().is_some()
     }

@@ -121,13 +121,11 @@ impl FromStr for Party {
 }
 
 /// Whether `text` can be the name of a site: letters in lower case, digits, `-`, `_` and `.`.
-#[must_use]
 pub fn is_site(text: &str) -> bool {
     is_party_name(text) && !text.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
 /// Whether `text` can be the name of a party: letters, digits, `-`, `_` and `.`, a letter or digit first.
-#[must_use]
 pub fn is_party_name(text: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     text.len() <= MAX_NAME && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.bytes().all(known)
@@ -144,7 +142,6 @@ pub struct Wanted {
 
 impl Wanted {
     /// Whether `party` is it.
-    #[must_use]
     pub fn is(&self, party: &Party) -> bool {
         party.role == self.role && self.name.as_ref().is_none_or(|name| *name == party.name)
     }

@@ -30,7 +30,6 @@ impl SigningKey {
     }
 
     /// Whether `signature` is that of `message`. The time depends on their lengths only.
-    #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         hmac::verify(&self.0, message, signature).is_ok()
     }

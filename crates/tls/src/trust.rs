@@ -239,7 +239,6 @@ impl LiveTrust {
 
 /// Whether a connection to `address`, which is `host:port`, stays on this machine and needs no trust. Only the name
 /// decides, because the address that it resolves to may change.
-#[must_use]
 pub fn is_local(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())

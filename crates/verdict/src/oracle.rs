@@ -161,7 +161,6 @@ impl Cluster {
     }
 
     /// Whether all of `work` can be served.
-    #[must_use]
     pub fn carries(&self, work: &[Work]) -> bool {
         (0..RESOURCES).all(|resource| {
             let (flow, asked) = self.flow(work, resource);
@@ -170,7 +169,6 @@ impl Cluster {
     }
 
     /// Whether there are workers for `held` requests at once, by class on average.
-    #[must_use]
     pub fn holds(&self, held: &[f64]) -> bool {
         let (flow, asked) =
             self.network(|class| held.get(class).copied().unwrap_or(0.0), |machine| self.workers[machine]);

@@ -48,7 +48,6 @@ pub struct Request<'l> {
 
 impl Request<'_> {
     /// Returns whether a server answered, and not with an error of its own.
-    #[must_use]
     pub fn served(&self) -> bool {
         !self.unanswered && self.status.is_none_or(|status| (100..500).contains(&status))
     }

@@ -130,7 +130,6 @@ impl Policy {
 impl Class {
     /// Whether the class has any guarantee. The paper's top users have one, and normal users get best
     /// effort.
-    #[must_use]
     pub fn is_top(&self) -> bool {
         self.guarantee.throughput.is_some() || self.guarantee.response_time.is_some()
     }

@@ -24,7 +24,6 @@ impl PriorityLevel {
 
     /// Whether a request with this priority is handled in the end. If not, it is put back for ever, or its
     /// next priority is not in the table.
-    #[must_use]
     pub fn is_handled(priorities: &[PriorityLevel], code: usize) -> bool {
         let mut next = code;
         // A chain that is longer than the table is a cycle.

@@ -36,7 +36,6 @@ impl ServiceSet {
     }
 
     /// Whether it is a set of top users.
-    #[must_use]
     pub const fn is_top(self) -> bool {
         matches!(self, ServiceSet::TopStatic | ServiceSet::TopDynamic)
     }

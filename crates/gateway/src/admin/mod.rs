@@ -93,13 +93,11 @@ impl AdminListener {
     }
 
     /// Whether it will be served with TLS.
-    #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.has_trust && self.config.address.tcp().is_some()
     }
 
     /// Whether requests need a token, or a certificate in its place.
-    #[must_use]
     pub fn has_token(&self) -> bool {
         self.token.is_some()
     }

@@ -86,7 +86,6 @@ impl Classifier {
     }
 
     /// Whether a rule has a condition on the body.
-    #[must_use]
     pub fn reads_bodies(&self) -> bool {
         self.reads_bodies
     }

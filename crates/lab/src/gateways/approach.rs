@@ -137,7 +137,6 @@ impl fmt::Display for Approach {
 
 impl Kind {
     /// Returns whether this is one of Weirgate's own approaches.
-    #[must_use]
     pub fn is_ours(&self) -> bool {
         self.program.is_none()
     }

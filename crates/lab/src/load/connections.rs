@@ -217,7 +217,6 @@ impl<R> Connections<R> {
     }
 
     /// Whether the request is not over yet.
-    #[must_use]
     pub fn is_under_way(&self, ticket: Ticket) -> bool {
         self.requests.get(ticket.place as usize).is_some_and(|p| p.life == ticket.life && p.request.is_some())
     }

@@ -152,7 +152,6 @@ impl Running {
     }
 
     /// Returns whether the run has ended, so that [`Running::join`] returns at once.
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }

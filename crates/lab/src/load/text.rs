@@ -30,7 +30,6 @@ impl Text {
     }
 
     /// Whether the text contains mark number `mark`.
-    #[must_use]
     pub fn has(&self, mark: usize) -> bool {
         self.0.contains(&Piece::Mark(mark))
     }

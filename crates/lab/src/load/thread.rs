@@ -35,7 +35,6 @@ impl<T: Send + 'static> Thread<T> {
 
 impl<T> Thread<T> {
     /// Whether the loop has ended, so that [`Thread::join`] returns at once.
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         self.handle.as_ref().is_none_or(JoinHandle::is_finished)
     }

@@ -95,7 +95,6 @@ impl Gap {
     }
 
     /// Returns whether the runs differ by more than the band, or only one of them has the number.
-    #[must_use]
     pub fn out(&self) -> bool {
         match (self.a, self.b) {
             (None, None) => false,
@@ -107,7 +106,6 @@ impl Gap {
 
 impl Row {
     /// Returns whether one of its numbers is out of band.
-    #[must_use]
     pub fn out(&self) -> bool {
         self.judged && (self.served.out() || self.response.is_some_and(|gap| gap.out()))
     }

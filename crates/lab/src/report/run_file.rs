@@ -211,7 +211,6 @@ impl Machine {
 
 impl Evidence {
     /// Returns whether every sent request was served, shed, failed, left, cut off or lost.
-    #[must_use]
     pub fn adds_up(&self) -> bool {
         let fates = [self.served, self.shed, self.failed, self.left, self.cut, self.lost.count];
         fates.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count)) == Some(self.sent)

@@ -51,7 +51,6 @@ impl Node {
     }
 
     /// Returns whether there is a connection.
-    #[must_use]
     pub fn is_connected(&self) -> bool {
         self.connected
     }

@@ -74,7 +74,6 @@ weirgate_engine::named! {
 impl Family {
     /// Returns whether its guarantees fit at the true cost of the requests, whatever was declared (see
     /// `rule`).
-    #[must_use]
     pub fn fits_at_true_cost(self) -> bool {
         self > Family::Resources
     }

@@ -94,7 +94,6 @@ weirgate_engine::named! {
 
 impl Lapse {
     /// Returns whether a miss of this kind counts.
-    #[must_use]
     pub fn counts(self) -> bool {
         !matches!(self, Lapse::Settling | Lapse::Excused)
     }
@@ -107,7 +106,6 @@ impl Outcome {
     }
 
     /// Returns whether safety is broken: an invariant was violated, or the run panicked.
-    #[must_use]
     pub fn is_unsafe(&self) -> bool {
         self.panic.is_some() || !self.violations.is_empty()
     }

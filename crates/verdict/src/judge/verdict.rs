@@ -338,13 +338,11 @@ impl std::ops::Add for Avoidable {
 
 impl CeilingVerdict {
     /// Whether no gateway can keep the limit, because the class's own requests take longer.
-    #[must_use]
     pub fn is_impossible(&self) -> bool {
         self.impossible_ms.is_some()
     }
 
     /// Whether the limit was exceeded although it was possible.
-    #[must_use]
     pub fn is_missed(&self) -> bool {
         !self.ok && !self.is_impossible()
     }
@@ -412,7 +410,6 @@ impl Verdict {
     }
 
     /// Whether every guarantee was held and there is no violation.
-    #[must_use]
     pub fn sound(&self) -> bool {
         self.verdict == Word::Held && self.violations.is_empty()
     }
@@ -420,7 +417,6 @@ impl Verdict {
 
 impl PhaseVerdict {
     /// Whether the experiment wants the phase judged, even if it ends before it has settled.
-    #[must_use]
     pub fn is_judged(&self) -> bool {
         self.judged || self.unsettled
     }

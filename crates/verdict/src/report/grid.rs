@@ -94,7 +94,6 @@ impl Reached {
     }
 
     /// Whether every guarantee was held in every run.
-    #[must_use]
     pub fn all_held(&self) -> bool {
         self.held == self.runs
     }

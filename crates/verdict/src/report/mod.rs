@@ -67,7 +67,6 @@ pub struct Report<'a> {
 
 impl Played {
     /// Whether every run held its guarantees and no invariant was violated.
-    #[must_use]
     pub fn sound(&self) -> bool {
         self.groups.iter().flat_map(|group| &group.verdicts).all(Verdict::sound)
     }
@@ -87,7 +86,6 @@ impl Group {
     }
 
     /// Whether any run was broken.
-    #[must_use]
     pub fn broken(&self) -> bool {
         self.verdicts.iter().any(|verdict| verdict.verdict == Word::Broken)
     }

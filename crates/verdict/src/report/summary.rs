@@ -199,7 +199,6 @@ impl<'a> ClassRuns<'a> {
     }
 
     /// Whether there were any requests in any run.
-    #[must_use]
     pub fn any(&self) -> bool {
         self.each().any(|c| c.part.offered_per_s > 0.0 || c.part.served_per_s > 0.0 || c.settling.offered_per_s > 0.0)
     }

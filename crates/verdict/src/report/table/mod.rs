@@ -125,7 +125,6 @@ impl Table {
     }
 
     /// Whether it has no rows in a form.
-    #[must_use]
     pub fn is_empty(&self, form: Form) -> bool {
         self.rows(form).next().is_none()
     }
@@ -261,7 +260,6 @@ impl Cell {
     }
 
     /// Whether it has no text.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
