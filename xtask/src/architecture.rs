@@ -24,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weirgate-etcd", &["weirgate-clock", "weirgate-http-client"]),
     ("weirgate-http1", &[]),
     ("weirgate-pages", &[]),
-    ("weirgate-reserves", &[]),
+    ("weirgate-reserves", &["weirgate-wire"]),
     ("weirgate-site", &["weirgate-engine"]),
     ("weirgate-spanned-yaml", &[]),
     ("weirgate-tls", &[]),

@@ -17,10 +17,10 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use weirgate_cgroup::{self as cgroup, Counter};
 use weirgate_clock::{self as clock, Clock};
-use weirgate_reserves::{self as reserves, Cluster, Tracker};
+use weirgate_reserves::{Cluster, Tracker};
 use weirgate_tls::LiveTrust;
 use weirgate_tls::trust::is_local;
-use weirgate_wire::{Active, NodeReport, NodeShares, Trigger};
+use weirgate_wire::{Active, Measured, NodeReport, NodeShares};
 
 use crate::classes::Classes;
 use crate::dial::{Dial, Event};
@@ -242,17 +242,11 @@ fn check(shares: &[f64], classes: usize) -> Result<(), String> {
     }
 }
 
-fn report(measured: reserves::Measured, monitor: &mut Monitor, now: Duration, active: Option<Active>) -> NodeReport {
-    let reserves::Measured { run, seconds, allocation, usage, sink, wants } = measured;
-    let wants = wants.map(|wants| match wants {
-        reserves::Trigger::SinkBegan { class } => Trigger::SinkBegan { class },
-        reserves::Trigger::SinkEnded { class } => Trigger::SinkEnded { class },
-        reserves::Trigger::Fell { class } => Trigger::Fell { class },
-    });
+fn report(measured: Measured, monitor: &mut Monitor, now: Duration, active: Option<Active>) -> NodeReport {
     let mut node = monitor.measure(now);
     node.active_static = active.map(|active| active.static_content.into());
     node.active_dynamic = active.map(|active| active.dynamic_content.into());
-    NodeReport { run, seconds, allocation, usage, sink, wants, node }
+    NodeReport { measured, node }
 }
 
 /// Repeatedly asks the server for its active requests. Stores `None` while the server does not answer.

@@ -15,8 +15,8 @@ use weirgate_clock::{self as clock, Clock};
 use weirgate_config::Reserves;
 use weirgate_http_server::Peer;
 use weirgate_reserves as reserves;
-use weirgate_reserves::{Cause, Coordinator, Measured, Problem, Settings, Shares, Solution};
-use weirgate_wire::{NodeFigures, NodeReport, Trigger, reserves_admin as view};
+use weirgate_reserves::{Cause, Coordinator, Problem, Settings, Shares, Solution};
+use weirgate_wire::{NodeFigures, NodeReport, reserves_admin as view};
 
 /// Maximum rate of log lines about connections, per second, and the size of a burst. Strangers must not fill the log.
 /// Suppressed lines are counted.
@@ -274,15 +274,7 @@ impl SharedState {
         }
         (open.number, open.heard) = (number, now);
         state.nodes[node].figures = report.node;
-        let measured = Measured {
-            run: report.run,
-            seconds: report.seconds,
-            allocation: report.allocation,
-            usage: report.usage,
-            sink: report.sink,
-            wants: report.wants.map(asked),
-        };
-        state.coordinator.reported(now, node, measured);
+        state.coordinator.reported(now, node, report.measured);
         drop(state);
         self.changed.notify_one();
         Ok(())
@@ -414,18 +406,8 @@ fn node_of(cause: Cause) -> Option<usize> {
 }
 
 fn class_of(cause: Cause) -> Option<usize> {
-    use reserves::Trigger::{Fell, SinkBegan, SinkEnded};
     match cause {
-        Cause::Asked { trigger: SinkBegan { class } | SinkEnded { class } | Fell { class }, .. } => Some(class),
+        Cause::Asked { trigger, .. } => Some(trigger.class()),
         _ => None,
-    }
-}
-
-/// Converts the trigger of a request to the coordinator's type.
-fn asked(trigger: Trigger) -> reserves::Trigger {
-    match trigger {
-        Trigger::SinkBegan { class } => reserves::Trigger::SinkBegan { class },
-        Trigger::SinkEnded { class } => reserves::Trigger::SinkEnded { class },
-        Trigger::Fell { class } => reserves::Trigger::Fell { class },
     }
 }

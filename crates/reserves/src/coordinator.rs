@@ -31,7 +31,7 @@ use std::time::Duration;
 use node::{on_node, percentages, row};
 
 use crate::problem::{Error, Problem, Solution};
-use crate::tracker::{Measured, Trigger};
+use weirgate_wire::{Measured, Trigger};
 
 pub use ledger::{Finished, Ledger, MAX_FINISHED, Runs};
 pub use node::{MEMORY, Node};

@@ -45,4 +45,5 @@ pub use coordinator::{
 };
 pub use problem::{Error, MAX_CLASSES, MAX_NODES, Problem, Solution, is_sink};
 pub use solve::solve;
-pub use tracker::{Measured, Tracker, Trigger, WINDOW, spent};
+pub use tracker::{Tracker, WINDOW, spent};
+pub use weirgate_wire::{Measured, Trigger};

@@ -16,6 +16,8 @@
 
 use std::time::Duration;
 
+use weirgate_wire::{Measured, Trigger};
+
 use crate::is_sink;
 
 /// Length of a measurement (Sec. 5.4). With a shorter one the kernel's time slices (some milliseconds)
@@ -32,43 +34,6 @@ const MIN_NODE: f64 = 0.1;
 /// Uses below this cannot fall, in percent of the node. It is the minimum share, and 20 % of less is shorter
 /// than a time slice in a window.
 const MIN_USE: f64 = 1.0;
-
-/// Reason of a node to ask for new shares. Classes are indices in the policy's order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trigger {
-    /// The class began to use all of its share.
-    SinkBegan {
-        /// Index of the class.
-        class: usize,
-    },
-    /// The class no longer uses all of its share.
-    SinkEnded {
-        /// Index of the class.
-        class: usize,
-    },
-    /// The class uses a fifth less than before.
-    Fell {
-        /// Index of the class.
-        class: usize,
-    },
-}
-
-/// Measurements of a completed window. Lists have one figure per class.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
-    /// The run that set the shares in force during the whole window, or 0 if there was none yet.
-    pub run: u64,
-    /// Length of the window in seconds.
-    pub seconds: f64,
-    /// The shares in force, in percent of the node.
-    pub allocation: Vec<f64>,
-    /// CPU time used, in percent of the node's time for its classes, at most 100.
-    pub usage: Vec<f64>,
-    /// Whether the class used all of its share.
-    pub sink: Vec<bool>,
-    /// The node's request for new shares, with the reason of the first class that has one.
-    pub wants: Option<Trigger>,
-}
 
 /// Measures the classes of one node.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ pub use learned::{
 };
 pub use report::{Active, MAX_REPORT_BYTES, REPORT_VERSION, RESOURCE_NAMES, Report, Usage};
 pub use reserves_wire::{
-    Hello, NodeFigures, NodeReport, NodeShares, Refused, SESSIONS_PATH, Session, Trigger, WIRE_VERSION,
+    Hello, Measured, NodeFigures, NodeReport, NodeShares, Refused, SESSIONS_PATH, Session, Trigger, WIRE_VERSION,
 };
 pub use rollout::{
     MAX_ROLLOUT_BYTES, RolloutAnswer, RolloutPolicy, RolloutRequest, RolloutStage, RolloutState, RolloutStep,

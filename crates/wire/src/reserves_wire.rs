@@ -67,29 +67,37 @@ pub struct Refused {
     pub error: String,
 }
 
-/// Measurements of an agent since its shares changed, but at most for one window. Lists have one entry per
-/// class of the policy, in its order. A class that is not on this node has 0 and `false`.
+/// Report of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeReport {
+    /// Measurements of the classes.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// Figures of the node as a whole.
+    #[serde(default)]
+    pub node: NodeFigures,
+}
+
+/// Measurements of a node since its shares changed, but at most for one window. Lists have one entry per
+/// class of the policy, in its order. A class that is not on this node has 0 and `false`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
     /// The last run that computed the shares in force here, or 0 if there was none yet.
     pub run: u64,
     /// Length of the window in seconds. All of it is after the shares of `run` were set.
     pub seconds: f64,
     /// The shares in force, in percent of the node.
     pub allocation: Vec<f64>,
-    /// CPU time used in the window, in percent of the node.
+    /// CPU time used in the window, in percent of the node's time for its classes.
     pub usage: Vec<f64>,
     /// Whether the class used its whole share, so that it may be able to use more.
     pub sink: Vec<bool>,
-    /// The reason for which the agent asks for new shares, if it does.
+    /// The reason for which the node asks for new shares, if it does: that of the first class with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wants: Option<Trigger>,
-    /// Figures of the node as a whole.
-    #[serde(default)]
-    pub node: NodeFigures,
 }
 
-/// Reason for which an agent asks for new shares (Sec. 5.4). Classes are indices in the policy's order.
+/// Reason for which a node asks for new shares (Sec. 5.4). Classes are indices in the policy's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
@@ -103,7 +111,7 @@ pub enum Trigger {
         /// Index of the class.
         class: usize,
     },
-    /// The use of the class fell by more than a fifth.
+    /// The class uses less than before by more than a fifth.
     Fell {
         /// Index of the class.
         class: usize,
@@ -163,7 +171,8 @@ impl NodeReport {
     /// # Errors
     /// Returns the error in the report, with the field's name.
     pub fn check(&self, classes: usize) -> Result<(), String> {
-        let lengths = [("allocation", self.allocation.len()), ("usage", self.usage.len()), ("sink", self.sink.len())];
+        let Measured { seconds, allocation, usage, sink, wants, .. } = &self.measured;
+        let lengths = [("allocation", allocation.len()), ("usage", usage.len()), ("sink", sink.len())];
         for (name, found) in lengths {
             if found != classes {
                 return Err(format!(
@@ -171,17 +180,17 @@ impl NodeReport {
                 ));
             }
         }
-        if !(self.seconds > 0.0 && self.seconds <= MAX_WINDOW_S) {
-            return Err(format!("`seconds` is {}, not a time of at most a day", self.seconds));
+        if !(*seconds > 0.0 && *seconds <= MAX_WINDOW_S) {
+            return Err(format!("`seconds` is {seconds}, not a time of at most a day"));
         }
-        for (name, figures) in [("allocation", &self.allocation), ("usage", &self.usage)] {
+        for (name, figures) in [("allocation", allocation), ("usage", usage)] {
             for (class, &figure) in figures.iter().enumerate() {
                 if !(0.0..=MAX_PERCENT).contains(&figure) {
                     return Err(format!("`{name}[{class}]` is {figure}, not a percentage of a node"));
                 }
             }
         }
-        if let Some(class) = self.wants.map(Trigger::class).filter(|&class| class >= classes) {
+        if let Some(class) = wants.map(Trigger::class).filter(|&class| class >= classes) {
             return Err(format!("`wants` is about class {class}, and there are {classes}"));
         }
         let NodeFigures { cpu, run_queue, disk_read, disk_write, net_in, net_out, .. } = self.node;
@@ -207,15 +216,15 @@ mod tests {
     use super::*;
 
     fn report() -> NodeReport {
-        NodeReport {
+        let measured = Measured {
             run: 7,
             seconds: 0.25,
             allocation: vec![60.0, 40.0],
             usage: vec![59.9, 12.5],
             sink: vec![true, false],
             wants: Some(Trigger::SinkBegan { class: 0 }),
-            node: NodeFigures { cpu: 72.4, run_queue: 3.0, ..NodeFigures::default() },
-        }
+        };
+        NodeReport { measured, node: NodeFigures { cpu: 72.4, run_queue: 3.0, ..NodeFigures::default() } }
     }
 
     #[test]
@@ -233,7 +242,7 @@ mod tests {
         let text = r#"{"run":0,"seconds":0.25,"allocation":[50],"usage":[1],"sink":[false],"gpu":[3],
             "node":{"cpu":1.5,"fans":2}}"#;
         let report: NodeReport = serde_json::from_str(text).unwrap();
-        assert_eq!((report.node.cpu, report.wants), (1.5, None));
+        assert_eq!((report.node.cpu, report.measured.wants), (1.5, None));
         assert_eq!(report.check(1), Ok(()));
     }
 
@@ -246,12 +255,12 @@ mod tests {
             report.check(2).unwrap_err()
         };
         assert!(report().check(3).unwrap_err().contains("`allocation` has 2 figures, and the policy has 3 classes"));
-        assert!(wrong(|r| r.sink.truncate(1)).contains("`sink` has 1 figures"));
-        assert!(wrong(|r| r.seconds = 0.0).contains("`seconds` is 0"));
-        assert!(wrong(|r| r.seconds = f64::NAN).contains("`seconds` is NaN"));
-        assert!(wrong(|r| r.usage[1] = -1.0).contains("`usage[1]` is -1"));
-        assert!(wrong(|r| r.allocation[0] = f64::INFINITY).contains("`allocation[0]` is inf"));
-        assert!(wrong(|r| r.wants = Some(Trigger::Fell { class: 2 })).contains("class 2"));
+        assert!(wrong(|r| r.measured.sink.truncate(1)).contains("`sink` has 1 figures"));
+        assert!(wrong(|r| r.measured.seconds = 0.0).contains("`seconds` is 0"));
+        assert!(wrong(|r| r.measured.seconds = f64::NAN).contains("`seconds` is NaN"));
+        assert!(wrong(|r| r.measured.usage[1] = -1.0).contains("`usage[1]` is -1"));
+        assert!(wrong(|r| r.measured.allocation[0] = f64::INFINITY).contains("`allocation[0]` is inf"));
+        assert!(wrong(|r| r.measured.wants = Some(Trigger::Fell { class: 2 })).contains("class 2"));
         assert!(wrong(|r| r.node.net_out = f64::NAN).contains("`node.net_out` is NaN"));
     }
 }

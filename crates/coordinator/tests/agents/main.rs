@@ -11,7 +11,7 @@ use std::sync::Arc;
 use stage::{Agent, Pki, Stage, ask, coordinator, hello, load, shares};
 use weirgate_http_client::{Address, Request};
 use weirgate_tls::{LiveTrust, Role};
-use weirgate_wire::{NodeReport, WIRE_VERSION};
+use weirgate_wire::{Measured, NodeReport, Trigger, WIRE_VERSION};
 
 const NODES: &str = "  nodes: [n1, n2]\n";
 
@@ -143,7 +143,8 @@ fn g2_a_late_or_repeated_report_changes_nothing() {
     // Sent again, as after a connection that broke: it counts once.
     assert_eq!(one.repeat(0), Ok(()));
     // An earlier one, for example over a connection that hung.
-    let idle = NodeReport { wants: Some(weirgate_wire::Trigger::SinkEnded { class: 0 }), ..report() };
+    let mut idle = report();
+    idle.measured.wants = Some(Trigger::SinkEnded { class: 0 });
     let said = one.send(1, &idle).expect_err("it is old");
     assert!(said.starts_with("409: ") && said.contains("report 1 comes after report"), "{said}");
     assert_eq!(stage.shared.view().runs.asked, asked);
@@ -156,14 +157,16 @@ fn g2_a_late_or_repeated_report_changes_nothing() {
 
 fn report() -> NodeReport {
     let (half, full) = (vec![50.0; 2], vec![true; 2]);
-    NodeReport { run: 1, seconds: 0.25, allocation: half.clone(), usage: half, sink: full, ..NodeReport::default() }
+    let measured = Measured { run: 1, seconds: 0.25, allocation: half.clone(), usage: half, sink: full, wants: None };
+    NodeReport { measured, ..NodeReport::default() }
 }
 
 #[test]
 fn g3_a_report_that_makes_no_sense_ends_the_session() {
     let stage = Stage::two(NODES, None);
     let [mut one, _two] = first_shares(&stage, [None, None]);
-    let wrong = NodeReport { allocation: vec![50.0, 30.0, 20.0], ..report() };
+    let mut wrong = report();
+    wrong.measured.allocation = vec![50.0, 30.0, 20.0];
     let said = one.send(9, &wrong).expect_err("three figures");
     assert!(said.starts_with("422: "), "{said}");
     stage.hear("`allocation` has 3 figures, and the policy has 2 classes");

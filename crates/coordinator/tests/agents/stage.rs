@@ -13,7 +13,7 @@ use weirgate_coordinator::{CoordinatorServer, SharedState};
 use weirgate_http_client::{Address, Answer, Connection, Limits, Request};
 use weirgate_pki::Authority;
 use weirgate_tls::{LiveTrust, Role, Wanted};
-use weirgate_wire::{Hello, NodeReport, NodeShares, SESSIONS_PATH, Session, Trigger, WIRE_VERSION};
+use weirgate_wire::{Hello, Measured, NodeReport, NodeShares, SESSIONS_PATH, Session, Trigger, WIRE_VERSION};
 
 /// Time limit of every operation, much longer than any of them needs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -204,14 +204,16 @@ impl Agent {
         let sink: Vec<bool> = usage.iter().zip(shares).map(|(used, share)| used >= share).collect();
         let wants = idle.then_some(Trigger::SinkEnded { class: 0 });
         let (allocation, seconds) = (shares.to_vec(), 0.25);
-        self.say(&NodeReport { run, seconds, allocation, usage, sink, wants, ..NodeReport::default() });
+        let measured = Measured { run, seconds, allocation, usage, sink, wants };
+        self.say(&NodeReport { measured, ..NodeReport::default() });
     }
 
     fn say(&mut self, report: &NodeReport) {
         self.number += 1;
         self.send(self.number, report).expect("it takes the report");
         // The trigger is sent only once, and the reports continue without it.
-        self.last = NodeReport { wants: None, ..report.clone() };
+        self.last = report.clone();
+        self.last.measured.wants = None;
     }
 
     /// Sends a report with this number.

@@ -85,12 +85,9 @@ impl Runs {
 impl Cause {
     /// Returns the cause as a word, as in [`Runs::by_cause`].
     pub fn word(self) -> &'static str {
-        use crate::tracker::Trigger;
         match self {
             Cause::Periodic => "periodic",
-            Cause::Asked { trigger: Trigger::SinkBegan { .. }, .. } => "sink_began",
-            Cause::Asked { trigger: Trigger::SinkEnded { .. }, .. } => "sink_ended",
-            Cause::Asked { trigger: Trigger::Fell { .. }, .. } => "fell",
+            Cause::Asked { trigger, .. } => trigger.word(),
             Cause::Joined { .. } => "joined",
             Cause::Left { .. } => "left",
         }

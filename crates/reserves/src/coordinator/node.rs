@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::tracker::{Measured, Trigger};
+use weirgate_wire::{Measured, Trigger};
 
 /// How long a repeated question of a node about a class is ignored: eight windows. Shares that chase one
 /// another do so from window to window. For a class with work that comes and goes this fast, a mean share
@@ -38,7 +38,7 @@ pub struct Node {
 impl Node {
     /// Returns whether the node has not asked the same within [`MEMORY`]. A new question is remembered.
     pub(super) fn is_news(&mut self, now: Duration, measured: &Measured, trigger: Trigger) -> bool {
-        let (Trigger::SinkBegan { class } | Trigger::SinkEnded { class } | Trigger::Fell { class }) = trigger;
+        let class = trigger.class();
         let Some(&used) = measured.usage.get(class) else { return false };
         let (part, points) = DIFFERS;
         let same = |before: f64| (used - before).abs() <= points.max(part * used.max(before));

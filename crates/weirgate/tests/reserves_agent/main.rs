@@ -50,8 +50,12 @@ fn cpu_time_follows_the_shares_and_all_is_as_it_was_in_the_end() {
     let mut first = agent(&directory, &policy, groups.root(), &[]);
     assert_eq!(coordinator.session().node, "n1");
     let report = coordinator.report();
-    assert_eq!((report.run, report.usage.len(), report.node.memory_total > 0), (0, 3, true), "{report:?}");
-    assert!((report.allocation[0] - 100.0 / 3.0).abs() < 0.1, "what is in force is adopted: {report:?}");
+    assert_eq!(
+        (report.measured.run, report.measured.usage.len(), report.node.memory_total > 0),
+        (0, 3, true),
+        "{report:?}"
+    );
+    assert!((report.measured.allocation[0] - 100.0 / 3.0).abs() < 0.1, "what is in force is adopted: {report:?}");
     // Connections are counted independently of the windows, so the first count may follow the first report.
     let mut reports = std::iter::repeat_with(|| coordinator.report()).take(20);
     let counted = reports.find(|report| report.node.active_static.is_some()).expect("a count within five seconds");
@@ -62,7 +66,7 @@ fn cpu_time_follows_the_shares_and_all_is_as_it_was_in_the_end() {
     coordinator.report_of(1);
     let used = |groups: &Groups| ["gold", "rest"].map(|group| groups.used(group));
     let before = used(&groups);
-    let reports: Vec<_> = (0..8).map(|_| coordinator.report()).collect();
+    let reports: Vec<_> = (0..8).map(|_| coordinator.report().measured).collect();
     let after = used(&groups);
     let [gold, rest] = [0, 1].map(|class| (after[class] - before[class]) as f64);
     let share = 100.0 * gold / (gold + rest);
@@ -79,7 +83,7 @@ fn cpu_time_follows_the_shares_and_all_is_as_it_was_in_the_end() {
     assert_eq!(in_force, [Some(207_618), Some(51_905), Some(2621)], "a killed agent leaves its shares");
     let mut second = agent(&directory, &policy, groups.root(), &[]);
     coordinator.session();
-    let report = coordinator.report();
+    let report = coordinator.report().measured;
     assert!((report.allocation[0] - 79.2).abs() < 0.01 && report.run == 0, "the next adopts them: {report:?}");
     assert_eq!(second.stop("TERM").code(), Some(0), "{}", second.output());
     assert_eq!(["gold", "rest", "made"].map(|group| groups.share(group)), [Some(1024), Some(1024), None]);
@@ -123,7 +127,7 @@ fn coordinators_may_come_and_go() {
     // Shares of another policy change nothing, and end the session.
     coordinator.shares(6, &[50.0, 50.0]);
     coordinator.session();
-    let report = coordinator.report();
+    let report = coordinator.report().measured;
     assert_eq!((report.run, report.allocation), (5, vec![70.0, 29.0, 1.0]), "a new coordinator can carry on");
     assert_eq!(weights(&root), ["7000", "2900"]);
     drop(coordinator);

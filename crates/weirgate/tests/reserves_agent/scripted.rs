@@ -92,7 +92,10 @@ impl Coordinator {
     pub(crate) fn report_of(&mut self, run: u64) -> NodeReport {
         // An agent first reports its measurements from before the shares came, which is at most a few
         // windows.
-        (0..10).map(|_| self.report()).find(|report| report.run == run).expect("the shares are in force by now")
+        (0..10)
+            .map(|_| self.report())
+            .find(|report| report.measured.run == run)
+            .expect("the shares are in force by now")
     }
 
     pub(crate) fn shares(&self, run: u64, shares: &[f64]) {
