@@ -25,6 +25,10 @@ const FIXED: [&str; 5] = [
     "policy.discipline={custom: {admit: predict, load_control: {fixed: 36}, precedence: tokens}}",
 ];
 
+/// Seeds of the guarantees of Fig. 13. Whether its expensive class is noticed in time depends on chance, and with one
+/// seed three of eight were broken for a day without notice.
+const FIG_13: u64 = 8;
+
 const NOISE: &str = "Poisson arrivals over a minute or two differ by 1 % between seeds. The band is twice that";
 const TODAY: &str = "the figure of the first controller, plus a tenth";
 
@@ -104,6 +108,7 @@ fn fig_13() -> Vec<Figure> {
     let missed = |runs: &[&Played]| runs.first().map(|run| run.verdict.misses().count() as f64);
     vec![
         Figure::new(("Quorum", "Fig. 13"), "guarantees missed, all phases", &play, missed)
+            .seeds(FIG_13)
             .within(0.0..=0.0, "every guarantee can be held, in every phase"),
         row("search in the peak of the loop: p95, ms", "peak", "search", time)
             .within(10.0..=600.0, "its limit of 600 ms, nothing tighter"),

@@ -289,7 +289,9 @@ impl Adaptive {
                     }
                 }
                 Evidence::Free if reach.shows(false) == Some(false) => {
-                    self.occupancy.seen_free(at);
+                    if reach.has_been_free(view.now) {
+                        self.occupancy.seen_free(at, window.in_flight);
+                    }
                     if reach.free(view.now, window.size) {
                         probe.begin();
                     }

@@ -154,7 +154,7 @@ struct Need {
     /// L when requests last did not wait for one another. It is what the guarantees need, whatever service times the
     /// policy declares.
     uncontended: f64,
-    /// L and the blocked slots when requests were last seen not to wait for one another.
+    /// L and the blocked slots when requests were last seen not to wait for one another, at most those in flight.
     held_freely: f64,
 }
 
@@ -358,11 +358,12 @@ impl Occupancy {
         self.needs[window].beyond
     }
 
-    /// Notes that requests of a window have been seen not to wait for one another.
+    /// Notes that the requests of a window, `in_flight` of them, have been seen not to wait for one another.
     #[inline]
-    pub(super) fn seen_free(&mut self, window: usize) {
+    pub(super) fn seen_free(&mut self, window: usize, in_flight: u32) {
         let need = &mut self.needs[window];
-        need.held_freely = need.slots + need.blocked;
+        // A class that has just become expensive claims more than it holds.
+        need.held_freely = (need.slots + need.blocked).min(f64::from(in_flight));
     }
 
     /// Returns the slots of a window that claimants held when requests were last seen not to wait for one another.

@@ -182,6 +182,12 @@ impl Reach {
         opens
     }
 
+    /// Returns whether the group has been open for the length of the first pause, and not for a trial. Before that, the
+    /// answers to a growing crowd are those of its short requests, and look free.
+    pub(super) fn has_been_free(&self, now: Time) -> bool {
+        self.state == Contention::Unseen && now.since(self.since) >= PAUSE
+    }
+
     /// Records that a limit is missed although no owed request is held back. Returns whether to test for
     /// contention.
     pub(super) fn doubts(&mut self, now: Time) -> bool {
@@ -238,6 +244,7 @@ mod tests {
         assert!(reach.free(AT(20), 50));
         assert!(reach.is_open() && reach.size() == 50);
         assert_eq!(reach.contention(), (Contention::Unseen, AT(20)));
+        assert!(!reach.has_been_free(AT(1019)) && reach.has_been_free(AT(1020)));
         assert!(!reach.doubts(AT(500)), "it was asked a moment ago");
     }
 }
