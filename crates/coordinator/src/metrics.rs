@@ -8,7 +8,6 @@ use std::fmt;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::registry::Unit;
 use weirgate_http_server::families::{self, Families, Labels};
 use weirgate_wire::reserves_admin::{ClassOnNode, Reserves};
 
@@ -29,7 +28,7 @@ impl Collector for Scrape {
         let view = &self.0;
         let promises =
             view.classes.iter().map(|class| (vec![("class", class.name.as_str())], ratio(class.share_percent)));
-        page.gauges("promise", "Promised share of the cluster", None, promises)?;
+        page.gauges("promise", "Promised share of the cluster", promises)?;
         let figures: [(&str, &str, Figure); 3] = [
             ("share", "Share of the node in force", |class| class.share_percent.map(ratio)),
             ("usage", "CPU time used, as a share of the node's, in the last window", |class| {
@@ -38,30 +37,30 @@ impl Collector for Scrape {
             ("allocation", "Share of the node that the last run gave", |class| class.allocation_percent.map(ratio)),
         ];
         for (name, help, figure) in figures {
-            page.gauges(name, help, None, self.classes(figure))?;
+            page.gauges(name, help, self.classes(figure))?;
         }
         let sinks = self.classes(|class| class.sink.map(|sink| if sink { 1.0 } else { 0.0 }));
-        page.gauges("sink", "Whether the class used all of its share of the node", None, sinks)?;
+        page.gauges("sink", "Whether the class used all of its share of the node", sinks)?;
         let up = view.nodes.iter().map(|node| (labels(&node.name), if node.state == "up" { 1.0 } else { 0.0 }));
-        page.gauges("node_up", "Whether the node is connected and reports", None, up)?;
+        page.gauges("node_up", "Whether the node is connected and reports", up)?;
         let live = view.nodes.iter().filter(|node| node.state == "up").count() as f64;
-        page.gauges("nodes_live", "Nodes that are connected and report", None, one(live))?;
-        page.gauges("nodes", "Nodes of the policy", None, one(view.nodes.len() as f64))?;
+        page.gauges("nodes_live", "Nodes that are connected and report", one(live))?;
+        page.gauges("nodes", "Nodes of the policy", one(view.nodes.len() as f64))?;
         if let Some(last) = view.last_runs.first() {
             let (deviation, moved) = (ratio(last.deviation_percent), ratio(last.moved_percent));
             let help = "Part of the promised shares that no class could use in the last run, in nodes";
-            page.gauges("deviation", help, None, one(deviation))?;
-            page.gauges("moved", "Shares that the last run moved, in nodes", None, one(moved))?;
-            page.gauges("run", "Number of the last run", None, one(last.number as f64))?;
-            page.gauges("last_solve", "Time that the last run took", Some(Unit::Seconds), one(last.solve_seconds))?;
+            page.gauges("deviation", help, one(deviation))?;
+            page.gauges("moved", "Shares that the last run moved, in nodes", one(moved))?;
+            page.gauges("run", "Number of the last run", one(last.number as f64))?;
+            page.gauges("last_solve_seconds", "Time that the last run took", one(last.solve_seconds))?;
         }
         let runs = view.runs.done.iter().map(|(cause, &count)| (vec![("trigger", cause.as_str())], count));
-        page.counters("runs", "Runs that found shares, by trigger", None, runs)?;
-        page.counters("run_failures", "Runs that failed", None, one(view.runs.failed))?;
-        page.counters("asked", "Times that nodes asked for new shares", None, one(view.runs.asked))?;
-        page.counters("refused", "Connections that were not from an agent", None, one(view.refused))?;
+        page.counters("runs", "Runs that found shares, by trigger", runs)?;
+        page.counters("run_failures", "Runs that failed", one(view.runs.failed))?;
+        page.counters("asked", "Times that nodes asked for new shares", one(view.runs.asked))?;
+        page.counters("refused", "Connections that were not from an agent", one(view.refused))?;
         let help = "Time that finding shares took";
-        page.counters("solve", help, Some(Unit::Seconds), one(view.runs.solve_seconds))
+        page.counters("solve_seconds", help, one(view.runs.solve_seconds))
     }
 }
 

@@ -85,7 +85,7 @@ counters! {
     /// Requests sent over a connection that had served one before.
     reused: Counter = "node_connection_reuses",
     /// Response bytes buffered for slow clients now.
-    buffered_bytes: BytesGauge = "buffered",
+    buffered_bytes: Gauge = "buffered_bytes",
     /// Responses that have given their slot back, by long_responses of the class.
     long_responses: Counter = "long_responses",
     /// Times that a long response kept its slot for a second because of long_responses.max of the class.

@@ -23,7 +23,8 @@ pub fn render(prefix: &str, collector: impl Collector) -> Option<String> {
     Some(page)
 }
 
-/// The page of one request. Each call writes one metric name with all its series.
+/// The page of one request. Each call writes one metric name with all its series. The unit is the end of the name:
+/// `_seconds` or `_bytes`.
 #[derive(Debug)]
 pub struct Families<'e>(pub DescriptorEncoder<'e>);
 
@@ -36,10 +37,11 @@ impl Families<'_> {
         &mut self,
         name: &str,
         help: &str,
-        (kind, unit): (MetricType, Option<Unit>),
-        series: impl Iterator<Item = (Labels<'l>, T)>,
+        kind: MetricType,
+        series: impl IntoIterator<Item = (Labels<'l>, T)>,
         write: impl Fn(&mut MetricEncoder<'_>, &T) -> fmt::Result,
     ) -> fmt::Result {
+        let (name, unit) = split_unit(name);
         let mut encoder = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
         for (labels, value) in series {
             if labels.is_empty() {
@@ -59,10 +61,9 @@ impl Families<'_> {
         &mut self,
         name: &str,
         help: &str,
-        unit: Option<Unit>,
-        series: impl Iterator<Item = (Labels<'l>, T)>,
+        series: impl IntoIterator<Item = (Labels<'l>, T)>,
     ) -> fmt::Result {
-        self.family(name, help, (MetricType::Counter, unit), series, |encoder, value| {
+        self.family(name, help, MetricType::Counter, series, |encoder, value| {
             encoder.encode_counter::<NoLabelSet, T, f64>(value, None)
         })
     }
@@ -75,9 +76,15 @@ impl Families<'_> {
         &mut self,
         name: &str,
         help: &str,
-        unit: Option<Unit>,
-        series: impl Iterator<Item = (Labels<'l>, T)>,
+        series: impl IntoIterator<Item = (Labels<'l>, T)>,
     ) -> fmt::Result {
-        self.family(name, help, (MetricType::Gauge, unit), series, |encoder, value| encoder.encode_gauge(value))
+        self.family(name, help, MetricType::Gauge, series, |encoder, value| encoder.encode_gauge(value))
     }
+}
+
+/// Splits a name and its unit.
+fn split_unit(name: &str) -> (&str, Option<Unit>) {
+    let units = [("_seconds", Unit::Seconds), ("_bytes", Unit::Bytes)];
+    let mut found = units.into_iter().filter_map(|(end, unit)| Some((name.strip_suffix(end)?, Some(unit))));
+    found.next().unwrap_or((name, None))
 }

@@ -93,9 +93,9 @@ fn process(operations: &Operations) -> Vec<Single> {
         single("lock_uses", "Uses of the engine's lock", Value::Counter(held.uses)),
         single("lock_measured", "Measured uses of the engine's lock", Value::Counter(held.measured)),
         single(
-            "lock_held",
+            "lock_held_seconds",
             "Time for which the engine's lock was held in measured uses",
-            Value::SecondsCounter(held.nanos as f64 / 1e9),
+            Value::Seconds(held.nanos as f64 / 1e9),
         ),
         single("access_log_lines", "Lines of the access log written", Value::Counter(operations.log().written())),
         single(

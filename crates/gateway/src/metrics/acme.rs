@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use prometheus_client::registry::Unit;
 use weirgate_http_server::families::{Families, Labels};
 use weirgate_wire::admin::AcmeCertificate;
 
@@ -20,11 +19,11 @@ pub(super) fn write(page: &mut Families<'_>, certificates: &[AcmeCertificate]) -
             .map(move |one| (vec![("certificate", one.names.first().map_or("", String::as_str))], of(one)))
     }
     let issued = all(certificates, |one| one.issued);
-    page.counters("acme_issued", "Certificates that the authority has issued to this process", None, issued)?;
+    page.counters("acme_issued", "Certificates that the authority has issued to this process", issued)?;
     let failures = all(certificates, |one| one.failures);
-    page.counters("acme_failures", "Attempts to get a certificate that failed", None, failures)?;
+    page.counters("acme_failures", "Attempts to get a certificate that failed", failures)?;
     let failing = all(certificates, |one| u64::from(one.error.is_some()));
-    page.gauges("acme_failing", "Whether the last attempt failed", None, failing)?;
+    page.gauges("acme_failing", "Whether the last attempt failed", failing)?;
     let next = all(certificates, |one| one.next_order_in_seconds);
-    page.gauges("acme_next_order", "Time until the next order", Some(Unit::Seconds), next)
+    page.gauges("acme_next_order_seconds", "Time until the next order", next)
 }

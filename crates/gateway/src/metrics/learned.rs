@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use prometheus_client::registry::Unit;
 use weirgate_http_server::families::Families;
 use weirgate_wire::admin::Followed;
 
@@ -12,11 +11,10 @@ pub(super) fn write(page: &mut Families<'_>, followed: &[Followed]) -> fmt::Resu
         return Ok(());
     }
     let ages = followed.iter().filter_map(|one| Some((vec![("gateway", one.gateway.as_str())], one.age_seconds?)));
-    page.gauges("followed_age", "Time since the last answer of a gateway that is followed", Some(Unit::Seconds), ages)?;
+    page.gauges("followed_age_seconds", "Time since the last answer of a gateway that is followed", ages)?;
     page.counters(
         "followed_failures",
         "Requests to a gateway that is followed without a useful answer",
-        None,
         followed.iter().map(|one| (vec![("gateway", one.gateway.as_str())], one.failures)),
     )
 }

@@ -10,7 +10,6 @@ use std::{fmt, iter};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
 use weirgate_engine::{Contention, NodeState, ShedReason, Snapshot};
 use weirgate_http_server::families::{self, Families, Labels};
 use weirgate_wire::RESOURCE_NAMES;
@@ -61,13 +60,13 @@ pub(crate) struct Single {
     pub(crate) value: Value,
 }
 
-/// Value and unit of a metric.
+/// Value of a metric.
 #[derive(Debug)]
 pub(crate) enum Value {
     Counter(u64),
-    SecondsCounter(f64),
+    /// A counter of seconds.
+    Seconds(f64),
     Gauge(u64),
-    BytesGauge(u64),
 }
 
 /// Renders the page as text.
@@ -87,8 +86,7 @@ fn histograms<'l>(
     bounds: &Bounds,
     series: impl Iterator<Item = (Labels<'l>, &'l Histogram<u64>)>,
 ) -> fmt::Result {
-    let kind = (MetricType::Histogram, Some(Unit::Seconds));
-    page.family(name, help, kind, series, |encoder, histogram| {
+    page.family(name, help, MetricType::Histogram, series, |encoder, histogram| {
         let buckets = bounds.buckets(&histogram.buckets);
         let count = buckets.iter().map(|(_, n)| n).sum();
         encoder.encode_histogram::<NoLabelSet>(histogram.micros as f64 / 1e6, count, &buckets, None)
@@ -112,7 +110,6 @@ impl Collector for Scrape {
         page.counters(
             "proxy_header_failures",
             "Client connections closed because their PROXY protocol header was missing, malformed or late, by reason",
-            None,
             self.header_failures.iter().map(|(reason, n)| (vec![("reason", reason.as_str())], *n)),
         )?;
         self.tls.write(&mut page)?;
@@ -131,7 +128,6 @@ impl Scrape {
                 "Completed requests, by class and by status class of the response. Of more than {MAX_SHOWN} classes those \
                  with the most requests have series of their own, and the others are counted together as class {OTHER}"
             ),
-            None,
             counts().flat_map(|(name, counts)| {
                 STATUS_CLASSES.iter().zip(counts.requests).map(move |(status, n)| (labels(name, "status", status), n))
             }),
@@ -139,7 +135,6 @@ impl Scrape {
         page.counters(
             "shed",
             "Shed requests, by class and reason",
-            None,
             counts().flat_map(|(name, counts)| {
                 ShedReason::ALL
                     .iter()
@@ -151,7 +146,6 @@ impl Scrape {
         page.counters(
             "would_shed",
             "Requests that passed because their class is observed, and would have been shed, by class and reason",
-            None,
             observed().flat_map(|(name, live)| {
                 let counts = ShedReason::ALL.iter().zip(live.would_shed);
                 counts.map(move |(reason, n)| (labels(name, "reason", reason.as_str()), n))
@@ -160,23 +154,22 @@ impl Scrape {
         page.gauges(
             "enforced_share",
             "Share of the sources of a class that are enforced, for classes that are observed",
-            None,
             observed().map(|(name, live)| (class(name), live.enforced.unwrap_or(1.0))),
         )?;
-        page.counters("left", "Requests whose client left before the end", None, each(|c| c.left))?;
-        page.counters("retries", "Attempts after the first", None, each(|c| c.retries))?;
-        page.counters("received", "Body bytes received from clients", Some(Unit::Bytes), each(|c| c.received_bytes))?;
-        page.counters("sent", "Body bytes sent to clients", Some(Unit::Bytes), each(|c| c.sent_bytes))?;
+        page.counters("left", "Requests whose client left before the end", each(|c| c.left))?;
+        page.counters("retries", "Attempts after the first", each(|c| c.retries))?;
+        page.counters("received_bytes", "Body bytes received from clients", each(|c| c.received_bytes))?;
+        page.counters("sent_bytes", "Body bytes sent to clients", each(|c| c.sent_bytes))?;
         histograms(
             page,
-            "response_time",
+            "response_time_seconds",
             "Time from the request's head to the node's last byte, for served requests",
             &self.classes.bounds,
             counts().map(|(name, counts)| (class(name), &counts.response_time)),
         )?;
         histograms(
             page,
-            "queue_wait",
+            "queue_wait_seconds",
             "Time from the request's head to its release or refusal",
             &self.classes.bounds,
             counts().map(|(name, counts)| (class(name), &counts.queue_wait)),
@@ -184,40 +177,35 @@ impl Scrape {
         page.counters(
             "refused",
             "Requests that broke the rules of HTTP or a limit, by reason",
-            None,
             self.metrics.refused.counts().map(|(word, n)| (vec![("reason", word)], n)),
         )?;
         page.counters(
             "failed",
             "Requests that the nodes failed, by reason (RFC 9209)",
-            None,
             self.metrics.failed.counts().map(|(word, n)| (vec![("reason", word)], n)),
         )
     }
 
     /// Writes the engine's present state of each class.
     fn live_classes(&self, page: &mut Families<'_>) -> fmt::Result {
-        page.gauges("class_waiting", "Requests that wait", None, self.live(|l| l.waiting))?;
-        page.gauges("class_outstanding", "Requests in flight", None, self.live(|l| l.outstanding))?;
+        page.gauges("class_waiting", "Requests that wait", self.live(|l| l.waiting))?;
+        page.gauges("class_outstanding", "Requests in flight", self.live(|l| l.outstanding))?;
         page.gauges(
             "class_tunnels",
             "Tunnels open now, and requests under way that ask for one",
-            None,
             self.live(|l| l.tunnels),
         )?;
         page.gauges(
             "class_long_responses",
             "Responses under way that have given their slot back, by long_responses of the class",
-            None,
             self.live(|l| l.long_responses),
         )?;
         page.gauges(
             "class_live",
             "Live classes of this name, more than 1 only for a template and for (other)",
-            None,
             self.live(|l| l.classes),
         )?;
-        page.gauges("class_share_ratio", "Share of the window that the class may claim", None, self.live(|l| l.share))
+        page.gauges("class_share_ratio", "Share of the window that the class may claim", self.live(|l| l.share))
     }
 
     fn live<'l, T: 'l>(&'l self, read: fn(&Live) -> T) -> impl Iterator<Item = (Labels<'l>, T)> {
@@ -232,51 +220,39 @@ impl Scrape {
         page.gauges(
             "guarantee_throughput",
             "Guaranteed minimum throughput, in requests per second",
-            None,
             gauge(|c| c.guaranteed_throughput),
         )?;
         page.gauges(
-            "guarantee_response_time",
+            "guarantee_response_time_seconds",
             "Guaranteed maximum response time",
-            Some(Unit::Seconds),
             gauge(|c| c.guaranteed_response_time),
         )?;
         page.gauges(
             "achieved_throughput",
             "Requests served per second over the sliding window",
-            None,
             gauge(|c| c.achieved_throughput),
         )?;
         page.gauges(
-            "achieved_response_time",
+            "achieved_response_time_seconds",
             "Statistic of the guarantee for the response time, over the sliding window",
-            Some(Unit::Seconds),
             gauge(|c| c.achieved_response_time),
         )?;
         page.gauges(
             "throughput_held",
             "1 if the guaranteed throughput is held, for (other) by all of them",
-            None,
             gauge(|c| c.throughput_held.map(number)),
         )?;
         page.gauges(
             "response_time_held",
             "1 if the guaranteed response time is held, for (other) by all of them",
-            None,
             gauge(|c| c.response_time_held.map(number)),
         )?;
         page.gauges(
             "limit_impossible",
             "1 if the guaranteed response time is impossible, because it is shorter than the service time",
-            None,
             gauge(|c| c.impossible.map(number)),
         )?;
-        page.gauges(
-            "compute_time",
-            "Estimated time from release to last byte",
-            Some(Unit::Seconds),
-            gauge(|c| c.compute_time),
-        )
+        page.gauges("compute_time_seconds", "Estimated time from release to last byte", gauge(|c| c.compute_time))
     }
 
     fn engine(&self, page: &mut Families<'_>) -> fmt::Result {
@@ -284,27 +260,19 @@ impl Scrape {
         page.gauges(
             "window",
             "Maximum number of requests in flight. Absent without a limit",
-            None,
             one(self.engine.window.map(f64::from)),
         )?;
         self.groups(page)?;
-        page.gauges(
-            "outstanding",
-            "Requests in flight at all nodes",
-            None,
-            one(Some(f64::from(self.engine.outstanding))),
-        )?;
-        page.gauges("waiting", "Requests in all queues", None, one(Some(f64::from(self.engine.waiting))))?;
+        page.gauges("outstanding", "Requests in flight at all nodes", one(Some(f64::from(self.engine.outstanding))))?;
+        page.gauges("waiting", "Requests in all queues", one(Some(f64::from(self.engine.waiting))))?;
         page.gauges(
             "demanded_capacity",
             "Slot-seconds per second that the guarantees need. Absent if no service time is known",
-            None,
             one(self.engine.demanded_capacity),
         )?;
         page.gauges(
             "usable_capacity",
             "Slot-seconds per second of the usable nodes. Absent if unknown",
-            None,
             one(self.engine.usable_capacity),
         )
     }
@@ -322,20 +290,17 @@ impl Scrape {
         page.gauges(
             "machine_group_window",
             "Maximum number of requests in flight at the nodes that serve the same pools. Absent without a limit",
-            None,
             groups().filter_map(|(labels, group)| group.window.map(|window| (labels, u64::from(window)))),
         )?;
         page.gauges(
             "machine_group_outstanding",
             "Requests in flight at the nodes that serve the same pools",
-            None,
             groups().map(|(labels, group)| (labels, u64::from(group.outstanding))),
         )?;
         let contention = || groups().filter_map(|(labels, group)| Some((labels, group.contention?)));
         page.gauges(
             "machine_group_contention",
             "1 for the state of contention between requests in flight: unseen, trial or seen",
-            None,
             contention().flat_map(|(labels, (is, _))| {
                 Contention::ALL.into_iter().map(move |state| {
                     let labels = labels.iter().copied().chain([("state", state.as_str())]).collect();
@@ -344,9 +309,8 @@ impl Scrape {
             }),
         )?;
         page.gauges(
-            "machine_group_contention_age",
+            "machine_group_contention_age_seconds",
             "Time since the contention state changed",
-            Some(Unit::Seconds),
             contention().map(|(labels, (_, since))| (labels, self.engine.now.since(since).as_secs_f64())),
         )
     }
@@ -357,7 +321,6 @@ impl Scrape {
         page.gauges(
             "node_state",
             "1 for the present state of the node",
-            None,
             nodes().flat_map(|(labels, node)| {
                 ["up", "down", "draining", "ejected"].into_iter().map(move |state| {
                     let labels = labels.iter().copied().chain([("state", state)]).collect();
@@ -368,15 +331,13 @@ impl Scrape {
         page.gauges(
             "node_outstanding",
             "Requests in flight at the node",
-            None,
             nodes().map(|(labels, n)| (labels, u64::from(n.outstanding))),
         )?;
-        page.counters("node_served", "Requests that the node finished", None, nodes().map(|(l, n)| (l, n.served)))?;
-        page.counters("node_failed", "Failures of the node", None, nodes().map(|(labels, n)| (labels, n.failed)))?;
+        page.counters("node_served", "Requests that the node finished", nodes().map(|(l, n)| (l, n.served)))?;
+        page.counters("node_failed", "Failures of the node", nodes().map(|(labels, n)| (labels, n.failed)))?;
         page.gauges(
             "node_load",
             "Requests in flight per CPU. A dynamic request counts as its cost in static ones",
-            None,
             nodes().map(|(labels, n)| (labels, n.load)),
         )?;
         self.divided_pools(page)?;
@@ -389,13 +350,11 @@ impl Scrape {
         page.gauges(
             "locality_keys",
             "Locality keys that are mapped to a node",
-            None,
             localities().map(|(labels, known)| (labels, u64::from(known.keys))),
         )?;
         page.counters(
             "locality_requests",
             "Requests sent to the node of their key (hit), to another (move), or with an unmapped key (new)",
-            None,
             localities().flat_map(|(labels, known)| {
                 [("hit", known.hits), ("move", known.moves), ("new", known.new)]
                     .map(|(sent, count)| (labels.iter().copied().chain([("sent", sent)]).collect(), count))
@@ -410,7 +369,6 @@ impl Scrape {
         page.gauges(
             "partition_nodes",
             "Usable nodes of each set of services of a divided pool",
-            None,
             divided().flat_map(|(labels, pool)| {
                 pool.partitions.iter().map(move |partition| {
                     let labels = labels.iter().copied().chain([("set", partition.set.as_str())]).collect();
@@ -421,7 +379,6 @@ impl Scrape {
         page.gauges(
             "priority_waiting",
             "Requests that wait, by priority",
-            None,
             self.engine
                 .priorities
                 .iter()
@@ -430,7 +387,6 @@ impl Scrape {
         page.counters(
             "partition_moves",
             "Changes of nodes of a divided pool between sets",
-            None,
             divided().map(|(labels, pool)| (labels, pool.moves)),
         )
     }
@@ -445,15 +401,13 @@ impl Scrape {
             })
         });
         page.gauges(
-            "route_cost",
+            "route_cost_seconds",
             "Cost of a request on the busiest routes, in seconds of a whole node's resource",
-            Some(Unit::Seconds),
             costs,
         )?;
         page.counters(
             "page_table_windows",
             "Windows between two reports of an agent, by outcome: learned, or the reason why not",
-            None,
             table.windows.iter().flat_map(|(resource, outcomes)| {
                 outcomes.iter().map(move |(outcome, count)| {
                     (vec![("resource", resource.as_str()), ("outcome", outcome.as_str())], *count)
@@ -464,7 +418,6 @@ impl Scrape {
         page.counters(
             "unknown_route_requests",
             "Arrivals with a route that is not in the page table",
-            None,
             classes.map(|(name, counts)| (class(name), counts.unknown_routes)),
         )?;
         let nodes = self.engine.nodes.iter().flat_map(|node| {
@@ -473,12 +426,7 @@ impl Scrape {
                 (vec![("pool", node.pool.as_str()), ("node", node.name.as_str()), ("resource", resource)], left)
             })
         });
-        page.gauges(
-            "node_available_ratio",
-            "Free share of the node's resource, where load control uses it",
-            None,
-            nodes,
-        )
+        page.gauges("node_available_ratio", "Free share of the node's resource, where load control uses it", nodes)
     }
 
     fn collectors(&self, page: &mut Families<'_>) -> fmt::Result {
@@ -488,40 +436,33 @@ impl Scrape {
                 .map(|((pool, node), said)| (vec![("pool", pool.as_str()), ("node", node.as_str())], said))
         };
         page.gauges(
-            "collector_age",
+            "collector_age_seconds",
             "Age of the last report of the node's collector. Absent before the first",
-            Some(Unit::Seconds),
             collectors().filter_map(|(labels, said)| said.age_seconds.map(|age| (labels, age))),
         )?;
         page.counters(
             "collector_failures",
             "Missed reports of the node's collector",
-            None,
             collectors().map(|(labels, said)| (labels, said.failures)),
         )
     }
 
     fn process(&self, page: &mut Families<'_>) -> fmt::Result {
-        for single in &self.process {
-            let (name, help) = (single.name, single.help);
-            match single.value {
-                Value::Counter(n) => page.counters(name, help, None, [(Vec::new(), n)].into_iter())?,
-                Value::SecondsCounter(s) => {
-                    page.counters(name, help, Some(Unit::Seconds), [(Vec::new(), s)].into_iter())?;
-                }
-                Value::Gauge(n) => page.gauges(name, help, None, [(Vec::new(), n)].into_iter())?,
-                Value::BytesGauge(n) => page.gauges(name, help, Some(Unit::Bytes), [(Vec::new(), n)].into_iter())?,
+        for Single { name, help, value } in &self.process {
+            match value {
+                Value::Counter(n) => page.counters(name, help, [(Vec::new(), *n)])?,
+                Value::Seconds(s) => page.counters(name, help, [(Vec::new(), *s)])?,
+                Value::Gauge(n) => page.gauges(name, help, [(Vec::new(), *n)])?,
             }
         }
         let (version, checksum) = &self.policy;
         page.gauges(
             "policy_version",
             "Version of the policy in force. Grows by one with every reload",
-            None,
-            [(vec![("checksum", checksum.as_str())], *version)].into_iter(),
+            [(vec![("checksum", checksum.as_str())], *version)],
         )?;
         let build = vec![("version", env!("CARGO_PKG_VERSION")), ("discipline", self.engine.discipline.as_str())];
-        page.gauges("build_info", "Version of the program and discipline in force", None, [(build, 1u64)].into_iter())
+        page.gauges("build_info", "Version of the program and discipline in force", [(build, 1u64)])
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::UNIX_EPOCH;
 
-use prometheus_client::registry::Unit;
 use weirgate_http_server::families::Families;
 
 use crate::handshake::HandshakeFailure;
@@ -27,13 +26,11 @@ impl Tls {
         page.counters(
             "tls_handshakes",
             "TLS handshakes of clients, full or resumed",
-            None,
             ["full", "resumed"].iter().zip(self.handshakes).map(|(kind, n)| (vec![("kind", *kind)], n)),
         )?;
         page.counters(
             "tls_handshake_failures",
             "TLS handshakes of clients that failed, by reason",
-            None,
             self.failures.iter().map(|(reason, n)| (vec![("reason", reason.as_str())], *n)),
         )?;
         let [renewals, failures] = self.renewals;
@@ -41,19 +38,16 @@ impl Tls {
         page.counters(
             "tls_certificate_renewals",
             "Times that changed certificates of a listener were put in force without a reload",
-            None,
             one(renewals),
         )?;
         page.counters(
             "tls_certificate_renewal_failures",
             "Times that changed certificates of a listener could not be used, so that the old ones stayed",
-            None,
             one(failures),
         )?;
         page.gauges(
-            "tls_certificate_not_after",
+            "tls_certificate_not_after_seconds",
             "End of a certificate's validity, in seconds since 1970",
-            Some(Unit::Seconds),
             self.ends.iter().map(|(file, end)| {
                 let since = end.duration_since(UNIX_EPOCH).unwrap_or_default();
                 (vec![("certificate", file.as_str())], since.as_secs_f64())
