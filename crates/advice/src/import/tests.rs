@@ -37,27 +37,7 @@ fn rules(yaml: &str) -> Vec<String> {
     all
 }
 
-const NGINX: &str = r#"
-user www-data;
-events { worker_connections 768; }
-http {
-    include mime.types;
-    upstream shop { least_conn; server 10.0.0.1:8080 weight=3; server 10.0.0.2 max_conns=8; server 10.0.0.3 backup; }
-    map $http_upgrade $connection_upgrade { default upgrade; '' close; }
-    include sites/*.conf;
-    server {
-        listen 80 default_server;
-        listen [::]:80;
-        server_name shop.test www.shop.test;
-        location / { proxy_pass http://shop; proxy_set_header Host $host; }
-        location /api/ { proxy_pass http://10.0.1.1:9000/; }
-        location = /health { return 200 "ok; {fine}"; }
-        location ~ \.php$ { fastcgi_pass unix:/run/php.sock; }
-        location /x { proxy_pass http://$backend; }
-    }
-    server { listen 80; server_name _; location / { proxy_pass http://unix:/run/old.sock:/; } }
-}
-"#;
+const NGINX: &str = include_str!("tests/nginx.conf");
 
 #[test]
 fn nginx_is_imported_with_its_files() {
@@ -80,11 +60,11 @@ fn nginx_is_imported_with_its_files() {
         "- \"blog.internal:443\"",
         "- \"unix:/run/old.sock\"",
         "    tls: {}",
-        "# main.conf:6: server 10.0.0.3 backup: it is left out",
-        "# main.conf:7: map $http_upgrade $connection_upgrade { … }",
-        "# main.conf:15: return 200 ok; {fine} (location = /health)",
-        "# main.conf:16: fastcgi_pass unix:/run/php.sock (location ~ \\.php$)",
-        "# main.conf:17: proxy_pass http://$backend (location /x): its address is a variable",
+        "# main.conf:5: server 10.0.0.3 backup: it is left out",
+        "# main.conf:6: map $http_upgrade $connection_upgrade { … }",
+        "# main.conf:14: return 200 ok; {fine} (location = /health)",
+        "# main.conf:15: fastcgi_pass unix:/run/php.sock (location ~ \\.php$)",
+        "# main.conf:16: proxy_pass http://$backend (location /x): its address is a variable",
         "the path /api/ becomes / there",
     ] {
         assert!(yaml.contains(part), "{part:?} is missing:\n{yaml}");
@@ -113,44 +93,7 @@ fn ports_are_conditions_only_where_servers_differ() {
     assert_eq!(rules(&imported.yaml()), ["a-1 { port: 80 } a-1", "b-1 { port: 81 } b-1", "other a-1"]);
 }
 
-const HAPROXY: &str = "
-global
-    log /dev/log local0
-defaults
-    mode http
-    option httplog
-frontend web
-    bind *:80,[::]:80
-    acl shop hdr(host) -i shop.test
-    acl shop hdr(host) -i www.shop.test
-    acl api path_beg /api
-    acl api path_beg /v1
-    use_backend api unless office
-    use_backend bk_%[path,lower]
-    acl blog hdr_end(host) -i .blog.test
-    acl office src 10.0.0.0/8
-    http-request deny if office
-    use_backend api if shop api or { hdr(host) api.test }
-    use_backend blog if blog
-    use_backend shop if shop !office
-    default_backend shop
-backend api
-    option httpchk GET /healthz
-    server a1 10.0.1.1:9000 check maxconn 20
-    server a2 10.0.1.2:9000 check weight 2 backup
-backend blog
-    server b1 10.0.2.1:443 ssl verify none
-backend shop
-    balance roundrobin
-    server s1 10.0.0.1:8080 check inter 2s
-    server s2 /run/shop.sock
-backend unused
-    server u1 10.0.9.1:80
-listen mysql
-    mode tcp
-    bind :3306
-    server db 10.0.0.9:3306
-";
+const HAPROXY: &str = include_str!("tests/haproxy.cfg");
 
 #[test]
 fn haproxy_is_imported() {
@@ -171,12 +114,12 @@ fn haproxy_is_imported() {
         "- { address: 10.0.1.1:9000, max_outstanding: 20 }",
         "health_check: { path: /healthz }",
         "- \"unix:/run/shop.sock\"",
-        "# main.conf:17: http-request deny if office (frontend web)",
-        "# main.conf:20: use_backend shop if shop !office: only conditions on host and path",
-        "# main.conf:13: use_backend api unless office: only",
-        "# main.conf:14: use_backend bk_%[path,lower]: only",
-        "# main.conf:25: server a2 backup: it is left out",
-        "# main.conf:27: verify none of server b1",
+        "# main.conf:16: http-request deny if office (frontend web)",
+        "# main.conf:19: use_backend shop if shop !office: only conditions on host and path",
+        "# main.conf:12: use_backend api unless office: only",
+        "# main.conf:13: use_backend bk_%[path,lower]: only",
+        "# main.conf:24: server a2 backup: it is left out",
+        "# main.conf:26: verify none of server b1",
         "unused: no route leads to it",
         "mode tcp has no requests",
     ] {

@@ -204,29 +204,7 @@ mod tests {
 
     use super::*;
 
-    const PAGE: &str = r#"# HELP weirgate_shed Shed requests, by class.
-# TYPE weirgate_shed counter
-weirgate_shed_total{class="a\"\\\n,}=",reason="x"} 3
-weirgate_shed_total{class="b",reason="x"} 0
-# HELP weirgate_window Most \"in flight\".
-# TYPE weirgate_window gauge
-weirgate_window 1.5
-# HELP weirgate_none Nothing.
-# TYPE weirgate_none gauge
-# HELP weirgate_wait_seconds Wait.
-# TYPE weirgate_wait_seconds histogram
-# UNIT weirgate_wait_seconds seconds
-weirgate_wait_seconds_sum{class="a"} 0.75
-weirgate_wait_seconds_count{class="a"} 4
-weirgate_wait_seconds_bucket{le="0.001",class="a"} 1
-weirgate_wait_seconds_bucket{le="0.0025",class="a"} 1 # {trace_id="0af7",span_id="b7ad"} 0.002 1700000000.25
-weirgate_wait_seconds_bucket{le="+Inf",class="a"} 4
-weirgate_wait_seconds_sum{class="b"} 0.0
-weirgate_wait_seconds_count{class="b"} 0
-weirgate_wait_seconds_bucket{le="0.001",class="b"} 0
-weirgate_wait_seconds_bucket{le="+Inf",class="b"} 0
-# EOF
-"#;
+    const PAGE: &str = include_str!("page.txt");
 
     #[test]
     fn a_page_becomes_sums_gauges_and_histograms() {

@@ -24,38 +24,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Every condition. 127.0.0.1 is a listed proxy, and other addresses of the loopback are not. The listeners have
 /// different addresses, because listeners are told apart by the address in the policy.
-const POLICY: &str = r"
-listen:
-  - 127.0.0.1:0
-  - address: 127.0.0.9:0
-    tls:
-      certificates: { certificate: gateway.pem, key: gateway.key }
-      client_certificates: { mode: optional, ca: ca.pem }
-limits: { body_prefix: 48B }
-admin: off
-threads: 1
-trusted_proxies: [127.0.0.1, 10.0.0.0/8]
-upstreams: { web: { nodes: NODE } }
-discipline: none
-classes:
-  - { name: staff, match: { all: [{ source: 192.0.2.0/24 }, { not: { path_prefix: /open } }] } }
-  - { name: near, match: { source: 203.0.113.0/24 } , per: { header: X-Tenant }, max_live: 50 }
-  - { name: alice, match: { path_prefix: [/a, /d], client_certificate: { common_name: alice, san: [{ prefix: a }] } } }
-  - { name: known, match: { all: [{ client_certificate: present }, { not: { method: GET } }] } }
-  - { name: named, match: { sni: '*.shop.test', not: { host: '*.shop.test' }, path_prefix: /c } }
-  - { name: pay, match: { body: { json: { /method: [pay, { prefix: pay. }] } } } }
-  - { name: forms, match: { method: POST, body: { form: { plan: gold } } } }
-  - { name: marked, match: { not: { path_prefix: /t }, body: { contains: [urgent, '<Order'], pattern: '[0-9]{3}' } } }
-  - { name: secure, match: { scheme: https, path_prefix: [/d, /net] } }
-  - { name: tenants, match: { path_prefix: /t }, per: { header: X-Tenant }, max_live: 50 }
-  - { name: gold, match: { any: [{ cookie: { tier: gold } }, { query: { tier: gold } }] } }
-  - { name: write, match: { any: [{ method: POST }, { method: DELETE }] } }
-  - { name: shop, match: { all: [{ host: '*.shop.test' }, { path_pattern: '/[a-c](/.*)?' }] } }
-  - { name: calls, match: { all: [{ path_prefix: /shop.Cart }, { header: { content-type: application/grpc } }] } }
-  - { name: exact, match: { all: [{ host: a.test }, { path: /a/b }] } }
-  - { name: networks, match: { path_prefix: /net }, per: { source: /24 }, max_live: 50 }
-  - { name: other }
-";
+const POLICY: &str = include_str!("tests/policy.yaml");
 
 // Words that a class asks for stand several times, so that each class is chosen often.
 const METHODS: &[&str] =
