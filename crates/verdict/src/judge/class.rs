@@ -23,7 +23,6 @@ use super::verdict::{Avoidable, CeilingVerdict, FloorVerdict, Part, ResponseTime
 const MILLIS: f64 = 1e-6;
 
 /// A class and all its requests.
-#[derive(Debug)]
 pub(crate) struct Subject<'a> {
     /// Terms of each phase.
     terms: Vec<Terms<'a>>,

@@ -12,7 +12,6 @@ use weirgate_experiment::{Experiment, Fate, Page, Record, Run};
 use super::class::seconds;
 use super::verdict::PageCounts;
 
-#[derive(Debug)]
 pub(crate) struct Pages {
     /// Pages in order of arrival.
     all: Vec<Page>,

@@ -15,29 +15,7 @@ pub use resources::resources;
 pub use svg::{escape, figure_text};
 pub use tables::{configuration, published, verdicts};
 
-const STYLE: &str = "\
-:root{color-scheme:light dark}*{box-sizing:border-box}\
-body{margin:0 auto;max-width:76rem;padding:2rem 1.5rem 4rem;background:#fff;color:#1f2328;\
-font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}\
-h1{font-size:1.6rem;line-height:1.25;margin:0 0 .3rem;letter-spacing:-.01em}h2{font-size:1.15rem;margin:2.4rem 0 .6rem}\
-h3{font-size:1rem;margin:1.6rem 0 .5rem}section+section{margin-top:4rem;border-top:1px solid #d1d9e0;padding-top:2rem}\
-.lead,.note{color:#57606a}.note{font-size:.87rem;margin:.4rem 0}.wide{overflow-x:auto}\
-.word{display:inline-block;font-weight:600;border-radius:2rem;padding:.1rem .75rem;margin:.2rem .6rem .2rem 0}\
-.held{background:#dafbe1;color:#116329}.broken{background:#ffebe9;color:#a40e26}.none{background:#eaeef2;color:#424a53}\
-table{border-collapse:collapse;font-size:.87rem;font-variant-numeric:tabular-nums;white-space:nowrap}\
-th{font-weight:600;text-align:right;vertical-align:bottom;color:#57606a;padding:.3rem .6rem;border-bottom:1px solid #d1d9e0}\
-td{text-align:right;padding:.22rem .6rem;border-bottom:1px solid #eaeef2}tr.first td{border-top:1px solid #afb8c1}\
-th.l,td.l{text-align:left}th.part,td.part{padding-left:2rem}.y{color:#1a7f37;font-weight:700}.n{color:#cf222e;font-weight:700}.m{color:#57606a}\
-.spread{color:#57606a;font-size:.92em}.paper td{color:#57606a;font-style:italic}\
-figure{margin:1.2rem 0}figure svg{display:block;width:100%;height:auto}figcaption{margin:.2rem 0 .4rem;font-weight:600}\
-.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,29rem),1fr));gap:0 2rem}\
-details{margin:.5rem 0}summary{cursor:pointer}summary:hover{text-decoration:underline}a{color:#0550ae}\
-@media (max-width:40rem){body{padding:1.2rem .9rem 3rem}}\
-pre{background:#f6f8fa;border:1px solid #d1d9e0;border-radius:6px;padding:.6rem .8rem;overflow-x:auto;font-size:.85rem}\
-@media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
-.lead,.note,.m,.spread,th,.paper td{color:#9198a1}section+section,th{border-color:#3d444d}td{border-color:#21262d}\
-tr.first td{border-top-color:#59636e}.held{background:#12361f;color:#7ee2a8}.broken{background:#4b1113;color:#ffb1ab}\
-.none{background:#2a313c;color:#b6bec8}.y{color:#3fb950}.n{color:#ff7b72}a{color:#79b8ff}pre{background:#151b23;border-color:#3d444d}}";
+const STYLE: &str = include_str!("style.css");
 
 /// The page of all experiments played by `command`.
 pub fn page(played: &[Played], command: &str) -> String {

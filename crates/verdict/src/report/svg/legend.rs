@@ -14,7 +14,6 @@ pub(super) fn line(svg: &mut String, class: &str, (x, y): (f64, f64)) {
 }
 
 /// A legend that is being written.
-#[derive(Debug)]
 pub(super) struct Legend {
     svg: String,
     right: f64,

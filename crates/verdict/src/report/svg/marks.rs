@@ -14,7 +14,6 @@ const PHASES: f64 = 18.0;
 const FAULT: f64 = 17.0;
 
 /// Phases and faults, with the positions of their names above the panels.
-#[derive(Debug)]
 pub(super) struct Marks<'a> {
     outline: &'a Outline,
     /// Row of each fault in which its name does not overlap another.

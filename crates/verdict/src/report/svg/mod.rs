@@ -71,27 +71,7 @@ const CUT: f64 = 2.0;
 const CHARACTER: f64 = 6.4;
 
 /// Colours and lines. No variables, because not every program that draws SVG supports them.
-const STYLE: &str = "\
-.weir text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;fill:#1f2328}\
-.weir .head{font-weight:600}.weir .tick{fill:#656d76;font-size:11px}.weir .ground{fill:#fff;stroke:#fff;stroke-width:3px}.weir .phase{font-weight:600;text-anchor:middle}\
-.weir .fault{fill:#b42318;font-size:11px}.weir .grid{stroke:#1f2328;stroke-opacity:.1}\
-.weir .border{stroke:#1f2328;stroke-opacity:.35;stroke-dasharray:2 3}.weir .axis{stroke:#1f2328;stroke-opacity:.5}\
-.weir .odd{fill:#57606a;fill-opacity:.07}.weir .settle{fill:#57606a;fill-opacity:.1}\
-.weir .broken{fill:#d1242f;fill-opacity:.1}.weir .span{stroke:#d1242f;stroke-width:3}\
-.weir path{fill:none;stroke-linejoin:round;stroke-linecap:round}\
-.weir .served{stroke-width:2}.weir .offered{stroke-width:1.2;stroke-dasharray:5 4;stroke-opacity:.85}\
-.weir .promised{stroke-width:1.1;stroke-dasharray:1 3.2}.weir .limit{stroke-width:1.1;stroke-dasharray:1 3.2}\
-.weir path.band{fill:currentColor;fill-opacity:.17;stroke:none}.weir circle.dot{fill:currentColor;stroke:none}\
-.weir .bar{fill:currentColor;stroke:none}.weir .paper{stroke-width:1.6}.weir .plain{stroke:#57606a;color:#57606a;stroke-width:1.4}.weir .inside{stroke:#57606a;stroke-width:1;stroke-opacity:.6}\
-.weir .hit{fill:#1f2328;fill-opacity:0}.weir .hit:hover{fill-opacity:.12}\
-.weir .c0{stroke:#0072b2;color:#0072b2}.weir .c1{stroke:#d55e00;color:#d55e00}.weir .c2{stroke:#009e73;color:#009e73}.weir .c3{stroke:#cc79a7;color:#cc79a7}\
-.weir .c4{stroke:#b58900;color:#b58900}.weir .c5{stroke:#56b4e9;color:#56b4e9}.weir .c6{stroke:#7a5195;color:#7a5195}\
-@media (prefers-color-scheme:dark){.weir text{fill:#e6edf3}.weir .tick{fill:#9198a1}.weir .ground{fill:#0d1117;stroke:#0d1117}.weir .fault{fill:#ff8e85}\
-.weir .grid,.weir .border,.weir .axis{stroke:#e6edf3}.weir .odd{fill:#9198a1;fill-opacity:.08}\
-.weir .settle{fill:#9198a1;fill-opacity:.12}.weir .broken{fill:#ff6b61;fill-opacity:.14}.weir .span{stroke:#ff6b61}\
-.weir .plain,.weir .inside{stroke:#b6bec8;color:#b6bec8}.weir .hit{fill:#e6edf3}\
-.weir .c0{stroke:#4aa8e0;color:#4aa8e0}.weir .c1{stroke:#f5894a;color:#f5894a}.weir .c2{stroke:#2cc295;color:#2cc295}.weir .c3{stroke:#e5a0c8;color:#e5a0c8}\
-.weir .c4{stroke:#e3b341;color:#e3b341}.weir .c5{stroke:#8fd0f5;color:#8fd0f5}.weir .c6{stroke:#b794d6;color:#b794d6}}";
+const STYLE: &str = include_str!("style.css");
 
 /// Largest value of each panel. With the same values, figures of several runs can be compared by eye.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
