@@ -39,7 +39,6 @@ const MAX_WAITING: usize = 2;
 /// Maximum number of characters of the coordinator's reason in the log.
 const MAX_QUOTED: usize = 200;
 
-#[derive(Debug)]
 pub(crate) enum Event {
     /// A session is open. The agent sends its reports here, and the session ends when the sender is dropped.
     Up(mpsc::Sender<NodeReport>),

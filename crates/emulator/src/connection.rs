@@ -22,7 +22,6 @@ pub(crate) const READ: usize = 16 * 1024;
 static FILLER: [u8; 16 * 1024] = [b'w'; 16 * 1024];
 
 /// A connection that a node accepted.
-#[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     /// Index of the node that accepted it.
@@ -67,7 +66,6 @@ pub(crate) enum Status {
     Garbage,
 }
 
-#[derive(Debug)]
 enum Stage {
     /// The connection awaits a request head.
     Head,
@@ -83,7 +81,6 @@ enum Stage {
 }
 
 /// Result of driving a connection.
-#[derive(Debug)]
 pub(crate) enum Step {
     /// The connection waits for the network or for the node.
     Wait,

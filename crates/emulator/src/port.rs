@@ -18,7 +18,6 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket, 
 const BACKLOG: i32 = 4096;
 
 /// An address, open or closed.
-#[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) address: SocketAddr,
     token: Token,

@@ -18,7 +18,6 @@ use crate::request::{Content, Request};
 use crate::station::{BEAT, Demand};
 
 /// Message from a [`crate::Cluster`] to its thread.
-#[derive(Debug)]
 pub(crate) enum Message {
     /// Sets the faults of a node.
     Health { node: usize, health: Health, answer: Sender<io::Result<()>> },

@@ -11,7 +11,6 @@ use tempfile::TempDir;
 const TREES: [(&str, &str); 2] = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
 
 /// A control group. It is removed when this is dropped, if the gateway has ended.
-#[derive(Debug)]
 pub(crate) struct Group {
     directory: PathBuf,
     /// Directory of a script that enters the group and becomes the gateway.

@@ -13,7 +13,6 @@ pub(crate) struct Spell {
 }
 
 /// Looks at the requests of one traffic source.
-#[derive(Debug)]
 pub(crate) struct Meter {
     traffic: usize,
     last: Counts,

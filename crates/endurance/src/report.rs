@@ -6,7 +6,6 @@ use std::process::Command;
 use hdrhistogram::Histogram;
 
 /// The lines so far.
-#[derive(Debug)]
 pub(crate) struct Report(String);
 
 impl Report {

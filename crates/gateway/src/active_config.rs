@@ -202,7 +202,6 @@ impl ActiveConfig {
 
 /// One thread's handle to the configuration in force. Requests count their references on this handle, so that
 /// the threads do not contend for one counter.
-#[derive(Debug)]
 pub(crate) struct ConfigHandle(Arc<ActiveConfig>);
 
 impl ConfigHandle {

@@ -37,7 +37,6 @@ const LINGER: (Duration, usize) = (Duration::from_secs(1), 512 * 1024);
 const READS: usize = 4;
 
 /// A client and its messages.
-#[derive(Debug)]
 pub(crate) struct ClientStream {
     io: Io,
     conn: Rc<StreamState>,
@@ -56,7 +55,6 @@ pub(crate) struct ClientStream {
 }
 
 /// The next thing that a client does.
-#[derive(Debug)]
 pub(crate) enum Next {
     /// It has sent the head of a request, of this many bytes. Take it with [`ClientStream::begin`].
     Head(usize),

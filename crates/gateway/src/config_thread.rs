@@ -15,7 +15,6 @@ use std::thread;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread. It ends when this is dropped.
-#[derive(Debug)]
 pub(crate) struct ConfigThread {
     jobs: Option<Sender<Job>>,
 }

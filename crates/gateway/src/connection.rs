@@ -24,7 +24,6 @@ use crate::worker::ConnectionGuard;
 use crate::{exchange, handshake, http2, proxy_protocol, reply};
 
 /// How a connection ends, or what follows a request.
-#[derive(Debug)]
 pub(crate) enum End {
     /// Another request may follow.
     Kept,

@@ -112,7 +112,6 @@ pub(crate) struct Delivery {
 }
 
 /// Answer to the outcome of a released request.
-#[derive(Debug)]
 pub(crate) struct Observed {
     /// Time of the report.
     pub(crate) at: Time,

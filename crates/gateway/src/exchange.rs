@@ -39,7 +39,6 @@ use crate::worker::Admission;
 use crate::{forward, grpc, websocket};
 
 /// State of a request. Dropping it writes the access record.
-#[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) conn: Rc<StreamState>,
     pub(crate) active_config: Rc<ConfigHandle>,
@@ -72,7 +71,6 @@ pub(crate) struct Exchange {
 }
 
 /// How a request was served.
-#[derive(Debug)]
 pub(crate) enum Served {
     /// The whole response has been sent. `kept` tells whether its head keeps the connection.
     Response { kept: bool },
@@ -83,7 +81,6 @@ pub(crate) enum Served {
 }
 
 /// Reason why a request gets no response of a node.
-#[derive(Debug)]
 pub(crate) enum Stop {
     /// The client has left.
     Gone,

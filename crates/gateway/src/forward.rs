@@ -25,7 +25,6 @@ use crate::transfer::{Answer, Transfer};
 use crate::upstream::{self, Link};
 
 /// Why an attempt gave no response.
-#[derive(Debug)]
 pub(crate) enum Missed {
     /// The node failed.
     Node(NodeError),

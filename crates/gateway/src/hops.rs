@@ -74,7 +74,6 @@ const VIA: &[u8] = b"via: 1.1 weirgate\r\n";
 const VIA_HTTP2: &[u8] = b"via: 2.0 weirgate\r\n";
 
 /// Facts about the path of a request that the node is told.
-#[derive(Debug)]
 pub(crate) struct Way<'a> {
     pub(crate) request: &'a Request,
     /// Protocol of the request.

@@ -16,7 +16,6 @@ use tokio::net::unix::pipe::Receiver;
 /// A timer that one task waits for.
 ///
 /// A timer is read like a pipe, and the runtime's type for pipes is its only safe one that watches any descriptor.
-#[derive(Debug)]
 pub(crate) struct KernelTimer(Receiver);
 
 impl KernelTimer {

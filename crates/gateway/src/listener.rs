@@ -44,7 +44,6 @@ pub(crate) fn max_connections(site: &Site, threads: usize) -> u64 {
 }
 
 /// A listener with its sockets.
-#[derive(Debug)]
 pub(crate) struct Opened {
     /// The listener, as the policy names it.
     pub(crate) named: Arc<ListenerName>,
@@ -157,7 +156,6 @@ pub(crate) fn adopt(listener: &Listener, sockets: Vec<Socket>) -> io::Result<Ope
 }
 
 /// A socket from which a thread accepts connections.
-#[derive(Debug)]
 pub(crate) enum Acceptor {
     Tcp(tokio::net::TcpListener),
     Unix(tokio::net::UnixListener),

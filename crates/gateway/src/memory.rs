@@ -24,7 +24,6 @@ pub(crate) enum Pressure {
 }
 
 /// The limit, and the present pressure.
-#[derive(Debug)]
 pub(crate) struct Memory {
     /// Limit in bytes, or 0 for no limit.
     bound: AtomicU64,

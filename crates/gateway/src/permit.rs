@@ -17,7 +17,6 @@ use crate::worker::Worker;
 
 /// The right to be in flight at a node. Dropping it in any way (client gone, task aborted, panic) tells the
 /// engine that the exchange was cut off.
-#[derive(Debug)]
 pub(crate) struct Permit {
     worker: Rc<Worker>,
     ticket: Option<Ticket>,

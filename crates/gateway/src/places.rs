@@ -78,7 +78,6 @@ pub struct ClassPlaces {
 }
 
 /// The place of one request, among all of them and among those of its class.
-#[derive(Debug)]
 pub(crate) struct ClassPlace {
     _all: Place<()>,
     _class: Place<Arc<str>>,

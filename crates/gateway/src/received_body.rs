@@ -20,7 +20,6 @@ pub(crate) const TOO_SLOW: Refusal = Refusal::with(StatusCode::REQUEST_TIMEOUT, 
 pub(crate) const TOO_LARGE: Refusal = Refusal::with(StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large");
 
 /// The body of the current request.
-#[derive(Debug)]
 pub(crate) struct ReceivedBody {
     /// Data without framing.
     data: BytesMut,

@@ -119,7 +119,6 @@ fn certificate_fault(error: &CertificateError) -> &'static str {
 }
 
 /// A response of the gateway.
-#[derive(Debug)]
 pub(crate) struct Reply<'a> {
     pub(crate) status: StatusCode,
     /// First lines of the head, as [`first_lines`] writes them.

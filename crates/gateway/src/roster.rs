@@ -30,14 +30,12 @@ pub(crate) enum Spare {
 const LISTS: usize = 3;
 
 /// The connections. Tests have numbers in their place.
-#[derive(Debug)]
 pub(crate) struct Roster<C = Rc<ClientConn>> {
     conns: Slab<Entry<C>>,
     /// The ends of each list.
     lists: [Ends; LISTS],
 }
 
-#[derive(Debug)]
 struct Entry<C> {
     conn: C,
     spare: Option<Spare>,

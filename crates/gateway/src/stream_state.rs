@@ -29,7 +29,6 @@ pub(crate) enum Untimely {
 }
 
 /// State of a stream. It gives access to its connection, because most code that needs the one needs the other.
-#[derive(Debug)]
 pub(crate) struct StreamState {
     conn: Rc<ClientConn>,
     /// Wakes the stream's task.

@@ -44,7 +44,6 @@ pub(crate) struct Accepted<S> {
 }
 
 /// The command queues of all threads.
-#[derive(Debug)]
 pub(crate) struct Threads {
     queues: Vec<Mutex<CommandQueue>>,
     wakers: Vec<Arc<Notify>>,

@@ -24,7 +24,6 @@ pub(crate) const TICK: Duration = Duration::from_millis(20);
 const SLOTS: usize = 512;
 
 /// The timer of one thread.
-#[derive(Debug)]
 pub(crate) struct Timers {
     now: Cell<Time>,
     /// Whether `now` was read in the present turn of a task.
@@ -33,7 +32,6 @@ pub(crate) struct Timers {
     slots: RefCell<Vec<Vec<WheelEntry>>>,
 }
 
-#[derive(Debug)]
 struct WheelEntry {
     alarm: Weak<Alarm>,
     due: Time,

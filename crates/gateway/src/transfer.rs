@@ -56,7 +56,6 @@ const STALLED: Duration = Duration::from_secs(1);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A request at a node.
-#[derive(Debug)]
 pub(crate) struct Transfer {
     conn: Rc<StreamState>,
     /// `None` after the response has ended.

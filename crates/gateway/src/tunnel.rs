@@ -66,7 +66,6 @@ impl Exchange {
 }
 
 /// The node's side of a tunnel, stored until the response before it has been sent.
-#[derive(Debug)]
 pub(crate) struct Tunnel {
     node: Side,
     received: Bytes,

@@ -60,7 +60,6 @@ impl Waiting {
 }
 
 /// Wait slot of a request. It is a future that resolves to the engine's decision.
-#[derive(Debug)]
 pub(crate) struct WaitSlot {
     worker: Rc<Worker>,
     slot: usize,

@@ -99,7 +99,6 @@ impl std::fmt::Debug for Worker {
 }
 
 /// State of the admission of a request.
-#[derive(Debug)]
 pub(crate) enum Admission {
     /// The engine has queued it.
     Queued(WaitSlot),

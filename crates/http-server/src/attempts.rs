@@ -17,7 +17,6 @@ const PER_SECOND: f64 = 1.0;
 const MAX_SOURCES: usize = 1024;
 
 /// Allowances for wrong tokens.
-#[derive(Debug)]
 pub(super) struct Attempts {
     sources: HashMap<Source, Allowance, RandomState>,
 }

@@ -77,7 +77,6 @@ impl Access {
 }
 
 /// Access rules: the accepted hosts, the parties, and the limit on wrong tries.
-#[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) access: Access,
     /// Names accepted in `Host` and `Origin`, without port. `None` accepts all.

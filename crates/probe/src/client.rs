@@ -43,7 +43,6 @@ pub struct Answer {
 }
 
 /// A connection to the node, opened on demand.
-#[derive(Debug)]
 pub(crate) struct Connection {
     target: Target,
     connection: weirgate_http_client::Connection,

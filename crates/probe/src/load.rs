@@ -29,7 +29,6 @@ const MAX_FAILED: f64 = 0.1;
 const FAILED: u16 = 400;
 
 /// Connections to one node, and its monitor.
-#[derive(Debug)]
 pub(crate) struct Load {
     target: Target,
     monitor: Monitor,

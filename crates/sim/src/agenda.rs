@@ -17,7 +17,6 @@ use std::collections::BinaryHeap;
 const NEVER: u64 = u64::MAX;
 
 /// The next instant of every source.
-#[derive(Debug)]
 pub(crate) struct Agenda {
     /// A binary tree in an array. The sources start at `leaves`, and each inner node holds the earlier of
     /// its two children. Each entry is one number, see [`entry`].
@@ -64,13 +63,11 @@ impl Agenda {
 }
 
 /// Errands in order of time.
-#[derive(Debug)]
 pub(crate) struct Errands<T> {
     heap: BinaryHeap<Reverse<Errand<T>>>,
     given: u64,
 }
 
-#[derive(Debug)]
 struct Errand<T> {
     at: u64,
     number: u64,

@@ -10,7 +10,6 @@ use weirgate_config::{HealthCheck, HealthVerdict};
 use weirgate_emulator::random::Random;
 
 /// The checks of one node.
-#[derive(Debug)]
 pub(crate) struct Watch {
     check: HealthCheck,
     random: Random,

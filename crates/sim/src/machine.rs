@@ -18,7 +18,6 @@ use weirgate_experiment::random::{Purpose, generator};
 use weirgate_experiment::{Condition, Experiment, Machine, Occupied};
 
 /// A machine and its present condition.
-#[derive(Debug)]
 struct Host {
     servers: Vec<u32>,
     /// Whether other addresses may have the same servers.
@@ -45,7 +44,6 @@ pub(crate) enum Reception {
     Taken(u32),
 }
 
-#[derive(Debug)]
 pub(crate) struct Machines {
     hosts: Vec<Host>,
     servers: Vec<Computer>,

@@ -196,7 +196,6 @@ impl fmt::Display for Seen {
 }
 
 /// A running attack. All connections are reset when it is dropped.
-#[derive(Debug)]
 pub(crate) struct Attack {
     seen: Arc<Seen>,
     stop: Option<oneshot::Sender<()>>,

@@ -253,7 +253,6 @@ impl Table {
 }
 
 /// One thread's handle to the table in force.
-#[derive(Debug)]
 pub(crate) struct Lookup(Arc<Table>);
 
 impl Lookup {

@@ -30,7 +30,6 @@ pub(super) struct Collector {
 }
 
 /// The way to the collector of a policy.
-#[derive(Debug)]
 pub(super) struct To<'a> {
     collector: &'a mut Collector,
     config: &'a Config,
@@ -46,7 +45,6 @@ impl Collector {
 }
 
 /// Why the collector has not taken something.
-#[derive(Debug)]
 pub(super) struct Failure {
     pub(super) why: String,
     /// Time after which another attempt may succeed. `None` if none will.

@@ -178,7 +178,6 @@ pub(super) struct Exemplar<'a> {
 }
 
 /// The process that exports.
-#[derive(Debug)]
 pub(super) struct Resource {
     /// Name of the service.
     pub(super) service: String,

@@ -13,7 +13,6 @@ use tokio::io::{AsyncRead, ReadBuf};
 const READ: usize = 64 * 1024;
 
 /// Received bytes, and those of them that have not been examined.
-#[derive(Debug)]
 pub(crate) struct Inbox {
     bytes: Box<[u8]>,
     from: usize,

@@ -88,7 +88,6 @@ pub struct Connections<R> {
     buffer: Vec<u8>,
 }
 
-#[derive(Debug)]
 struct Pool {
     target: Target,
     open: usize,
@@ -99,7 +98,6 @@ struct Pool {
     waiting: VecDeque<Waiting>,
 }
 
-#[derive(Debug)]
 struct Waiting {
     ticket: Ticket,
     is_head: bool,
@@ -107,7 +105,6 @@ struct Waiting {
 }
 
 /// An open connection.
-#[derive(Debug)]
 struct Slot {
     pool: usize,
     serial: u64,

@@ -17,7 +17,6 @@ const HEADERS: usize = 128;
 pub(super) const READ: usize = 64 * 1024;
 
 /// A connection, and the state of its request and reply.
-#[derive(Debug)]
 pub(super) struct Exchange {
     stream: TcpStream,
     stage: Stage,

@@ -135,7 +135,6 @@ impl Group {
 }
 
 /// The account that the checkers keep.
-#[derive(Debug)]
 pub(crate) struct Checks {
     pub(crate) violations: Vec<Violation>,
     /// Classes of the policy, then its templates.

@@ -29,7 +29,6 @@ const SEEN: usize = 100;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The page table and its learner.
-#[derive(Debug)]
 pub(super) struct Table {
     /// Per stream the route of its requests, and their present cost by the table.
     routes: Vec<Option<u32>>,
@@ -39,7 +38,6 @@ pub(super) struct Table {
     lessons: Option<Lessons>,
 }
 
-#[derive(Debug)]
 struct Lessons {
     study: Study,
     every: u64,

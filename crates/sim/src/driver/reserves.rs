@@ -18,7 +18,6 @@ use weirgate_reserves::{Coordinator, Settings, Tracker, solve};
 use super::{Driver, Errand};
 
 /// The trackers and the coordinator.
-#[derive(Debug)]
 pub(super) struct Managed {
     from: Duration,
     /// One per machine.

@@ -28,7 +28,6 @@ use progress::{Progress, millis};
 use signals::Stop;
 
 /// An experiment that can be shown.
-#[derive(Debug)]
 struct Scene {
     /// Name of the files of experiment and policy.
     name: &'static str,

@@ -25,7 +25,6 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const ENOUGH: f64 = 0.99;
 
 /// The state of the demo.
-#[derive(Debug)]
 pub(crate) struct Progress {
     /// The experiment.
     pub(crate) experiment: Experiment,

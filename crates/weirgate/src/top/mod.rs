@@ -43,7 +43,6 @@ pub(crate) struct Args {
 }
 
 /// One look at the gateway.
-#[derive(Debug)]
 struct Look {
     version: u64,
     engine: Snapshot,
