@@ -198,30 +198,8 @@ pub(super) fn text(
     endpoints: &[Endpoints],
 ) -> String {
     let mut text = format!(
-        "# {approach}: {about}.
-# Fields are those of envoyproxy.io/docs/envoy/v1.40.0/api-v3.
-
-# The lab asks here whether an order is in force.
-admin: {{ address: {{ pipe: {{ path: \"{admin}\" }} }} }}
-node: {{ id: lab, cluster: lab }}
-static_resources:
-  listeners:
-  - name: clients
-    address: {{ socket_address: {{ address: \"{ip}\", port_value: {port} }} }}
-    # There is one thread. A port that is in use must be an error.
-    enable_reuse_port: false
-    filter_chains:
-    - filters:
-      - name: http
-        typed_config:
-          \"@type\": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: clients
-          # Requests are forwarded unchanged, with their own id.
-          generate_request_id: false
-          preserve_external_request_id: true
-          http_filters:
-          # Each filter is off, except on the routes of its class or pool.
-",
+        include_str!("head.txt"),
+        approach = approach,
         about = approach.kind().about,
         admin = admin.display(),
         ip = address.ip(),
@@ -233,18 +211,7 @@ static_resources:
     for (name, cluster, classes) in filters(filter, clusters) {
         write_filter(&mut text, filter, &name, cluster, &classes);
     }
-    text.push_str(
-        "          - name: router
-            typed_config:
-              \"@type\": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-              suppress_envoy_headers: true
-          route_config:
-            virtual_hosts:
-            - name: all
-              domains: [\"*\"]
-              routes:
-",
-    );
+    text.push_str(include_str!("router.txt"));
     routes(&mut text, filter, clusters);
     text.push_str("  clusters:\n");
     for cluster in clusters {
@@ -257,26 +224,7 @@ static_resources:
 
 /// Returns the filter that limits the requests of one client address.
 fn per_source(rate: f64) -> String {
-    format!(
-        "          # Requests of one client address, which the load gives in X-Forwarded-For. A descriptor without a value has a
-          # bucket for every value. Nothing is limited for all clients together.
-          - name: local-ratelimit
-            typed_config:
-              \"@type\": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
-              stat_prefix: source
-              filter_enabled: {{ default_value: {{ numerator: 100, denominator: HUNDRED }} }}
-              filter_enforced: {{ default_value: {{ numerator: 100, denominator: HUNDRED }} }}
-              token_bucket: {{ max_tokens: 4294967295, tokens_per_fill: 4294967295, fill_interval: 1s }}
-              max_dynamic_descriptors: 100000
-              rate_limits:
-              - actions: [{{ request_headers: {{ header_name: x-forwarded-for, descriptor_key: source }} }}]
-              descriptors:
-              - entries: [{{ key: source }}]
-                token_bucket: {{ max_tokens: {burst}, tokens_per_fill: {burst}, fill_interval: {window} }}
-",
-        burst = PerSource::burst(rate),
-        window = Seconds(PerSource::WINDOW),
-    )
+    format!(include_str!("per-source.txt"), burst = PerSource::burst(rate), window = Seconds(PerSource::WINDOW),)
 }
 
 /// Returns every filter with the classes that it applies to.
@@ -333,17 +281,9 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
             };
             let _ = write!(
                 text,
-                "              \"@type\": type.googleapis.com/envoy.extensions.filters.http.adaptive_concurrency.v3.AdaptiveConcurrency
-              gradient_controller_config:
-                # The median of each period is compared with the ideal.
-                sample_aggregate_percentile: {{ value: 50 }}
-                concurrency_limit_params:
-                  concurrency_update_interval: {update}
-                min_rtt_calc_params:
-                  {ideal}
-                  # A median up to this far above the ideal is no congestion.
-                  buffer: {{ value: {buffer} }}{min}
-",
+                include_str!("adaptive.txt"),
+                ideal = ideal,
+                min = min,
                 update = Seconds(*update),
                 buffer = buffer * 100.0,
             );
@@ -351,14 +291,8 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
         Filter::Admission { threshold, aggression, window, rejection, .. } => {
             let _ = write!(
                 text,
-                "              \"@type\": type.googleapis.com/envoy.extensions.filters.http.admission_control.v3.AdmissionControl
-              # Success is any answer below 500 in time. After the route's timeout, Envoy answers 504.
-              success_criteria: {{ http_criteria: {{ http_success_status: [{{ start: 100, end: 500 }}] }} }}
-              sampling_window: {window}
-              sr_threshold: {{ runtime_key: lab.threshold, default_value: {{ value: {threshold} }} }}
-              aggression: {{ runtime_key: lab.aggression, default_value: {aggression:?} }}
-              max_rejection_probability: {{ runtime_key: lab.rejection, default_value: {{ value: {rejection} }} }}
-",
+                include_str!("admission.txt"),
+                aggression = aggression,
                 // Envoy's window is a whole number of seconds.
                 window = format_args!("{}s", window.as_secs().max(1)),
                 threshold = threshold * 100.0,
@@ -427,38 +361,8 @@ fn write_cluster(text: &mut String, cluster: &Cluster<'_>, endpoints: &Path) {
     let health = pool.health;
     let _ = write!(
         text,
-        "  - name: \"{name}\"
-    connect_timeout: {connect}
-    type: EDS
-    eds_cluster_config:
-      service_name: \"{pool}\"
-      eds_config:
-        path_config_source: {{ path: \"{file}\", watched_directory: {{ path: \"{directory}\" }} }}
-    # The server with the fewest requests of all servers, not of two drawn at random.
-    load_balancing_policy:
-      policies:
-      - typed_extension_config:
-          name: least-request
-          typed_config:
-            \"@type\": type.googleapis.com/envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest
-            selection_method: FULL_SCAN
-    # A server that is out gets no requests, however many are out.
-    common_lb_config: {{ healthy_panic_threshold: {{ value: 0 }} }}
-    health_checks:
-    - http_health_check: {{ path: \"{HEALTH_PATH}\", expected_statuses: [{{ start: 200, end: 500 }}] }}
-      interval: {interval}
-      no_traffic_interval: {interval}
-      timeout: {timeout}
-      unhealthy_threshold: {fall}
-      healthy_threshold: {rise}
-{breakers}        retry_budget: {{ budget_percent: {{ value: {budget} }} }}
-    # Idle connections are closed before a server closes them.
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        \"@type\": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        common_http_protocol_options: {{ idle_timeout: {idle} }}
-        explicit_http_config: {{ http_protocol_options: {{}} }}
-",
+        include_str!("cluster.txt"),
+        HEALTH_PATH = HEALTH_PATH,
         name = cluster.name,
         pool = pool.name,
         breakers = breakers(cluster),
@@ -475,16 +379,7 @@ fn write_cluster(text: &mut String, cluster: &Cluster<'_>, endpoints: &Path) {
     if pool.ejection.consecutive_failures > 0 {
         let _ = write!(
             text,
-            "    # Passive ejection, by the answers of servers. Envoy's own timeouts do not count.
-    outlier_detection:
-      consecutive_5xx: {failures}
-      base_ejection_time: {base}
-      max_ejection_percent: {share}
-      split_external_local_origin_errors: true
-      enforcing_consecutive_local_origin_failure: 0
-      enforcing_success_rate: 0
-      enforcing_local_origin_success_rate: 0
-",
+            include_str!("ejection.txt"),
             failures = pool.ejection.consecutive_failures,
             base = Seconds(pool.ejection.base),
             share = (pool.ejection.max_share * 100.0).round(),

@@ -81,20 +81,7 @@ defaults
     timeout server 50s
 ";
 
-const TUNED_DEFAULTS: &str = "
-defaults
-    mode http
-    # Clients keep their connections between requests (4.2).
-    timeout client 60s
-    timeout http-keep-alive 60s
-    # A request whose client has left does not take a slot (4.2, option abortonclose).
-    option abortonclose
-    # Any idle connection to a server may be used: none is bound to a client (4.2, http-reuse).
-    http-reuse always
-    # A request that met a failing server is retried at another (4.2, redispatch and retry-on).
-    option redispatch 1
-    retry-on conn-failure empty-response
-";
+const TUNED_DEFAULTS: &str = include_str!("defaults.txt");
 
 fn frontend(text: &mut String, backends: &[Backend<'_>], source: Option<f64>, address: SocketAddr) {
     let classes = || backends.iter().flat_map(|backend| backend.classes.iter().map(move |class| (backend, class)));
@@ -134,19 +121,9 @@ fn write_backend(text: &mut String, style: Style, backend: &Backend<'_>) {
     let health = pool.health;
     let _ = write!(
         text,
-        "
-backend {name}
-    # The server with the fewest requests in flight, relative to its weight (4.2, balance).
-    balance leastconn
-    # Longest wait for a slot (4.2, timeout queue).
-    timeout queue {queue}
-    # A server that does not answer is left out (4.2, option httpchk, and 5.2, inter, fall, rise). An error page below
-    # 500 is an answer.
-    option httpchk GET {HEALTH_PATH}
-    http-check expect status 200-499
-    timeout check {timeout}
-    default-server check inter {interval} fall {fall} rise {rise}
-",
+        include_str!("backend.txt"),
+        name = name,
+        HEALTH_PATH = HEALTH_PATH,
         queue = Millis(*queue),
         timeout = Millis(health.timeout),
         interval = Millis(health.interval),

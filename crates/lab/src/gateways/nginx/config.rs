@@ -129,36 +129,7 @@ pub(super) fn text(approach: &Approach, figures: &Figures, pools: &[Pool<'_>], a
     text
 }
 
-const HEAD: &str = "# Modules are those of nginx.org/en/docs.
-
-daemon off;
-# One CPU is the budget of every approach.
-worker_processes 1;
-pid nginx.pid;
-# A message for every refused request would cost more than the request.
-error_log stderr crit;
-# A request takes two connections: these are 8192 requests, delayed ones included.
-events { worker_connections 16384; }
-
-http {
-    access_log off;
-    # Nothing is written to disk.
-    client_body_temp_path temp-body;
-    proxy_temp_path temp-proxy;
-    fastcgi_temp_path temp-fastcgi;
-    uwsgi_temp_path temp-uwsgi;
-    scgi_temp_path temp-scgi;
-    proxy_max_temp_file_size 0;
-    # Clients keep their connections between requests.
-    keepalive_timeout 600s;
-    keepalive_requests 100000000;
-    tcp_nodelay on;
-    # Over its rate a class gets 429, because that is its contract. Over its connections it gets 503.
-    limit_req_status 429;
-    limit_conn_status 503;
-    # Names of classes may be long.
-    map_hash_bucket_size 256;
-";
+const HEAD: &str = include_str!("head.txt");
 
 fn map<'p>(text: &mut String, from: &str, to: &str, default: &str, entries: impl Iterator<Item = (&'p str, &'p str)>) {
     let _ = writeln!(text, "    map {from} {to} {{\n        default \"{default}\";");
@@ -199,21 +170,10 @@ fn upstream(text: &mut String, pool: &Pool<'_>, figures: &PoolFigures) {
     let (idle, idle_time) = pool.idle;
     let _ = write!(
         text,
-        "
-    upstream {} {{
-        # Counts max_conns and failures for all processes (ngx_http_upstream, zone).
-        zone {} 256k;
-        # The server with the fewest requests in flight, relative to its weight.
-        least_conn;
-        keepalive {};
-        keepalive_timeout {};
-        keepalive_requests 100000000;
-        # nginx has no health checks. A server that fails max_fails times is left out for a while.
-",
-        pool.name,
-        pool.name,
-        idle.saturating_mul(pool.servers.len()).max(1),
-        Millis(idle_time),
+        include_str!("upstream.txt"),
+        name = pool.name,
+        idle = idle.saturating_mul(pool.servers.len()).max(1),
+        idle_time = Millis(idle_time),
     );
     for (server, max) in pool.servers.iter().zip(&figures.max_conns) {
         let max = max.map(|max| format!(" max_conns={max}")).unwrap_or_default();
@@ -274,21 +234,8 @@ fn server(text: &mut String, pools: &[Pool<'_>], figures: &Figures, address: Soc
     }
     let _ = write!(
         text,
-        "
-        location / {{
-            proxy_pass http://$pool;
-            # Connections to servers are kept. Requests are forwarded unchanged.
-            proxy_http_version 1.1;
-            proxy_set_header Connection \"\";
-            proxy_set_header Host $http_host;
-            # As in the policy.
-            proxy_connect_timeout {connect};
-            proxy_read_timeout {first_byte};
-            proxy_next_upstream error timeout http_500;
-            proxy_next_upstream_tries {tries};
-        }}
-    }}
-",
+        include_str!("location.txt"),
+        tries = tries,
         connect = longest(|class| class.timeouts.connect),
         first_byte = longest(|class| class.timeouts.first_byte),
     );
