@@ -62,20 +62,10 @@ fn entry(key: impl AsRef<str>, value: &Rc<Node>) -> Entry {
     Entry { key: key.as_ref().into(), key_position: value.position, node: Rc::clone(value) }
 }
 
-fn copy(value: &Value) -> Value {
-    match value {
-        Value::Null => Value::Null,
-        Value::Wrong => Value::Wrong,
-        Value::Text(text) => Value::Text(Rc::clone(text)),
-        Value::List(items) => Value::List(items.clone()),
-        Value::Map(entries) => Value::Map(entries.clone()),
-    }
-}
-
 /// Returns the tree with another value at `path`.
 fn with(tree: &Rc<Node>, path: &[Step], value: Value) -> Rc<Node> {
     let Some((step, rest)) = path.split_first() else { return node(value) };
-    let mut changed = copy(&tree.value);
+    let mut changed = tree.value.clone();
     match (step, &mut changed) {
         (Step::Key(key), Value::Map(entries)) => {
             let found = entries.iter_mut().find(|entry| entry.key == *key).unwrap();

@@ -26,5 +26,6 @@ mod strict;
 mod token;
 
 pub use guard::{Access, Peer};
+pub use handshake::without_tls;
 pub use serve::{Listener, follow};
 pub use token::Token;

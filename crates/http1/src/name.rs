@@ -148,12 +148,6 @@ impl Names {
         self.0 & (1 << name as u32) != 0
     }
 
-    /// Returns whether the sets share a name.
-    #[inline]
-    pub const fn intersects(self, other: Names) -> bool {
-        self.0 & other.0 != 0
-    }
-
     /// Returns the names of both sets.
     #[inline]
     pub const fn union(self, other: Names) -> Names {
@@ -184,7 +178,6 @@ mod tests {
         let mut set = Names::of(&[Name::Host, Name::Date]);
         assert!(set.contains(Name::Host) && set.contains(Name::Date) && !set.contains(Name::Te));
         assert!(set.insert(Name::Te) && !set.insert(Name::Te));
-        assert!(set.intersects(Names::of(&[Name::Te, Name::Via])) && !set.intersects(Names::of(&[Name::Via])));
         assert_eq!(set.union(Names::of(&[Name::Via])), Names::of(&[Name::Date, Name::Via, Name::Te, Name::Host]));
     }
 }

@@ -66,21 +66,13 @@ pub struct Scenario {
 /// # Panics
 /// Panics if the generated file cannot be loaded, which is a defect of the generator.
 pub fn scenario(seed: u64) -> Scenario {
-    match scenario_with(seed, &[]) {
+    match scenario_of(Rotation::All.family_of(seed), seed, &[]) {
         Ok(scenario) => scenario,
         Err(errors) => panic!("{errors}"),
     }
 }
 
-/// Returns the scenario that `seed` names, with `overrides` in its file, such as another discipline.
-///
-/// # Errors
-/// Returns the errors in the overrides.
-pub fn scenario_with(seed: u64, overrides: &[Override]) -> Result<Scenario, Errors> {
-    scenario_of(Rotation::All.family_of(seed), seed, overrides)
-}
-
-/// Returns the scenario of `family` that `seed` names, with `overrides` in its file.
+/// Returns the scenario of `family` that `seed` names, with `overrides` in its file, such as another discipline.
 ///
 /// # Errors
 /// Returns the errors in the overrides.

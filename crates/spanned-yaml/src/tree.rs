@@ -39,7 +39,7 @@ pub struct Node {
 }
 
 /// The value of a node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Value {
     /// Empty, `~` or `null`.
     Null,

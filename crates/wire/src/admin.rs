@@ -312,7 +312,7 @@ pub struct Class {
     /// Release stage: its share of the window if every class with a claim used it.
     pub share: f64,
     /// Classify stage: number of arrivals with a route that is not in the page table.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub unknown_routes: u64,
     /// Cost of its answered requests for each resource since the start, by the page table. Absent without a
     /// page table.
@@ -337,7 +337,7 @@ pub struct Class {
     pub service_time_seconds: Option<f64>,
     /// Whether its response-time limit is impossible, because it is shorter than the service time.
     /// Absent if it is not.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub limit_impossible: bool,
     /// Results over the sliding window.
     pub achieved: Achieved,
@@ -375,7 +375,7 @@ pub struct Achieved {
     /// Rate of shed requests.
     pub shed_per_second: f64,
     /// Rate of requests that passed and would have been shed. Absent if it is zero.
-    #[serde(default, skip_serializing_if = "is_nought")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub would_shed_per_second: f64,
     /// Mean response time. Absent without completions, like the other times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -401,11 +401,6 @@ pub struct Achieved {
     pub response_time_held: Option<bool>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
 fn one() -> f64 {
     1.0
 }
@@ -415,20 +410,10 @@ fn is_one(share: &f64) -> bool {
     *share >= 1.0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_nought(rate: &f64) -> bool {
-    *rate <= 0.0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(flag: &bool) -> bool {
-    !*flag
-}
-
-/// Converts `snapshot` to its JSON form. `class_name` returns a class's name for the reason of the
-/// window's last move.
-// The engine does not know it, so the driver adds it.
-// The engine reports 1 for resources that it does not track.
 /// Formats the key of a template's class: as UTF-8 where it is valid, with control characters escaped, cut to
 /// length.
 pub fn key_text(key: &[u8]) -> String {

@@ -107,7 +107,7 @@ pub(super) fn classes(
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
     let mut taken: Vec<Taken> = Vec::new();
     let mut catch_all: Option<usize> = None;
-    let common = Common { pools, priorities, headers, mode: mode::of_policy(file, cx) };
+    let common = Common { pools, priorities, headers, mode: mode::mode(file.mode.get(), cx) };
     let list = file.classes.get().map_or(&[][..], Vec::as_slice);
     all.classes.reserve_exact(list.len());
     all.class_sites.reserve_exact(list.len());

@@ -5,22 +5,18 @@ use weirgate_spanned_yaml::decode::Context;
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::Share;
 
-use crate::file::{Class, ModeForm, PolicyFile};
+use crate::file::{Class, ModeForm};
 
 /// The smallest share of the sources that can be told apart.
 const MIN_SHARE: f64 = 0.0001;
-
-/// Returns the mode of the whole policy, which holds for classes without one of their own.
-pub(super) fn of_policy(file: &PolicyFile, cx: &mut Context) -> engine::Mode {
-    mode(file.mode.get(), cx)
-}
 
 /// Returns the mode of a class. `policy` is that of the whole policy.
 pub(super) fn of_class(class: &Class, policy: engine::Mode, cx: &mut Context) -> engine::Mode {
     class.mode.get().map_or(policy, |form| mode(form, cx))
 }
 
-fn mode(form: &ModeForm, cx: &mut Context) -> engine::Mode {
+/// Returns a mode. That of the whole policy holds for classes without one of their own.
+pub(super) fn mode(form: &ModeForm, cx: &mut Context) -> engine::Mode {
     let part = match form {
         ModeForm::Word(word) => return word.0,
         ModeForm::Part(part) => part,
