@@ -97,8 +97,7 @@ mod tests {
     #[test]
     fn all_instants_shrink_and_nothing_else() {
         let mut experiment = hand_made();
-        let fault =
-            Fault { at: S(20), until: Some(S(40)), kind: FaultKind::Stall, machines: vec![0], classes: Vec::new() };
+        let fault = Fault::plain(FaultKind::Stall, S(20), Some(S(40)), &[0]);
         experiment.faults = vec![fault];
         let knots = vec![Knot { at: S(0), over: S(0), value: 10.0 }, Knot { at: S(20), over: S(8), value: 90.0 }];
         experiment.traffic[0].source = Source::Open { arrivals: crate::Arrivals::Poisson, rate: Profile(knots) };

@@ -190,13 +190,7 @@ mod tests {
             (FaultKind::Stall, &[1]),
             (FaultKind::Reload, &[]),
         ];
-        let fault = |(kind, machines): &(FaultKind, &[usize])| Fault {
-            at: Duration::ZERO,
-            until: None,
-            kind: *kind,
-            machines: machines.to_vec(),
-            classes: Vec::new(),
-        };
+        let fault = |(kind, machines): &(FaultKind, &[usize])| Fault::plain(*kind, Duration::ZERO, None, machines);
         let mut experiment = hand_made();
         experiment.faults = faults.iter().map(fault).collect();
         let all = |experiment: &Experiment, machine| condition(machine, Duration::ZERO, 0..faults.len(), experiment);
@@ -269,13 +263,7 @@ mod tests {
     #[test]
     fn capacity_is_averaged_over_faults() {
         let mut experiment = hand_made();
-        let fault = |at, until: Option<u64>, kind| Fault {
-            at: Duration::from_secs(at),
-            until: until.map(Duration::from_secs),
-            kind,
-            machines: vec![0],
-            classes: Vec::new(),
-        };
+        let fault = |at, until: Option<u64>, kind| Fault::plain(kind, S(at), until.map(S), &[0]);
         experiment.faults = vec![
             fault(10, Some(15), FaultKind::Crash),
             fault(12, None, FaultKind::Slow(0.5)),

@@ -214,13 +214,8 @@ mod tests {
         let mut experiment = hand_made();
         experiment.machines[1].speed = 0.5;
         experiment.machines[1].concurrency = Some(2);
-        experiment.faults.push(Fault {
-            at: Duration::from_secs(1),
-            until: Some(Duration::from_secs(2)),
-            kind: FaultKind::Crash,
-            machines: vec![0],
-            classes: Vec::new(),
-        });
+        let until = Some(Duration::from_secs(2));
+        experiment.faults.push(Fault::plain(FaultKind::Crash, Duration::from_secs(1), until, &[0]));
         let mut meter = IdleMeter::new(&experiment);
         assert_eq!(meter.every(), 12_500_000);
         meter.read(SECOND, &[occupied(0.5, Some(0.5)), occupied(0.0, Some(1.0))]);

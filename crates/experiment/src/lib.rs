@@ -8,6 +8,7 @@
 //!
 //! # Modules
 //! - From file to experiment: `load`, `file`, `resolve`, `experiment`, `distribution`.
+//! - From programs to experiment: `plain`.
 //! - Other versions of an experiment: `compress` (in less time), [`scale`] (with other machines and guarantees),
 //!   `deploy` (its policy as a file for a real gateway).
 //! - Inputs of a run: [`traffic`], [`mod@condition`], [`random`], [`normal`].
@@ -24,6 +25,7 @@ mod idle;
 mod learned_costs;
 mod load;
 pub mod normal;
+mod plain;
 pub mod random;
 mod resolve;
 mod run;

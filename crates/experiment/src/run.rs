@@ -142,7 +142,7 @@ impl Record {
 }
 
 /// One run of an experiment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     /// Seed of the run.
     pub seed: u64,

@@ -212,20 +212,14 @@ fn the_published_experiments_have_the_published_numbers() {
     let fig10 = load("quorum-fig10", &[]).experiment;
     let demands: Vec<_> = fig10.traffic[0].demand.iter().map(|d| (d.at.as_secs(), d.cpu)).collect();
     assert_eq!(demands, [(0, fixed(8_570)), (120, fixed(40_000)), (180, fixed(8_570))]);
-    let out = |machines| Fault {
-        at: seconds(120),
-        until: Some(seconds(180)),
-        kind: FaultKind::Removed,
-        machines,
-        classes: Vec::new(),
-    };
+    let out = Fault::plain(FaultKind::Removed, seconds(120), Some(seconds(180)), &[0, 1]);
     let fig11 = load("quorum-fig11", &[]).experiment;
     assert_eq!(rate(&fig11, 0).0, [step(0, 1_300.0)]);
-    assert_eq!(fig11.faults, [out(vec![0, 1])]);
+    assert_eq!(fig11.faults, std::slice::from_ref(&out));
     let infeasible = load("quorum-infeasible", &[]).experiment;
     assert_eq!(rate(&infeasible, 0).0, [step(0, 900.0), step(60, 1_300.0)]);
     assert_eq!(rate(&infeasible, 1).0, [step(0, 850.0), step(60, 1_100.0)]);
-    assert_eq!(infeasible.faults, [out(vec![0, 1])]);
+    assert_eq!(infeasible.faults, [out]);
     assert_eq!(infeasible.duration(), seconds(210));
 }
 
@@ -293,13 +287,7 @@ fn the_three_services_share_machines_as_published() {
     assert_eq!(rate(&fig13, 1).0, [step(0, 600.0), step(140, 2_600.0), step(220, 600.0)]);
     let auction = fig13.traffic[2].demand[0];
     assert!((auction.cpu.mean() - 0.022).abs() < 1e-9 && (auction.cpu.mean() + auction.io.mean() - 0.149).abs() < 1e-4);
-    let node = Fault {
-        at: seconds(475),
-        until: Some(seconds(595)),
-        kind: FaultKind::Removed,
-        machines: vec![0],
-        classes: Vec::new(),
-    };
+    let node = Fault::plain(FaultKind::Removed, seconds(475), Some(seconds(595)), &[0]);
     assert_eq!(fig13.faults, [node]);
 }
 

@@ -7,8 +7,7 @@ use weirgate_emulator::random::Random;
 use weirgate_engine::Policy;
 use weirgate_experiment::random::{Purpose, seed_for};
 use weirgate_experiment::{
-    DemandFrom, Distribution, Experiment, Fault, FaultKind, PARTS, Phase, RequestShape, Sender, Source, Traffic,
-    TrafficClass,
+    Distribution, Experiment, Fault, FaultKind, PARTS, Phase, RequestShape, Sender, Source, Traffic, TrafficClass,
 };
 
 use crate::cluster::{Measured, machines, measure};
@@ -114,30 +113,16 @@ pub fn experiment(side: &Side, recording: &Recording, assigned: &[Assigned]) -> 
     let until = *length;
     let out = |outage: &Outage| {
         let machine = machines.iter().position(|machine| machine.name == outage.machine)?;
-        let (at, until) = (outage.from, outage.until);
-        Some(Fault { at, until, kind: FaultKind::Removed, machines: vec![machine], classes: Vec::new() })
+        Some(Fault::plain(FaultKind::Removed, outage.from, outage.until, &[machine]))
     };
     let faults = outages.iter().filter_map(out).collect();
+    let traffic = streams.into_iter().map(|((spec, route), stream)| stream.traffic(side, spec as usize, route));
     Experiment {
         name: side.name.clone(),
-        title: String::new(),
-        site: side.site.clone(),
-        machines,
-        machine_of,
-        // It is a part of the measured times.
-        network_delay: Duration::ZERO,
-        traffic: streams
-            .into_iter()
-            .map(|((spec, route), stream)| stream.traffic(side, spec as usize, route))
-            .collect(),
-        phases: phases(until),
-        axis: None,
-        settle: Duration::ZERO,
+        traffic: traffic.collect(),
         faults,
-        reloads: Vec::new(),
-        grid: Vec::new(),
-        published: Vec::new(),
-        reserves: None,
+        // The delay of the network is a part of the measured times.
+        ..Experiment::plain(side.site.clone(), machines, machine_of, phases(until))
     }
 }
 
@@ -173,8 +158,6 @@ impl Stream {
             None => TrafficClass::Class(spec),
             Some(template) => TrafficClass::Template { template, keys: side.keys(template) },
         };
-        let zero = Distribution::Fixed(Duration::ZERO);
-        let (at, over) = (Duration::ZERO, Duration::ZERO);
         // The page table finds the route of a stream by its path.
         let pattern = side.site.page_table.as_ref().and_then(|table| table.routes.get(route as usize));
         let path = match pattern {
@@ -182,19 +165,10 @@ impl Stream {
             None => side.path_of(NO_ROUTE).map(str::to_owned),
         };
         Traffic {
-            class,
-            name: None,
-            source: Source::Trace(self.instants),
-            session: None,
-            documents: None,
-            demand: vec![DemandFrom { at, over, cpu: zero, io: zero, disk: zero, link: zero, stream: zero }],
             traced: self.costs,
             senders: self.senders,
-            sources: None,
-            patience: None,
-            retries: 0,
-            retry_after: zero,
             request: RequestShape { path, ..RequestShape::default() },
+            ..Traffic::plain(class, Source::Trace(self.instants), Distribution::Fixed(Duration::ZERO))
         }
     }
 }

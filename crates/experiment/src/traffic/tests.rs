@@ -13,48 +13,9 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         upstreams: { web: { nodes: ['a:1'] } }
         classes: [{ name: T, per: { header: X-Tenant } }, { name: A }]";
     let site = weirgate_config::load("test", text).unwrap_or_else(|e| panic!("{e}")).site;
-    let still = Distribution::Fixed(Duration::from_millis(10));
-    let demand = vec![DemandFrom {
-        at: Duration::ZERO,
-        over: Duration::ZERO,
-        cpu: still,
-        io: still,
-        disk: still,
-        link: still,
-        stream: still,
-    }];
-    let traffic = Traffic {
-        class,
-        name: None,
-        source,
-        demand,
-        traced: Vec::new(),
-        senders: Vec::new(),
-        sources: None,
-        session: None,
-        documents: None,
-        patience: None,
-        retries: 0,
-        retry_after: still,
-        request: crate::RequestShape::default(),
-    };
-    Experiment {
-        name: "test".into(),
-        title: String::new(),
-        site,
-        machines: Vec::new(),
-        machine_of: Vec::new(),
-        network_delay: Duration::ZERO,
-        traffic: vec![traffic],
-        phases: vec![crate::Phase { name: "all".into(), until: S * 100, judged: true, x: None }],
-        axis: None,
-        settle: Duration::ZERO,
-        faults: Vec::new(),
-        reloads: Vec::new(),
-        grid: Vec::new(),
-        published: Vec::new(),
-        reserves: None,
-    }
+    let phase = crate::Phase { name: "all".into(), until: S * 100, judged: true, x: None };
+    let traffic = vec![Traffic::plain(class, source, Distribution::Fixed(Duration::from_millis(10)))];
+    Experiment { traffic, ..Experiment::plain(site, Vec::new(), Vec::new(), vec![phase]) }
 }
 
 #[test]

@@ -25,7 +25,7 @@ use weirgate_engine::{Admit, ClassId, Engine, InvalidPolicy, Learned, LoadSource
 use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
 use weirgate_experiment::traffic::{Event, Stream};
-use weirgate_experiment::{Experiment, Idle, IdleMeter, LearnedCosts, Record, Run, Sample, Turn, Violation, turns};
+use weirgate_experiment::{Experiment, IdleMeter, LearnedCosts, Record, Run, Sample, Turn, Violation, turns};
 
 use crate::agenda::{Agenda, Errands};
 use crate::checks::Checks;
@@ -56,12 +56,8 @@ pub fn run_metered(experiment: &Experiment, seed: u64, meter: IdleMeter<'_>, pro
         Err(invalid) => Run {
             seed,
             discipline: experiment.site.policy.discipline.name.clone(),
-            records: Vec::new(),
-            pages: Vec::new(),
-            samples: Vec::new(),
-            idle: Idle::default(),
-            learned_costs: Vec::new(),
             violations: vec![Violation { at: 0, invariant: "policy", what: invalid.to_string() }],
+            ..Run::default()
         },
     }
 }

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use weirgate_experiment::{
-    Arrivals, DemandFrom, Distribution, Experiment, Fault, FaultKind, Machine, Phase, Profile, Source, Traffic,
-    TrafficClass,
+    Arrivals, Distribution, Experiment, Fault, FaultKind, Machine, Phase, Profile, Source, Traffic, TrafficClass,
 };
 
 pub fn ms(millis: u64) -> Duration {
@@ -35,42 +34,16 @@ pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
     let site = weirgate_config::load("test", policy).unwrap_or_else(|e| panic!("{e}")).site;
     let machine = |name: &String| Machine::nominal(name, cpus);
     let names: Vec<String> = site.policy.nodes.iter().map(|node| node.machine.clone()).collect();
-    Experiment {
-        name: "test".into(),
-        title: "a test".into(),
-        machine_of: (0..names.len()).collect(),
-        machines: names.iter().map(machine).collect(),
-        site,
-        network_delay: Duration::ZERO,
-        traffic: Vec::new(),
-        phases: vec![Phase { name: "all".into(), until: s(seconds), judged: true, x: None }],
-        axis: None,
-        settle: s(5),
-        faults: Vec::new(),
-        reloads: Vec::new(),
-        grid: Vec::new(),
-        published: Vec::new(),
-        reserves: None,
-    }
+    let phases = vec![Phase { name: "all".into(), until: s(seconds), judged: true, x: None }];
+    let (machines, machine_of) = (names.iter().map(machine).collect(), (0..names.len()).collect());
+    Experiment { settle: s(5), ..Experiment::plain(site, machines, machine_of, phases) }
 }
 
 /// Traffic of a class: Poisson arrivals at `rate`, with this CPU demand.
 pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
-    Traffic {
-        class: TrafficClass::Class(class),
-        name: None,
-        source: Source::Open { arrivals: Arrivals::Poisson, rate: Profile::constant(rate) },
-        demand: demand(cpu),
-        traced: Vec::new(),
-        senders: Vec::new(),
-        sources: None,
-        session: None,
-        documents: None,
-        patience: None,
-        retries: 0,
-        retry_after: Distribution::Fixed(ms(100)),
-        request: weirgate_experiment::RequestShape::default(),
-    }
+    let source = Source::Open { arrivals: Arrivals::Poisson, rate: Profile::constant(rate) };
+    let retry_after = Distribution::Fixed(ms(100));
+    Traffic { retry_after, ..Traffic::plain(TrafficClass::Class(class), source, cpu) }
 }
 
 /// Users of a closed loop.
@@ -78,14 +51,7 @@ pub fn users(class: usize, users: Profile, think: Distribution, cpu: Distributio
     Traffic { source: Source::Users { users, think }, ..open(class, 0.0, cpu) }
 }
 
-/// The same demand all the time.
-pub fn demand(cpu: Distribution) -> Vec<DemandFrom> {
-    let io = Distribution::Fixed(Duration::ZERO);
-    let [disk, link, stream] = [io; 3];
-    vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu, io, disk, link, stream }]
-}
-
 /// A fault of these machines.
 pub fn fault(kind: FaultKind, from: u64, until: u64, machines: &[usize]) -> Fault {
-    Fault { at: s(from), until: Some(s(until)), kind, machines: machines.to_vec(), classes: Vec::new() }
+    Fault::plain(kind, s(from), Some(s(until)), machines)
 }

@@ -37,16 +37,7 @@ pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn
 pub(crate) fn run(parts: Vec<Vec<Record>>) -> Run {
     let mut records = parts.concat();
     records.sort_by_key(|record| record.arrived);
-    Run {
-        seed: 1,
-        discipline: "quorum".into(),
-        records,
-        pages: Vec::new(),
-        samples: Vec::new(),
-        idle: Idle::default(),
-        learned_costs: Vec::new(),
-        violations: Vec::new(),
-    }
+    Run { seed: 1, discipline: "quorum".into(), records, ..Run::default() }
 }
 
 pub(crate) fn served(ms: u64) -> impl Fn(u64) -> (u64, Fate) {
@@ -292,13 +283,8 @@ fn sheds_of_an_overloaded_class_are_wrong_only_below_its_rate() {
 fn floors_that_do_not_fit_do_not_count_and_ceilings_do() {
     let mut experiment = experiment();
     // 3 CPUs of work are owed. One machine has 2 CPUs, and is alone for half of the time.
-    experiment.faults.push(Fault {
-        at: Duration::from_secs(20),
-        until: Some(Duration::from_secs(40)),
-        kind: FaultKind::Removed,
-        machines: vec![1],
-        classes: Vec::new(),
-    });
+    let (from, until) = (Duration::from_secs(20), Duration::from_secs(40));
+    experiment.faults.push(Fault::plain(FaultKind::Removed, from, Some(until), &[1]));
     let half = || vec![requests(0, 100, 0..60, of_ten(5)), requests(1, 200, 0..60, of_ten(5))];
     let verdict = judge(&experiment, &run(half()));
     let feasible: Vec<bool> = verdict.phases.iter().map(|p| p.feasible).collect();

@@ -105,13 +105,7 @@ fn a_figure_stands_anything() {
         FaultKind::Reload,
         FaultKind::Restart { follows: true },
     ];
-    let fault = |(at, kind): (u64, FaultKind)| Fault {
-        at: Duration::from_secs(50 + at),
-        until: None,
-        kind,
-        machines: vec![0, 1],
-        classes: Vec::new(),
-    };
+    let fault = |(at, kind): (u64, FaultKind)| Fault::plain(kind, Duration::from_secs(50 + at), None, &[0, 1]);
     experiment.faults = (0..).zip(kinds).map(fault).collect();
     let shed = run(vec![requests(0, 1, 0..60, of_ten(0)), requests(2, 1, 0..60, of_ten(0))]);
     let figure = svg::figure(&experiment, &Series::new(&experiment, &shed));
