@@ -68,8 +68,7 @@ enum Format {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let wanted: Vec<Figure> = figures().into_iter().filter(|figure| is_wanted(figure, args)).collect();
     if wanted.is_empty() {
-        exit::say("no figure has this name; `weirgate bands` without options shows all");
-        return ExitCode::from(2);
+        return exit::cannot("no figure has this name; `weirgate bands` without options shows all");
     }
     let table = match &args.runs {
         None => simulated(wanted, args.threads),
@@ -79,10 +78,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
                 missing.iter().for_each(|command| exit::say(&format!("no stored run: {command}")));
                 table
             }
-            Err(why) => {
-                exit::say(&why);
-                return ExitCode::from(2);
-            }
+            Err(why) => return exit::cannot(&why),
         },
     };
     let printed = match args.format {

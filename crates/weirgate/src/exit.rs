@@ -10,6 +10,9 @@ use weirgate_log::Level;
 /// The answer is no, or the command failed.
 pub(crate) const NO: u8 = 1;
 
+/// The command could not be run, where code 1 is kept for guarantees that were missed.
+pub(crate) const CANNOT: u8 = 2;
+
 /// Prints `text` to standard output. A reader that has left (`| head`) is no error.
 pub(crate) fn print(text: &str) -> ExitCode {
     match write(text) {
@@ -44,6 +47,23 @@ pub(crate) fn write(text: &str) -> io::Result<()> {
 pub(crate) fn fail(why: &str) -> ExitCode {
     weirgate_log::say(Level::Error, why);
     ExitCode::from(NO)
+}
+
+/// Returns the code of an answer.
+pub(crate) fn answer(yes: bool) -> ExitCode {
+    if yes { ExitCode::SUCCESS } else { ExitCode::from(NO) }
+}
+
+/// Writes to standard error, as [`tell`] does, why the command could not be run.
+pub(crate) fn cannot_as_told(text: &str) -> ExitCode {
+    tell(text);
+    ExitCode::from(CANNOT)
+}
+
+/// Says on standard error why the command could not be run.
+pub(crate) fn cannot(why: &str) -> ExitCode {
+    say(why);
+    ExitCode::from(CANNOT)
 }
 
 /// Writes a message for people to standard error, each line with the program's name.

@@ -12,26 +12,21 @@ use weirgate_verdict::report::grid::{Cell, Grid, Reached, Row};
 use crate::bar::bar;
 use crate::best_of::Choice;
 use crate::exit;
-use crate::sim::{Args, CANNOT, Format, load, write};
+use crate::sim::{Args, Format, load, write};
 
 /// Plays the grid of the only file of `args` with these seeds.
 pub(crate) fn run(args: &Args, seeds: &[u64]) -> ExitCode {
     let [file] = args.files.as_slice() else {
-        exit::say("a grid is that of one experiment; give one file");
-        return ExitCode::from(CANNOT);
+        return exit::cannot("a grid is that of one experiment; give one file");
     };
     let first = match load_experiment_file(file, &args.sets) {
         Ok(loaded) => loaded.experiment,
-        Err(errors) => {
-            exit::tell(&errors.to_string());
-            return ExitCode::from(CANNOT);
-        }
+        Err(errors) => return exit::cannot_as_told(&errors.to_string()),
     };
     if first.grid.is_empty() {
-        exit::say(&format!("{} has no `grid:`; leave --grid out, or write the rows of one", file.display()));
-        return ExitCode::from(CANNOT);
+        return exit::cannot(&format!("{} has no `grid:`; leave --grid out, or write the rows of one", file.display()));
     }
-    let Some(jobs) = jobs(args, file, &first.grid) else { return ExitCode::from(CANNOT) };
+    let Some(jobs) = jobs(args, file, &first.grid) else { return ExitCode::from(exit::CANNOT) };
     let bar = bar(jobs.len() as u64, "{pos} of {len} cells {wide_bar} {elapsed} of about {duration}");
     let mut results = results(jobs.len(), None, |at| play(&jobs[at], seeds), || bar.inc(1)).into_iter();
     bar.finish_and_clear();
@@ -49,11 +44,10 @@ pub(crate) fn run(args: &Args, seeds: &[u64]) -> ExitCode {
         Format::Text => grid.text(),
     };
     if let Err(why) = write(&report, args.output.as_deref()) {
-        exit::say(&why);
-        return ExitCode::from(CANNOT);
+        return exit::cannot(&why);
     }
     let all_held = grid.rows.iter().flat_map(|row| &row.cells).flat_map(|cell| &cell.results).all(Reached::all_held);
-    if all_held { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+    exit::answer(all_held)
 }
 
 /// Loads every cell under every discipline. `None` if one has errors, which have been printed then.

@@ -13,7 +13,6 @@ use weirgate_replay::{Decision, Move, Recording, Side, add_discovered, decisions
 use crate::args::Format;
 use crate::exit;
 use crate::replay::{Classified, LogArgs, classify, said, side};
-use crate::sim::CANNOT;
 
 /// Kinds of differences that are listed one by one. Further ones are only counted.
 const MAX_LISTED: usize = 20;
@@ -87,20 +86,16 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let Command::Diff(args) = &args.command;
     let report = match compare(args) {
         Ok(report) => report,
-        Err(why) => {
-            exit::tell(&why);
-            return ExitCode::from(CANNOT);
-        }
+        Err(why) => return exit::cannot_as_told(&why),
     };
     let text = match args.format {
         Format::Text => Ok(report.text()),
         Format::Json => exit::json(&report),
     };
     if let Err(error) = text.and_then(|text| exit::write(&text).map_err(|error| error.to_string())) {
-        exit::say(&error);
-        return ExitCode::from(CANNOT);
+        return exit::cannot(&error);
     }
-    if report.changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+    exit::answer(report.changes.is_empty())
 }
 
 fn compare(args: &Diff) -> Result<Report, String> {

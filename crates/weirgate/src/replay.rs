@@ -17,7 +17,7 @@ use weirgate_verdict::report::{Series, svg};
 use crate::bar::bar;
 use crate::exit;
 use crate::run::gateway;
-use crate::sim::{CANNOT, millis, write};
+use crate::sim::{millis, write};
 
 /// Play an access log under another policy, and show for each class what would have been served, shed and late.
 ///
@@ -124,11 +124,8 @@ fn capacity(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     match replay(args) {
-        Ok(holds) => ExitCode::from(if holds { 0 } else { exit::NO }),
-        Err(why) => {
-            exit::tell(&why);
-            ExitCode::from(CANNOT)
-        }
+        Ok(holds) => exit::answer(holds),
+        Err(why) => exit::cannot_as_told(&why),
     }
 }
 

@@ -22,9 +22,6 @@ use crate::bar::bar;
 use crate::best_of::{Choice, choices};
 use crate::{exit, grid, swarm};
 
-/// The run failed before it began. Code 1 is kept for missed guarantees.
-pub(crate) const CANNOT: u8 = 2;
-
 /// Play experiments in virtual time and report which guarantees held.
 ///
 /// An experiment file names a policy, the machines behind it, the traffic in front of it, and the faults
@@ -126,18 +123,17 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if args.grid {
         return grid::run(args, &seeds);
     }
-    let Some(plans) = load_all(args) else { return ExitCode::from(CANNOT) };
+    let Some(plans) = load_all(args) else { return ExitCode::from(exit::CANNOT) };
     if args.access_log.is_some()
         && (plans.len() != 1 || plans.iter().any(|plan| plan.iter().flat_map(|choice| &choice.each).count() != 1))
     {
-        exit::say(
+        return exit::cannot(
             "an access log is that of one experiment under one discipline; give one file and at most one --discipline",
         );
-        return ExitCode::from(CANNOT);
     }
     if args.format == Format::Svg && (plans.len() != 1 || args.disciplines.len() > 1) {
-        exit::say("an SVG shows one experiment under one discipline; give one file and at most one --discipline");
-        return ExitCode::from(CANNOT);
+        let why = "an SVG shows one experiment under one discipline; give one file and at most one --discipline";
+        return exit::cannot(why);
     }
     if let (Some(path), Some(experiment)) =
         (&args.access_log, plans.iter().flatten().flat_map(|choice| &choice.each).next())
@@ -145,8 +141,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let run = weirgate_sim::run(experiment, seeds[0], |_| ());
         let written = File::create(path).and_then(|file| write_log(experiment, &run, &mut BufWriter::new(file)));
         if let Err(error) = written {
-            exit::say(&format!("{} cannot be written: {error}", path.display()));
-            return ExitCode::from(CANNOT);
+            return exit::cannot(&format!("{} cannot be written: {error}", path.display()));
         }
     }
     let played = play(plans, &seeds, args);
@@ -160,10 +155,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Format::Svg => played.iter().filter_map(svg::played).collect(),
     };
     if let Err(why) = write(&report, args.output.as_deref()) {
-        exit::say(&why);
-        return ExitCode::from(CANNOT);
+        return exit::cannot(&why);
     }
-    if played.iter().all(Played::sound) { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+    exit::answer(played.iter().all(Played::sound))
 }
 
 /// An experiment under each discipline of the command line.

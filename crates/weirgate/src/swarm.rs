@@ -9,7 +9,6 @@ use weirgate_spanned_yaml::overrides::Override;
 
 use crate::bar::bar;
 use crate::exit;
-use crate::sim::CANNOT;
 
 /// Maximum number of scenarios: half a year of computing.
 const MAX: u64 = 100_000_000;
@@ -115,10 +114,7 @@ fn play(request: &Request<'_>) -> ExitCode {
     bar.finish_and_clear();
     let tally = match tally {
         Ok(tally) => tally,
-        Err(errors) => {
-            exit::tell(&errors.to_string());
-            return ExitCode::from(CANNOT);
-        }
+        Err(errors) => return exit::cannot_as_told(&errors.to_string()),
     };
     let printed = match (request.json, only) {
         (true, Some(outcome)) => exit::print_json(&outcome),

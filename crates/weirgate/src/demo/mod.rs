@@ -118,8 +118,7 @@ impl Control {
 
 pub(crate) fn run(args: Args) -> ExitCode {
     match show(&args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(exit::NO),
+        Ok(held) => exit::answer(held),
         Err(why) => exit::fail(&format!("demo: {why}")),
     }
 }

@@ -40,5 +40,5 @@ pub(super) fn run(args: &Args) -> ExitCode {
     for kind in services::Kind::ALL.into_iter().filter(|kind| wanted(kind.as_str())) {
         tell(kind.as_str(), kind.check().or_else(|_| install_packages(kind.packages())));
     }
-    if all { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+    exit::answer(all)
 }

@@ -108,8 +108,6 @@ impl Played {
     }
 }
 
-pub(crate) use crate::sim::CANNOT;
-
 pub(crate) fn run(args: Args) -> ExitCode {
     match args.command {
         Command::List(args) => list::run(&args),

@@ -8,7 +8,7 @@ use weirgate_lab::gateways::{Approach, Kind};
 use weirgate_lab::report::{self, RunFile, Trial};
 use weirgate_lab::trial::Progress;
 
-use super::{CANNOT, Played};
+use super::Played;
 use crate::bar::bar;
 use crate::exit;
 
@@ -42,10 +42,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         match one(args, file) {
             Ok(true) => {}
             Ok(false) => code = ExitCode::from(exit::NO),
-            Err(why) => {
-                exit::say(&why);
-                return ExitCode::from(CANNOT);
-            }
+            Err(why) => return exit::cannot(&why),
         }
     }
     code

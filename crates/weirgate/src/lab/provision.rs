@@ -8,7 +8,7 @@ use weirgate_lab::gateways::Approach;
 use weirgate_lab::provision::{Provision, Size, Step, provision, size};
 use weirgate_lab::report;
 
-use super::{CANNOT, Played};
+use super::Played;
 use crate::bar::bar;
 use crate::exit;
 
@@ -31,10 +31,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> ExitCode {
     match all(args) {
         Ok(text) => exit::print(&text),
-        Err(why) => {
-            exit::say(&why);
-            ExitCode::from(CANNOT)
-        }
+        Err(why) => exit::cannot(&why),
     }
 }
 

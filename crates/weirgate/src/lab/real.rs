@@ -7,7 +7,7 @@ use std::time::Duration;
 use weirgate_lab::gateways::Approach;
 use weirgate_lab::report::{self, RunFile};
 
-use super::{CANNOT, Played, play};
+use super::{Played, play};
 use crate::exit;
 
 /// An experiment of the campaign.
@@ -112,12 +112,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     match campaign(args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(exit::NO),
-        Err(why) => {
-            exit::say(&why);
-            ExitCode::from(CANNOT)
-        }
+        Ok(holds) => exit::answer(holds),
+        Err(why) => exit::cannot(&why),
     }
 }
 

@@ -104,10 +104,7 @@ pub(super) fn compare(args: &CompareArgs) -> ExitCode {
     let sides = Side::read(&args.a).and_then(|a| Ok((a, Side::read(&args.b)?)));
     let comparison = match sides.map(|(a, b)| report::compare(&a, &b)) {
         Ok(comparison) => comparison,
-        Err(why) => {
-            exit::say(&why);
-            return ExitCode::from(super::CANNOT);
-        }
+        Err(why) => return exit::cannot(&why),
     };
     let text = match args.format {
         Format::Text => comparison.text(),

@@ -8,7 +8,6 @@ use clap::Args as ClapArgs;
 use clap::builder::PossibleValuesParser;
 use weirgate_lab::reserves::{Chaos, KILLS, Recording, SCENARIOS, Scenario, chaos, findings, page, play, table};
 
-use super::CANNOT;
 use crate::bar::bar;
 use crate::exit;
 
@@ -38,12 +37,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     match played(args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(exit::NO),
-        Err(why) => {
-            exit::say(&format!("lab: {why}"));
-            ExitCode::from(CANNOT)
-        }
+        Ok(holds) => exit::answer(holds),
+        Err(why) => exit::cannot(&format!("lab: {why}")),
     }
 }
 
