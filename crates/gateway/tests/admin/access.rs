@@ -3,14 +3,15 @@
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 
 use weirgate_config::Admin;
-use weirgate_gateway::admin::{AdminListener, Operations};
+use weirgate_gateway::admin::{AdminListener, AdminServer, Operations};
 use weirgate_gateway::metrics::Metrics;
 use weirgate_listening::{Address, FileAccess};
 
-use crate::{Start, TOKEN, exchange, node};
+use crate::{Running, Start, TOKEN, exchange, node};
 
 /// All requests that change something.
 const CHANGES: [&str; 5] = ["/reload", "/rollout", "/drain", "/nodes/web/NODE/drain", "/nodes/web/NODE/undrain"];
@@ -136,16 +137,21 @@ fn requests_that_two_readers_could_read_differently_are_refused() {
     assert_eq!(running.version(), 1);
 }
 
+/// Serves the admin API of a gateway on a Unix socket as well.
+fn on_socket(running: &Running, path: &Path) -> AdminServer {
+    let address = Address::Unix(path.to_owned());
+    let config = Admin { address, file: FileAccess::OWNER, token_file: None, hosts: Vec::new() };
+    let listener = AdminListener::open(config, None, false).expect("it opens");
+    let operations =
+        Operations::new(running.gateway.clone(), Arc::new(Metrics::new()), Arc::clone(&running.log), Arc::default());
+    listener.serve(Arc::new(operations)).expect("it is served")
+}
+
 #[test]
 fn a1_a_unix_socket_serves_its_owner_without_a_token() {
     let running = Start::default().before(node());
     let path = running.scratch.path("admin.sock");
-    let config =
-        Admin { address: Address::Unix(path.clone()), file: FileAccess::OWNER, token_file: None, hosts: Vec::new() };
-    let listener = AdminListener::open(config, None, false).expect("it opens");
-    let operations =
-        Operations::new(running.gateway.clone(), Arc::new(Metrics::new()), Arc::clone(&running.log), Arc::default());
-    let server = listener.serve(Arc::new(operations)).expect("it is served");
+    let server = on_socket(&running, &path);
     assert_eq!(std::fs::metadata(&path).expect("a socket").permissions().mode() & 0o777, 0o600);
     let mut stream = UnixStream::connect(&path).expect("it accepts");
     stream.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it reads");
@@ -160,18 +166,9 @@ fn a1_a_unix_socket_serves_its_owner_without_a_token() {
 fn a_process_that_handed_over_leaves_the_file_of_its_admin_socket() {
     let running = Start::default().before(node());
     let path = running.scratch.path("admin.sock");
-    let config =
-        Admin { address: Address::Unix(path.clone()), file: FileAccess::OWNER, token_file: None, hosts: Vec::new() };
     // Its thread may see the hand-over and the end at the same time, in either order.
     for _ in 0..20 {
-        let listener = AdminListener::open(config.clone(), None, false).expect("it opens");
-        let operations = Operations::new(
-            running.gateway.clone(),
-            Arc::new(Metrics::new()),
-            Arc::clone(&running.log),
-            Arc::default(),
-        );
-        let mut server = listener.serve(Arc::new(operations)).expect("it is served");
+        let mut server = on_socket(&running, &path);
         server.release();
         drop(server);
         std::fs::remove_file(&path).expect("it is another process's now");

@@ -3,7 +3,7 @@
 use weirgate_engine::ShedReason;
 use weirgate_gateway::Ending;
 
-use crate::stage::{Node, Stage, wait_until};
+use crate::stage::{Call, Client, Node, Stage, wait_until};
 
 /// Starts a gateway with room for one request in flight and one waiting at the site, and the same at a copy.
 fn stage(site: &Node, copy: &Node, fallback: &str) -> Stage {
@@ -16,15 +16,21 @@ fn stage(site: &Node, copy: &Node, fallback: &str) -> Stage {
     ))
 }
 
-#[test]
-fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
-    let (site, copy) = (Node::scripted(), Node::scripted());
-    let stage = stage(&site, &copy, "{ upstream: copy, body: \"a light page\", content_type: text/plain }");
-    let mut clients: Vec<_> = (0..5).map(|_| stage.client()).collect();
+/// Fills the site: of five clients the first has its request in flight there, and the second one waits.
+fn full(stage: &Stage, site: &Node) -> (Vec<Client>, Call) {
+    let mut clients: Vec<Client> = (0..5).map(|_| stage.client()).collect();
     clients[0].get("/in-flight");
     let in_flight = site.call();
     clients[1].get("/waits");
     wait_until("one waits", || stage.waiting() == 1);
+    (clients, in_flight)
+}
+
+#[test]
+fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
+    let (site, copy) = (Node::scripted(), Node::scripted());
+    let stage = stage(&site, &copy, "{ upstream: copy, body: \"a light page\", content_type: text/plain }");
+    let (mut clients, in_flight) = full(&stage, &site);
 
     // The third request has a body, which the other upstream receives completely.
     clients[2].send("POST /copied HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
@@ -60,11 +66,7 @@ fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
 fn where_the_other_upstream_has_no_room_the_first_refusal_stands() {
     let (site, copy) = (Node::scripted(), Node::scripted());
     let stage = stage(&site, &copy, "{ upstream: copy }");
-    let mut clients: Vec<_> = (0..5).map(|_| stage.client()).collect();
-    clients[0].get("/");
-    let in_flight = site.call();
-    clients[1].get("/");
-    wait_until("one waits", || stage.waiting() == 1);
+    let (mut clients, in_flight) = full(&stage, &site);
     clients[2].get("/");
     let copied = copy.call();
     clients[3].get("/");
@@ -85,11 +87,7 @@ fn where_the_other_upstream_has_no_room_the_first_refusal_stands() {
 fn a_client_that_leaves_the_other_upstream_frees_its_slot() {
     let (site, copy) = (Node::scripted(), Node::scripted());
     let stage = stage(&site, &copy, "{ upstream: copy }");
-    let mut clients: Vec<_> = (0..2).map(|_| stage.client()).collect();
-    clients[0].get("/");
-    let in_flight = site.call();
-    clients[1].get("/");
-    wait_until("one waits", || stage.waiting() == 1);
+    let (mut clients, in_flight) = full(&stage, &site);
     let mut leaves = stage.client();
     leaves.get("/copied");
     let copied = copy.call();

@@ -6,11 +6,21 @@ use std::time::Duration;
 
 use weirgate_gateway::Ending;
 
-use crate::stage::{Node, Stage, ok, policy, wait_until, windowed};
+use crate::stage::{Call, Client, Node, Stage, ok, policy, wait_until, windowed};
 
 const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 const GRANT: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Accept: y\r\n\r\n";
+
+/// Opens a tunnel. Returns its two ends.
+fn open(node: &Node, stage: &Stage, path: &str) -> (Client, Call) {
+    let mut client = stage.client();
+    client.send(ASK.replace("/chat", path));
+    let call = node.call();
+    call.write(GRANT);
+    assert_eq!(client.head_answer().status, 101);
+    (client, call)
+}
 
 #[test]
 fn a_tunnel_carries_bytes_and_holds_no_slot() {
@@ -88,11 +98,7 @@ fn a_silent_tunnel_is_closed() {
     let node = Node::scripted();
     let rest = "discipline: none\nclasses: [{ name: all, tunnels: { idle: 100ms } }]\n";
     let stage = Stage::open(&policy(&[&node], rest));
-    let mut client = stage.client();
-    client.send(ASK);
-    let call = node.call();
-    call.write(GRANT);
-    assert_eq!(client.head_answer().status, 101);
+    let (mut client, _call) = open(&node, &stage, "/chat");
     assert!(client.is_closed());
     assert_eq!(stage.record().ending, Ending::Tunnelled);
     let counters = stage.gateway.counters();
@@ -106,11 +112,7 @@ fn a_tunnel_ends_at_its_total_time_however_much_it_is_used() {
     let node = Node::scripted();
     let rest = "discipline: none\nclasses: [{ name: all, tunnels: { total: 400ms, idle: 300ms } }]\n";
     let stage = Stage::open(&policy(&[&node], rest));
-    let mut client = stage.client();
-    client.send(ASK);
-    let call = node.call();
-    call.write(GRANT);
-    assert_eq!(client.head_answer().status, 101);
+    let (mut client, call) = open(&node, &stage, "/chat");
     // A byte comes long before the idle time, again and again.
     let writer = std::thread::spawn(move || {
         while (&call.stream).write_all(b"x").is_ok() {
@@ -132,14 +134,7 @@ fn tunnels_are_bounded_in_all_and_by_class() {
     let rest = "discipline: none\nlimits: { tunnels: 2 }\nclasses:\n  - { name: chat, match: { path: /chat }, tunnels: { \
                 max: 1 } }\n  - { name: all }\n";
     let stage = Stage::open(&policy(&[&node], rest));
-    let open = |path: &str| {
-        let mut client = stage.client();
-        client.send(ASK.replace("/chat", path));
-        let call = node.call();
-        call.write(GRANT);
-        assert_eq!(client.head_answer().status, 101);
-        (client, call)
-    };
+    let open = |path: &str| open(&node, &stage, path);
     let refused = |path: &str| {
         let mut client = stage.client();
         let answer = client.exchange(ASK.replace("/chat", path));

@@ -17,6 +17,14 @@ fn start(file: &str) -> Process {
     process(&["run", file])
 }
 
+/// Starts a gateway. Returns it when it is ready, with its addresses for clients and of the admin API.
+pub(crate) fn serving(file: &str) -> (Process, SocketAddr, SocketAddr) {
+    let mut process = start(file);
+    let (listen, admin) = (process.next_address("listening on"), process.next_address("admin API on"));
+    process.next("ready");
+    (process, listen, admin)
+}
+
 /// Starts the command with these arguments.
 pub(crate) fn process(args: &[&str]) -> Process {
     Process::start(weirgate(args))
@@ -86,9 +94,7 @@ fn sighup_swaps_a_sound_policy_and_keeps_the_old_one_otherwise() {
     let scratch = Scratch::new();
     let first = policy(node(), "");
     let file = scratch.write("policy.yaml", &first);
-    let mut process = start(&file);
-    let admin = process.next_address("admin API on");
-    process.next("ready");
+    let (mut process, _, admin) = serving(&file);
 
     scratch.write("policy.yaml", &first.replace("gold", "silver").replace("threads: 1", "threads: 2"));
     process.tell("HUP");
@@ -126,9 +132,7 @@ fn a_signal_during_the_start_waits_for_its_end() {
 fn a_second_signal_does_not_wait_for_what_is_inside() {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", &policy(node(), "drain_deadline: 5min\n"));
-    let mut process = start(&file);
-    let (listen, admin) = (process.next_address("listening on"), process.next_address("admin API on"));
-    process.next("ready");
+    let (mut process, listen, admin) = serving(&file);
     let mut slow = TcpStream::connect(listen).expect("it accepts");
     slow.write_all(b"GET /slow HTTP/1.1\r\nHost: a.test\r\n\r\n").expect("it reads");
     while !get(admin, "/metrics").text().contains("weirgate_outstanding 1") {
@@ -146,9 +150,7 @@ fn a_second_signal_does_not_wait_for_what_is_inside() {
 fn a_drain_over_the_admin_api_ends_it() {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", &policy(node(), ""));
-    let mut process = start(&file);
-    let admin = process.next_address("admin API on");
-    process.next("ready");
+    let (process, _, admin) = serving(&file);
     let order = Request::post("localhost", "/drain", "").field("content-type", "application/json");
     assert_eq!(ask(admin, order).status, 202);
     let (code, rest) = process.end();
@@ -161,9 +163,7 @@ fn an_impossible_limit_is_told() {
     let guarantee = "guarantee: { throughput: 100/s, response_time: { p95: 1us } }";
     let text = policy(node(), "").replace("{ name: gold,", &format!("{{ name: gold, {guarantee},"));
     let file = scratch.write("policy.yaml", &text);
-    let mut process = start(&file);
-    let listen = process.next_address("listening on");
-    process.next("ready");
+    let (mut process, listen, _) = serving(&file);
     // No answer over a network takes a microsecond. A whole sample of answers must show it.
     for _ in 0..100 {
         ask(listen, Request::get("gold.test", "/"));
@@ -177,9 +177,7 @@ fn the_access_log_is_opened_again_at_sighup() {
     let scratch = Scratch::new();
     let log = scratch.path("access.log");
     let file = scratch.write("policy.yaml", &policy(node(), &format!("access_log: {{ file: {} }}\n", log.display())));
-    let mut process = start(&file);
-    let listen = process.next_address("listening on");
-    process.next("ready");
+    let (mut process, listen, _) = serving(&file);
     get(listen, "/first");
     let old = scratch.path("access.log.1");
     std::fs::rename(&log, &old).expect("the log is there");

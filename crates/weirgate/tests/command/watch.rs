@@ -11,7 +11,7 @@ use weirgate_clock::becomes_true;
 use weirgate_http_client::Request;
 
 use crate::browser::Driver;
-use crate::run::{ask, get, node, process};
+use crate::run::{ask, get, node, process, serving};
 use crate::spoken::Process;
 use crate::{Scratch, run};
 
@@ -33,9 +33,7 @@ fn policy(node: SocketAddr, rest: &str) -> String {
 /// Starts a gateway that serves `gold` and refuses `closed`, because its only node is drained. Returns the process and
 /// the admin address.
 fn gateway(file: &str, token: Option<&str>) -> (Process, SocketAddr) {
-    let mut process = process(&["run", file]);
-    let (listen, admin) = (process.next_address("listening on"), process.next_address("admin API on"));
-    process.next("ready");
+    let (process, listen, admin) = serving(file);
     let with = |request: Request| match token {
         Some(token) => request.authorization(&format!("Bearer {token}")),
         None => request,
@@ -104,9 +102,7 @@ impl Drop for Tap {
 fn tap_shows_requests_as_they_end_and_why_they_were_refused() {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", &policy(node(), ""));
-    let mut process = process(&["run", &file]);
-    let (listen, admin) = (process.next_address("listening on"), process.next_address("admin API on"));
-    process.next("ready");
+    let (_process, listen, admin) = serving(&file);
     let (mut served, mut lines) = tap(admin, &["--class", "go*", "--path", "/a*", "--status", "2xx", "--count", "2"]);
     for (host, path) in [("gold.test", "/a?x=1"), ("other.test", "/a"), ("gold.test", "/b"), ("gold.test", "/a/2")] {
         assert_eq!(ask(listen, Request::get(host, path)).status, 200);
@@ -137,9 +133,7 @@ fn tap_shows_requests_as_they_end_and_why_they_were_refused() {
 fn tap_says_why_a_request_was_refused_and_what_is_wrong_with_an_option() {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", &policy(node(), ""));
-    let mut process = process(&["run", &file]);
-    let (listen, admin) = (process.next_address("listening on"), process.next_address("admin API on"));
-    process.next("ready");
+    let (_process, listen, admin) = serving(&file);
     let nodes: Value = serde_json::from_slice(&get(admin, "/nodes").body).expect("JSON");
     let gone = nodes["nodes"].as_array().expect("nodes").iter().find(|node| node["pool"] == "gone").expect("the node");
     let path = format!("/nodes/gone/{}/drain", gone["name"].as_str().expect("a name"));
@@ -204,9 +198,7 @@ fn the_page_shows_the_first_classes_of_many_and_all_when_asked() {
          classes:\n{classes}  - {{ name: other }}\n",
         node()
     );
-    let mut process = process(&["run", &scratch.write("policy.yaml", &text)]);
-    let admin = process.next_address("admin API on");
-    process.next("ready");
+    let (_process, _, admin) = serving(&scratch.write("policy.yaml", &text));
     driver.open(&format!("http://{admin}/"));
     driver.shows("Show all 61 classes");
     let rows = "return [...document.querySelectorAll('#classes tbody tr')].filter(r => !r.hidden).length";
