@@ -71,16 +71,7 @@ pub fn bars(chart: &Bars) -> String {
     let max = all().map(|bar| bar.height().max(bar.paper.unwrap_or(0.0))).fold(0.0, f64::max);
     // Half a bar of room between two groups.
     let places = count as f64 + 0.5 * chart.groups.len() as f64;
-    let panel = Panel {
-        left: LEFT,
-        right,
-        top,
-        bottom: top + HEIGHT,
-        start: 0.0,
-        length: places,
-        lowest: None,
-        highest: axis_for(max),
-    };
+    let panel = Panel::new(LEFT..right, top..top + HEIGHT, places, axis_for(max));
     let name = escape(&chart.title);
     let mut svg = format!(
         r#"<svg class="weir" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {:.0}" role="img" aria-label="{name}"><title>{name}</title><style>{STYLE}</style>{entries}"#,

@@ -68,16 +68,8 @@ pub fn learned(outline: &Outline, table: &LearnedTable, seed: u64) -> String {
         text(&mut svg, "route", (LEFT, above + 18.0), &route.pattern);
         for ((resource, (left, right)), marks) in resources.iter().zip(&columns).zip(&marks) {
             let Some(cost) = route.resources.get(*resource) else { continue };
-            let panel = Panel {
-                left: *left,
-                right: *right,
-                top: above + ABOVE,
-                bottom: above + ABOVE + HEIGHT,
-                start: 0.0,
-                length,
-                lowest: None,
-                highest: axis_for(highest(cost) * 100.0),
-            };
+            let (top, max) = (above + ABOVE, axis_for(highest(cost) * 100.0));
+            let panel = Panel::new(*left..*right, top..top + HEIGHT, length, max);
             marks.shades(&mut svg, &panel);
             panel.grid(&mut svg);
             if number == 0 {

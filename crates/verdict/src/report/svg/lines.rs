@@ -32,16 +32,7 @@ pub fn over_time(title: &str, lines: &[Line], length: f64, highest: f64) -> Stri
     }
     let (entries, below) = legend.end();
     let top = below + LINE;
-    let panel = Panel {
-        left: LEFT,
-        right: width - BORDER,
-        top,
-        bottom: top + HEIGHT,
-        start: 0.0,
-        length,
-        lowest: None,
-        highest,
-    };
+    let panel = Panel::new(LEFT..width - BORDER, top..top + HEIGHT, length, highest);
     let name = escape(title);
     let mut svg = format!(
         r#"<svg class="weir" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {:.0}" role="img" aria-label="{name}"><title>{name}</title><style>{STYLE}</style>{entries}"#,

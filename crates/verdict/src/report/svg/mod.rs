@@ -188,16 +188,8 @@ fn draw(outline: &Outline, series: &Series, scale: &Scale, form: Form) -> String
 fn panels(top: f64, form: Form, scale: &Scale, length: f64) -> Vec<Panel> {
     let mut at = top + 18.0;
     let panel = |(height, highest): (&f64, f64)| {
-        let panel = Panel {
-            left: LEFT,
-            right: form.width - BORDER,
-            top: at,
-            bottom: at + height,
-            start: 0.0,
-            length: length.max(f64::MIN_POSITIVE),
-            lowest: None,
-            highest: axis_for(highest),
-        };
+        let (across, length) = (LEFT..form.width - BORDER, length.max(f64::MIN_POSITIVE));
+        let panel = Panel::new(across, at..at + height, length, axis_for(highest));
         at += height + BETWEEN;
         panel
     };

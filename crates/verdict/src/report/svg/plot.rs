@@ -1,6 +1,7 @@
 //! Axes and lines: a small writer of SVG.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 /// A panel of the figure: a rectangle in pixels with the ranges of its axes. Time runs to the right.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,6 +21,12 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
+    /// Makes a panel of this place, with an axis from 0 to `length` across and one from 0 to `highest`.
+    pub(crate) fn new(across: Range<f64>, down: Range<f64>, length: f64, highest: f64) -> Panel {
+        let (left, right, top, bottom) = (across.start, across.end, down.start, down.end);
+        Panel { left, right, top, bottom, start: 0.0, length, lowest: None, highest }
+    }
+
     pub(crate) fn x(&self, seconds: f64) -> f64 {
         self.left + (self.right - self.left) * ((seconds - self.start) / self.length).clamp(0.0, 1.0)
     }
@@ -174,16 +181,7 @@ mod tests {
 
     #[test]
     fn gaps_lift_the_pen_and_figures_stay_inside() {
-        let panel = Panel {
-            left: 0.0,
-            right: 100.0,
-            top: 0.0,
-            bottom: 10.0,
-            start: 0.0,
-            length: 10.0,
-            lowest: None,
-            highest: 5.0,
-        };
+        let panel = Panel::new(0.0..100.0, 0.0..10.0, 10.0, 5.0);
         let mut svg = String::new();
         panel.line(&mut svg, "c0", [(0.0, Some(0.0)), (1.0, Some(50.0)), (2.0, None), (3.0, Some(5.0))].into_iter());
         assert_eq!(svg, r#"<path class="c0" d="M0.0 10.0L10.0 0.0M30.0 0.0"/>"#);
