@@ -44,16 +44,8 @@ pub struct Question<'a> {
 /// The answer to a [`Question`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The groups of machines in the cluster.
-    pub groups: Vec<Group>,
-    /// Whether the present cluster holds every guarantee. If not, the guarantee that it misses by the
-    /// largest factor.
-    pub present: Result<(), Broken>,
-    /// Machines per group of the smallest cluster that holds. `None` if sixteen times the present one does
-    /// not hold.
-    pub needed: Option<Vec<usize>>,
-    /// The guarantee that breaks with one machine fewer. `None` if there is no smaller cluster.
-    pub one_fewer: Option<Broken>,
+    /// The smallest cluster.
+    pub smallest: Smallest,
     /// The largest factor that the present cluster holds: 0 if not even a sixteenth holds, 16 if sixteen
     /// times hold.
     pub headroom: f64,
@@ -126,13 +118,15 @@ pub struct Step {
 /// The smallest cluster: the part of a [`Plan`] that needs no other guarantees.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Smallest {
-    /// As in [`Plan`].
+    /// The groups of machines in the cluster.
     pub groups: Vec<Group>,
-    /// As in [`Plan`].
+    /// Whether the present cluster holds every guarantee. If not, the guarantee that it misses by the
+    /// largest factor.
     pub present: Result<(), Broken>,
-    /// As in [`Plan`].
+    /// Machines per group of the smallest cluster that holds. `None` if sixteen times the present one does
+    /// not hold.
     pub needed: Option<Vec<usize>>,
-    /// As in [`Plan`].
+    /// The guarantee that breaks with one machine fewer. `None` if there is no smaller cluster.
     pub one_fewer: Option<Broken>,
 }
 
@@ -141,15 +135,15 @@ pub struct Smallest {
 /// # Errors
 /// Returns a violation of an invariant. The simulation cannot be trusted then, so there is no plan.
 pub fn plan(question: &Question<'_>, mut watch: impl FnMut(&Step)) -> Result<Plan, String> {
-    let Smallest { groups, present, needed, one_fewer } = smallest(question, &mut watch)?;
+    let smallest = smallest(question, &mut watch)?;
     let machines = question.experiment.machines.len();
     let mut at_factor = |factor: f64| -> Result<Option<Broken>, String> {
         let broken = trial(&scale_guarantees(question.experiment, factor), &question.seeds)?;
         watch(&Step { machines, factor, held: broken.is_none() });
         Ok(broken)
     };
-    let (headroom, beyond) = headroom(present.clone().err(), &mut at_factor)?;
-    Ok(Plan { groups, present, needed, one_fewer, headroom, beyond })
+    let (headroom, beyond) = headroom(smallest.present.clone().err(), &mut at_factor)?;
+    Ok(Plan { smallest, headroom, beyond })
 }
 
 /// Finds the smallest cluster only. Calls `watch` with every step.

@@ -40,10 +40,10 @@ fn planned(experiment: &Experiment) -> (Plan, usize) {
 #[test]
 fn three_cpus_of_work_need_three_to_five_machines() {
     let (from_above, steps) = planned(&one_class(8));
-    let needed = from_above.needed.clone().unwrap();
+    let needed = from_above.smallest.needed.clone().unwrap();
     assert!(needed.len() == 1 && (3..=5).contains(&needed[0]), "{needed:?}");
-    assert_eq!(from_above.present, Ok(()));
-    assert!(from_above.one_fewer.is_some());
+    assert_eq!(from_above.smallest.present, Ok(()));
+    assert!(from_above.smallest.one_fewer.is_some());
     // Eight CPUs serve at most 800/s of 10 ms, and one request in a hundred may be missing. A run of a minute is long
     // enough that the requests which still wait at its end make no difference.
     let headroom = from_above.headroom;
@@ -51,8 +51,8 @@ fn three_cpus_of_work_need_three_to_five_machines() {
     assert!(from_above.beyond.is_some() && steps < 16, "{steps} steps");
 
     let (from_below, _) = planned(&one_class(2));
-    assert_eq!(from_below.needed, Some(needed));
-    assert!(from_below.present.is_err());
+    assert_eq!(from_below.smallest.needed, Some(needed));
+    assert!(from_below.smallest.present.is_err());
     // Two CPUs serve at most 200/s.
     assert!((0.4..=0.68).contains(&from_below.headroom), "{}", from_below.headroom);
 }
@@ -63,8 +63,8 @@ fn a_promise_that_no_cluster_keeps_has_no_plan() {
     let limit = experiment.site.policy.classes[0].guarantee.response_time.as_mut().unwrap();
     limit.limit = std::time::Duration::from_millis(5);
     let (plan, _) = planned(&experiment);
-    assert_eq!((plan.needed, plan.headroom), (None, 0.0));
-    assert!(plan.one_fewer.is_some() && plan.beyond.is_some());
+    assert_eq!((plan.smallest.needed, plan.headroom), (None, 0.0));
+    assert!(plan.smallest.one_fewer.is_some() && plan.beyond.is_some());
 }
 
 const TWO_GROUPS: &str = "

@@ -87,7 +87,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Format::Text => exit::print(&text(experiment, &plan, &question)),
         Format::Json => exit::print_json(&Report::new(experiment, &plan, &question)),
     };
-    if plan.needed.is_some() { printed } else { ExitCode::from(exit::NO) }
+    if plan.smallest.needed.is_some() { printed } else { ExitCode::from(exit::NO) }
 }
 
 /// Returns whether this is the machine's name. As in the file, an address may lack its port.
@@ -113,20 +113,20 @@ fn text(experiment: &Experiment, plan: &Plan, question: &Question<'_>) -> String
     let seeds = question.seeds.len();
     let mut text =
         format!("{} under {discipline}, {seeds} seed{}\n", experiment.name, if seeds == 1 { "" } else { "s" });
-    let present: usize = plan.groups.iter().map(|group| group.machines.len()).sum();
+    let present: usize = plan.smallest.groups.iter().map(|group| group.machines.len()).sum();
     let mut line = |head: &str, what: &str| text += &format!("  {head:<9} {what}\n");
-    match &plan.present {
+    match &plan.smallest.present {
         Ok(()) => line("present", &format!("{}: every guarantee holds", machines(present))),
         Err(broken) => line("present", &format!("{}: {broken}", machines(present))),
     }
-    match &plan.needed {
+    match &plan.smallest.needed {
         Some(counts) => {
             line("needed", &machines(counts.iter().sum()));
-            for (group, count) in plan.groups.iter().zip(counts).filter(|_| counts.len() > 1) {
+            for (group, count) in plan.smallest.groups.iter().zip(counts).filter(|_| counts.len() > 1) {
                 let (like, pools) = (&experiment.machines[group.machines[0]].name, group.pools.join(", "));
                 line("", &format!("{count} like {like} (now {}; {pools})", group.machines.len()));
             }
-            match &plan.one_fewer {
+            match &plan.smallest.one_fewer {
                 Some(broken) => line("", &format!("with one machine fewer: {broken}")),
                 None => line("", "there is no smaller cluster"),
             }
@@ -215,20 +215,20 @@ struct BrokenReport<'a> {
 impl<'a> Report<'a> {
     fn new(experiment: &'a Experiment, plan: &'a Plan, question: &'a Question<'_>) -> Report<'a> {
         let cluster = |counts: Vec<usize>, breaks: Option<&'a Broken>| {
-            let groups = plan.groups.iter().zip(&counts).map(|(group, count)| GroupReport {
+            let groups = plan.smallest.groups.iter().zip(&counts).map(|(group, count)| GroupReport {
                 like: &experiment.machines[group.machines[0]].name,
                 pools: &group.pools,
                 machines: *count,
             });
             Cluster { machines: counts.iter().sum(), groups: groups.collect(), breaks: breaks.map(BrokenReport::new) }
         };
-        let present = plan.groups.iter().map(|group| group.machines.len()).collect();
+        let present = plan.smallest.groups.iter().map(|group| group.machines.len()).collect();
         Report {
             experiment: &experiment.name,
             discipline: &experiment.site.policy.discipline.name,
             seeds: &question.seeds,
-            present: cluster(present, plan.present.as_ref().err()),
-            needed: plan.needed.clone().map(|counts| cluster(counts, plan.one_fewer.as_ref())),
+            present: cluster(present, plan.smallest.present.as_ref().err()),
+            needed: plan.smallest.needed.clone().map(|counts| cluster(counts, plan.smallest.one_fewer.as_ref())),
             headroom: Headroom {
                 factor: rounded(plan.headroom),
                 percent: rounded((plan.headroom - 1.0) * 100.0),
