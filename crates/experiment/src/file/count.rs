@@ -1,6 +1,6 @@
 //! Random whole numbers, such as the pages that a client asks for or the objects of a page.
 
-use weirgate_spanned_yaml::decode::{Context, Decode, FromText as _, Optional, Required};
+use weirgate_spanned_yaml::decode::{Context, Decode, Optional, Required};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Count, Whole};
@@ -76,13 +76,7 @@ impl NumbersForm {
 impl Decode for Numbers {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         match &node.value {
-            Value::Text(text) => match Whole::from_text(text) {
-                Ok(Whole(count)) => Some(Numbers(Counts::Fixed(count))),
-                Err(complaint) => {
-                    cx.complain(complaint);
-                    None
-                }
-            },
+            Value::Text(_) => Whole::decode(node, cx).map(|Whole(count)| Numbers(Counts::Fixed(count))),
             Value::Map(_) => {
                 let before = cx.problems.reports();
                 let form = NumbersForm::decode(node, cx)?;

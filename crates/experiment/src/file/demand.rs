@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weirgate_spanned_yaml::decode::{Context, Decode, FromText as _, Mark, Named, Optional, Required};
+use weirgate_spanned_yaml::decode::{Context, Decode, Mark, Named, Optional, Required};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Share, Span, Text};
@@ -284,13 +284,7 @@ impl Written<'_> {
 impl Decode for Times {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         match &node.value {
-            Value::Text(text) => match Span::from_text(text) {
-                Ok(Span(time)) => Some(Times(Distribution::Fixed(time))),
-                Err(complaint) => {
-                    cx.complain(complaint);
-                    None
-                }
-            },
+            Value::Text(_) => Span::decode(node, cx).map(|Span(time)| Times(Distribution::Fixed(time))),
             Value::Map(_) => {
                 let before = cx.problems.reports();
                 let form = TimesForm::decode(node, cx)?;
