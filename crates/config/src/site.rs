@@ -114,7 +114,7 @@ impl Site {
 }
 
 /// Changes to requests on their way to the nodes, and to responses on their way back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Forward {
     /// Whether nodes get the normal form of a path.
     pub normalized_path: bool,

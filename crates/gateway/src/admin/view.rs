@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weirgate_config::{ClassSite, HealthProbe, RuleTarget, Site, network_text};
+use weirgate_config::{ClassSite, Forward, HealthProbe, RuleTarget, Site, network_text};
 use weirgate_engine::{Class, ClassId, ClassSnapshot, Dispatch, Snapshot};
 use weirgate_wire::admin as shape;
 
@@ -205,20 +205,10 @@ pub(super) struct PolicyView {
     /// Rules in order. The first one that matches applies.
     rules: Vec<RuleView>,
     max_waiting: u32,
-    forward: ForwardView,
+    forward: Forward,
     drain_deadline_seconds: f64,
     admin: Option<AdminView>,
     access_log_sample: Option<f64>,
-}
-
-#[derive(Debug, Serialize)]
-struct ForwardView {
-    normalized_path: bool,
-    x_forwarded: bool,
-    forwarded: bool,
-    via: bool,
-    traceparent: bool,
-    request_id: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -284,14 +274,7 @@ pub(super) fn policy(active_config: &ActiveConfig) -> PolicyView {
         templates: templates.map(|(t, own)| class_view(site, &t.class, own, Some(t.max_live))).collect(),
         rules: active_config.classifier.rules().iter().map(|rule| rule_view(site, rule)).collect(),
         max_waiting: site.policy.max_waiting,
-        forward: ForwardView {
-            normalized_path: site.forward.normalized_path,
-            x_forwarded: site.forward.x_forwarded,
-            forwarded: site.forward.forwarded,
-            via: site.forward.via,
-            traceparent: site.forward.traceparent,
-            request_id: site.forward.request_id,
-        },
+        forward: site.forward,
         drain_deadline_seconds: site.drain_deadline.as_secs_f64(),
         admin: site
             .admin
