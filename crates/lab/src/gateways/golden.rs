@@ -12,21 +12,7 @@ use super::Setting;
 
 /// A guaranteed class, a class with three times its load, and a class without a guarantee. They share two
 /// servers of eight workers, and the second server has half the weight.
-const EXAMPLE: &str = "
-policy:
-  upstreams:
-    web: { nodes: [w1:80, { address: w2:80, weight: 0.5 }] }
-  classes:
-    - { name: gold, service_time: 20ms, guarantee: { throughput: 100/s, response_time: { p95: 400ms } } }
-    - { name: silver, service_time: 60ms, guarantee: { throughput: 100/s } }
-    - { name: rest, queue: { max_wait: 5s } }
-machines: { concurrency: 8 }
-traffic:
-  - { class: gold, rate: 1/s, demand: 20ms }
-  - { class: silver, rate: 1/s, demand: 60ms }
-  - { class: rest, rate: 1/s, demand: 2s }
-phases: [{ name: all, until: 10s }]
-";
+const EXAMPLE: &str = include_str!("golden/example.yaml");
 
 pub(super) fn example(overrides: &[&str]) -> Experiment {
     let overrides: Vec<_> = overrides.iter().map(|text| text.parse().expect("an override")).collect();
