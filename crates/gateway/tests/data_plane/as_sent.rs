@@ -1,7 +1,8 @@
 //! Requests and responses of real clients and servers, through the gateway and directly: both sides get the same bytes.
 //!
-//! The corpus in `as_sent/` is written after the documentation and the observed behaviour of the named programs. Of each
-//! message the fields that concern one connection are compared apart, and the gateway's own fields come after all others.
+//! The corpus in `as_sent/` is written after the documentation and the observed behaviour of the named programs. Of
+//! each message the fields that concern one connection are compared apart, and the gateway's own fields come after all
+//! others.
 
 use crate::stage::{Client, Node, PLAIN, Stage, ok, policy};
 
