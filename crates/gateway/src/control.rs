@@ -426,7 +426,7 @@ impl Control {
     }
 
     /// Polls the engine whenever it is due. Never returns. Exactly one thread runs it.
-    pub(crate) async fn keep_time(&self, timer: &KernelTimer) {
+    pub(crate) async fn keep_time(&self, timer: &mut KernelTimer) {
         loop {
             let wait = {
                 let mut concerned = 0;

@@ -403,14 +403,14 @@ pub(crate) fn run(
 async fn serve(
     worker: &Rc<Worker>,
     waker: &Notify,
-    (for_ticks, for_engine): (KernelTimer, KernelTimer),
+    (for_ticks, mut for_engine): (KernelTimer, KernelTimer),
     ready: &std::sync::mpsc::SyncSender<io::Result<()>>,
 ) {
     let mut listeners = Listeners::default();
     let mut keepers = vec![tokio::task::spawn_local(tick(Rc::clone(worker), for_ticks))];
     if worker.index == 0 {
         let shared = Arc::clone(&worker.shared);
-        keepers.push(tokio::task::spawn_local(async move { shared.control.keep_time(&for_engine).await }));
+        keepers.push(tokio::task::spawn_local(async move { shared.control.keep_time(&mut for_engine).await }));
     }
     let clock = worker.shared.control.clock();
     let _ = ready.send(Ok(()));
@@ -447,11 +447,12 @@ async fn serve(
 }
 
 /// Turns the timer wheel.
-async fn tick(worker: Rc<Worker>, timer: KernelTimer) {
+async fn tick(worker: Rc<Worker>, mut timer: KernelTimer) {
     let clock = worker.shared.control.clock();
     let mut ticks = 0;
+    timer.repeat(TICK);
     loop {
-        timer.sleep(TICK).await;
+        timer.next().await;
         let now = clock.now();
         worker.timers.turn(now);
         worker.close_drained(now);
