@@ -33,6 +33,7 @@ mod timeouts;
 mod tls;
 mod transparent;
 mod tunnel_fuzz;
+mod turns;
 mod unix_listeners;
 mod unix_sockets;
 mod upgrades;
