@@ -87,7 +87,7 @@ fn where_the_other_upstream_has_no_room_the_first_refusal_stands() {
 fn a_client_that_leaves_the_other_upstream_frees_its_slot() {
     let (site, copy) = (Node::scripted(), Node::scripted());
     let stage = stage(&site, &copy, "{ upstream: copy }");
-    let (mut clients, in_flight) = full(&stage, &site);
+    let (_clients, in_flight) = full(&stage, &site);
     let mut leaves = stage.client();
     leaves.get("/copied");
     let copied = copy.call();
