@@ -414,6 +414,7 @@ impl Transfer {
                         self.finish(exchange, stream, (inbox, out));
                     }
                     if !copied {
+                        self.conn.worker.bulk.set(self.conn.now());
                         stream.send(cx, out, inbox.get(piece));
                         out.clear();
                         break;

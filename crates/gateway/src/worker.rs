@@ -72,6 +72,8 @@ pub(crate) struct Worker {
     pub(crate) buffers: Buffers,
     /// Number of requests that are being served.
     pub(crate) serving: Cell<u32>,
+    /// Time at which a large piece of a response was last passed on.
+    pub(crate) bulk: Cell<Time>,
     /// The present date, as `Date` has it.
     pub(crate) date: RefCell<String>,
     active_config: RefCell<Rc<ConfigHandle>>,
@@ -151,6 +153,7 @@ impl Worker {
             out: RefCell::new(Vec::with_capacity(SCRATCH)),
             buffers: Buffers::default(),
             serving: Cell::new(0),
+            bulk: Cell::new(Time::ZERO),
             date: RefCell::new(http_date()),
             active_config: RefCell::new(ConfigHandle::on(active_config)),
             lookup: RefCell::new(Lookup::new(&shared.pages)),
@@ -201,7 +204,7 @@ impl Worker {
 
     /// Whether small messages are left to the writes of a turn: see [`crate::batch`].
     pub(crate) fn batches(&self) -> bool {
-        self.serving.get() >= batch::LEAST
+        self.serving.get() >= batch::LEAST && self.timers.now() >= self.bulk.get() + TICK
     }
 
     /// Adds a connection to the list.
