@@ -8,8 +8,8 @@
 //! messages arrive together. So a thread under load waits less often, for more sockets at once. Reads and writes also
 //! take different ways through the kernel, and each has its code in the cache while it is repeated.
 //!
-//! Nothing is deferred while the thread passes on large responses. Each of them takes a large part of a millisecond in a
-//! turn, and a deferred message would wait for them once more.
+//! Nothing is deferred while the thread passes on large responses. Each of them takes a large part of a millisecond in
+//! a turn, and a deferred message would wait for them once more.
 //!
 //! Source: vector packet processing does each step for all packets of a burst before the next step (Barach et al.,
 //! *High-speed software data plane via vectorized packet processing*, IEEE Communications Magazine 56(12), 2018).
