@@ -137,7 +137,7 @@ fn reason(status: u16, body: &[u8]) -> String {
 }
 
 /// Counts arrivals.
-struct Meter {
+pub(crate) struct Meter {
     counts: Vec<u64>,
     demands: Vec<Demand>,
     usage: Usage,
@@ -146,7 +146,7 @@ struct Meter {
 }
 
 impl Meter {
-    fn new(shared: &Shared) -> Meter {
+    pub(crate) fn new(shared: &Shared) -> Meter {
         let mut counts = Vec::new();
         shared.floors.arrivals(&mut counts);
         let now = shared.floors.now();
@@ -155,7 +155,7 @@ impl Meter {
     }
 
     /// Counts the arrivals of the intervals that have ended. A busy machine is late, and counts several at once.
-    fn measure(&mut self, shared: &Shared) {
+    pub(crate) fn measure(&mut self, shared: &Shared) {
         let now = shared.floors.now();
         if now < self.due {
             return;
@@ -170,7 +170,8 @@ impl Meter {
         let windows = self.usage.note(&windows, INTERVAL * intervals);
         let mut state = shared.lock();
         state.member.windows(now, windows);
-        if counts.len() == self.counts.len() {
+        // Both are empty while another policy is in force.
+        if counts.len() == self.counts.len() && counts.len() == self.demands.len() {
             for (budget, demand) in self.demands.iter_mut().enumerate() {
                 let arrived = counts[budget].saturating_sub(self.counts[budget]);
                 let until = |interval: u32| arrived * u64::from(interval) / u64::from(intervals);

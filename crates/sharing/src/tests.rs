@@ -1,6 +1,6 @@
 //! The parts without sockets, in virtual time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use weirgate_site::{
 use weirgate_tls::{ClientSettings, Party, Role};
 use weirgate_wire::admin::EventKind;
 
+use crate::member::Meter;
 use crate::messages::{MAX_SITE_BYTES, SiteReport};
 use crate::state::{Elected, Shared};
 use crate::{Floors, Seen};
@@ -42,6 +43,8 @@ struct Noted {
     nanos: AtomicU64,
     kept: Mutex<Vec<Kept>>,
     told: Mutex<Vec<EventKind>>,
+    /// Whether another policy is in force.
+    is_other: AtomicBool,
 }
 
 impl Floors for Noted {
@@ -50,7 +53,9 @@ impl Floors for Noted {
     }
 
     fn arrivals(&self, counts: &mut Vec<u64>) {
-        counts.push(0);
+        if !self.is_other.load(Ordering::Relaxed) {
+            counts.push(0);
+        }
     }
 
     fn keep(&self, lease: Lease, parts: &[(usize, Part)]) {
@@ -112,6 +117,18 @@ fn largest_report() -> Report {
             64
         ],
         leaving: true,
+    }
+}
+
+#[test]
+fn nothing_is_counted_while_another_policy_is_in_force() {
+    let (floors, shared) = shared(settings(1, 1_000_000));
+    let mut meter = Meter::new(&shared);
+    // Several looks, because the new policy's part may begin late on a busy machine.
+    for (look, is_other) in [(1, false), (2, true), (3, true), (4, true), (5, false), (6, false)] {
+        floors.is_other.store(is_other, Ordering::Relaxed);
+        floors.nanos.store(look * 30_000_000, Ordering::Relaxed);
+        meter.measure(&shared);
     }
 }
 
