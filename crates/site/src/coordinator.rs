@@ -461,10 +461,13 @@ impl Coordinator {
         let settings = self.site.settings();
         // Grants of a predecessor have ended by then.
         let knows = now >= self.began + self.site.with_margin(settings.proof + settings.lease);
-        match self.phase(member) {
-            Some(Phase::Left) => true,
-            Some(Phase::Unknown) => knows,
-            Some(Phase::Asked | Phase::Live) | None => false,
+        match self.slots.get(member) {
+            Some(slot) if slot.phase == Phase::Left => true,
+            // One that was asked for its shares may never answer.
+            Some(slot) if slot.phase != Phase::Live => {
+                knows && now >= slot.received + self.site.with_margin(settings.lease)
+            }
+            _ => false,
         }
     }
 

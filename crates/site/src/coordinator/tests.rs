@@ -367,3 +367,20 @@ fn members_learn_what_the_others_have_in_flight_and_windows_follow_demand() {
     let taken = stage.members[0].take_windows();
     assert!(taken.iter().any(|share| share.others == 0 && share.factor > 5_000_000), "{taken:?}");
 }
+
+#[test]
+fn a_member_that_never_answers_the_question_for_its_shares_is_gone_after_a_lease() {
+    let mut stage = Cast::four();
+    stage.play(100);
+    let all = vec![Record::Granted; 4];
+    stage.coordinator = Coordinator::new(stage.now, stage.site.clone(), 2, &all);
+    // It reports to the successor and hears the question, but ends before it answers.
+    while stage.coordinator.phase(0) != Some(Phase::Asked) {
+        stage.play(5);
+    }
+    stage.cut = vec![0];
+    stage.play(5_900);
+    assert!(!stage.coordinator.is_gone(stage.now, 0), "it may hold the shares of the predecessor");
+    stage.play(2_000);
+    assert!(stage.coordinator.is_gone(stage.now, 0) && !stage.coordinator.is_gone(stage.now, 1));
+}
