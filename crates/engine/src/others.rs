@@ -46,7 +46,7 @@ pub struct Beside {
 }
 
 /// Largest and smallest factor by which a window moves at once. An error of a driver must neither open nor close it.
-const LARGEST: f64 = 100.0;
+pub(crate) const LARGEST: f64 = 100.0;
 
 impl Beside {
     /// Nothing is known of other engines.
@@ -77,8 +77,8 @@ impl Engine {
         self.limit.uses(&self.nodes, [self.queues.waiting, claiming.sum()])
     }
 
-    /// Takes over what is known of the other engines, by group of machines in their order. It counts until `until`, and
-    /// then this engine goes on as if it were alone. Ignored if the groups are not as many. Call [`Engine::poll`]
+    /// Takes over what is known of the other engines, by group of machines in their order. It counts until `until`.
+    /// Then this engine goes on as if it were alone, with the windows of all, until it hears of the others again. Ignored if the groups are not as many. Call [`Engine::poll`]
     /// afterwards.
     pub fn beside(&mut self, now: Time, until: Time, groups: &[Beside]) {
         self.advance(now);
@@ -109,6 +109,16 @@ mod tests {
         Beside { in_flight: 4.0, part: 0.5, ..Beside::ALONE }
     }
 
+    /// Lets an engine act for so long from [`END`] on. Returns the time then.
+    fn pass(engine: &mut Engine, span: Duration) -> Time {
+        let mut now = END;
+        while now < END + span {
+            while engine.poll(now).is_some() {}
+            now = engine.next_timeout().unwrap_or(Time::NEVER).max(now + Duration::from_millis(1));
+        }
+        now
+    }
+
     #[test]
     fn a_window_moves_by_the_factor_and_stays_above_its_bound() {
         let mut engine = engine(Discipline::weirgate());
@@ -116,9 +126,9 @@ mod tests {
         assert_eq!((before.len(), before[0].base, before[0].least), (1, 4.0, 4.0));
         engine.beside(Time::ZERO, END, &[Beside { factor: 3.0, ..half() }]);
         assert_eq!(engine.window_uses()[0].base, 12.0);
-        // The least window is divided as well: one request on each of two machines.
+        // The least window is divided as well, by the part that is left.
         engine.beside(Time::ZERO, END, &[Beside { factor: 0.001, ..half() }]);
-        assert_eq!(engine.window_uses()[0].base, 2.0);
+        assert_eq!(engine.window_uses()[0].base, 1.0);
     }
 
     #[test]
@@ -169,12 +179,26 @@ mod tests {
             let size = engine.snapshot(now).window;
             assert_eq!(size, Some(if high { 5 } else { 4 }), "{at} ms");
         }
-        // Nothing is held back then, so the window is that of a high half.
-        let mut now = END;
-        while now < END + Duration::from_secs(30) {
-            while engine.poll(now).is_some() {}
-            now = engine.next_timeout().unwrap_or(Time::NEVER).max(now + Duration::from_millis(1));
-        }
-        assert_eq!(engine.snapshot(now).window, Some(5));
+        // It goes on alone, with the window of all. Nothing is held back, so the window is that of a high half.
+        let now = pass(&mut engine, Duration::from_secs(30));
+        assert_eq!((engine.window_uses()[0].base, engine.snapshot(now).window), (8.0, Some(10)));
+        // It hears of the others again, and gives their window back.
+        engine.beside(now, Time::NEVER, &[half()]);
+        assert_eq!((engine.window_uses()[0].base, engine.snapshot(now).window), (4.0, Some(5)));
+        engine.beside(now, Time::NEVER, &[half()]);
+        assert_eq!(engine.window_uses()[0].base, 4.0);
+    }
+
+    #[test]
+    fn it_takes_the_window_of_all_as_soon_as_it_goes_on_alone() {
+        let mut engine = engine(Discipline::weirgate());
+        engine.beside(Time::ZERO, END, &[Beside { part: 0.25, ..half() }]);
+        let now = pass(&mut engine, Duration::from_secs(1));
+        assert_eq!(engine.snapshot(now).window, Some(21), "16 in a low half");
+        // A part that is none opens it by a bounded factor.
+        let mut engine = super::tests::engine(Discipline::weirgate());
+        engine.beside(Time::ZERO, END, &[Beside { part: 0.0, ..half() }]);
+        pass(&mut engine, Duration::from_secs(1));
+        assert_eq!(engine.window_uses()[0].base, 400.0);
     }
 }

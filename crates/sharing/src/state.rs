@@ -236,7 +236,7 @@ impl State {
         if !windows.is_empty() {
             let beside: Vec<Beside> = windows.iter().map(GroupShare::beside).collect();
             self.in_flight_of_others = Some(beside.iter().map(|group| group.in_flight).sum());
-            shared.floors.beside(lease.granted_until, &beside);
+            shared.floors.beside(shared.floors.now() + shared.settings.agreed.windows_last(), &beside);
         }
         let budgets = shared.settings.agreed.budgets();
         let steps: Vec<[u64; 3]> = (0..budgets).map(|budget| self.member.steps(budget)).collect();

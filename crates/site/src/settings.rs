@@ -157,6 +157,13 @@ impl Site {
         10 * self.0.pace
     }
 
+    /// Time for which a member believes what it has heard of the windows of the others. An answer takes up to `hold`.
+    /// If it is lost, the next one takes two and a half of it, and a busy machine adds to that.
+    #[must_use]
+    pub fn windows_last(&self) -> Duration {
+        4 * self.0.hold
+    }
+
     /// The share that every member has at all times.
     pub fn minimum(&self, budget: usize) -> u64 {
         self.total(budget) / MINIMA / self.0.members as u64

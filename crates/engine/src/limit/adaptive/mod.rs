@@ -364,7 +364,7 @@ impl Adaptive {
 
     fn plan(&mut self) {
         let probes = self.probes.iter().map(|probe| probe.next).min().unwrap_or(Time::NEVER);
-        self.next = probes.min(self.occupancy.next);
+        self.next = probes.min(self.occupancy.next).min(self.others_until);
     }
 
     /// Handles the end of a half cycle of a window.

@@ -4,8 +4,8 @@
 //! and judges its cycles and profiles by the requests of *all* engines on the machines. A window that only counts its
 //! own would take answers from the others when it grows, and would never see that nothing was gained.
 
-use super::Adaptive;
 use super::cycle::Others;
+use super::{Adaptive, slots};
 use crate::dispatch::Nodes;
 use crate::index::Id;
 use crate::index::MachineGroupId;
@@ -53,15 +53,18 @@ impl Adaptive {
             let Some(Beside { in_flight, work_per_s, answers_per_s, high, part, factor }) = beside.checked() else {
                 continue;
             };
+            let group = MachineGroupId::of(at);
+            let slots = slots(view.nodes, view.classes, windows, group, 0);
             let (probe, window) = (&mut self.probes[at], &mut windows[at]);
             probe.beside(view.now, window.in_flight, Others { in_flight, work_per_s, answers_per_s });
-            probe.part = part;
-            if factor != 1.0 {
-                let from = probe.high();
-                probe.moves(factor);
+            let from = probe.high();
+            probe.joins((part * factor).min(1.0));
+            probe.at_least(slots, view.nodes.groups[group].usable);
+            probe.moves(factor);
+            if probe.high() != from {
                 window.set(view.now, probe.size(), Why::Adopted);
                 window.moved.from = from;
-                self.spread(view, MachineGroupId::of(at));
+                self.spread(view, group);
             }
             let turns = self.probes[at].turned(high);
             if turns {
@@ -71,13 +74,13 @@ impl Adaptive {
         self.plan();
     }
 
-    /// Goes on as if there were no other engines.
+    /// Goes on as if there were no other engines, with the windows of all: nobody says any more whether they use them.
     #[cold]
     pub(super) fn forget_others(&mut self, now: Time, windows: &[Window]) {
         self.others_until = Time::NEVER;
         for (probe, window) in self.probes.iter_mut().zip(windows) {
             probe.beside(now, window.in_flight, Others::default());
-            probe.parts();
+            probe.parts(now);
         }
     }
 }

@@ -34,6 +34,7 @@ use core::time::Duration;
 
 use super::cycle::{All, Cycle, HalfCycle, Halves, Others, Work};
 use crate::discipline::Adaptive;
+use crate::others::LARGEST;
 use crate::request::{ClassId, Why};
 use crate::time::Time;
 
@@ -106,6 +107,8 @@ pub(in crate::limit) struct Probe {
     at: Time,
     /// The part of the window of all engines on the same machines that this one has, at most 1.
     pub(in crate::limit) part: f64,
+    /// While it hears nothing of the other engines: the part that it had before. Otherwise 1.
+    alone: f64,
     /// The half that all engines are in, if there are others.
     together: Option<bool>,
     /// The others, and the integrals of their number in flight, their work and their completions in this half.
@@ -150,6 +153,7 @@ impl Probe {
             area: 0.0,
             at: now,
             part: 1.0,
+            alone: 1.0,
             together: None,
             others: Others::default(),
             of_others: [0.0; 3],
@@ -198,9 +202,17 @@ impl Probe {
         self.together.is_some()
     }
 
-    /// Swings alone again.
-    pub(in crate::limit) fn parts(&mut self) {
-        (self.together, self.part) = (None, 1.0);
+    /// Takes this part of the window of all engines. An engine that went on alone gives the window of the others back.
+    pub(in crate::limit) fn joins(&mut self, part: f64) {
+        self.base *= core::mem::replace(&mut self.alone, 1.0);
+        self.part = part;
+    }
+
+    /// Goes on alone, with the window of all engines. The half ends now, because it waits for another engine to end it.
+    pub(in crate::limit) fn parts(&mut self, now: Time) {
+        self.alone = self.part.max(1.0 / LARGEST);
+        self.base /= self.alone;
+        (self.together, self.part, self.next) = (None, 1.0, now);
     }
 
     /// The number in flight of other engines.
@@ -209,9 +221,10 @@ impl Probe {
     }
 
     /// Multiplies the base: a part of the window goes to another engine, or comes from it. The cycle goes on, because
-    /// the number in flight of all engines stays.
+    /// the number in flight of all engines stays. It may go below the lower bound until the next half: what an engine
+    /// kept of it would make the sum of all windows larger with each move.
     pub(in crate::limit) fn moves(&mut self, factor: f64) {
-        self.base = (self.base * factor).max(self.min);
+        self.base = (self.base * factor).max(1.0);
         self.before *= factor;
     }
 
