@@ -4,7 +4,7 @@
 //! ```text
 //! cargo run --release -p weirgate-sim --example site                 # the designs
 //! cargo run --release -p weirgate-sim --example site -- floors       # the chosen one at low and high rates
-//! cargo run --release -p weirgate-sim --example site -- windows      # four gateways and one, with their engines
+//! cargo run --release -p weirgate-sim --example site -- windows 8    # four gateways and one, with their engines
 //! cargo run --release -p weirgate-sim --example site -- learned      # costs and health, passed on or not
 //! cargo run --release -p weirgate-sim --example site -- seeds 10000  # the invariant under faults
 //! cargo run --release -p weirgate-sim --example site -- cost docs/figures/site-cost.svg
@@ -28,12 +28,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => designs(),
         ["floors"] => floors(),
-        ["windows"] => windows::table(),
+        ["windows"] => windows::table(8),
+        ["windows", count] => windows::table(count.parse()?),
         ["learned"] => windows::learned(),
         ["seeds", count] => seeds(count.parse()?)?,
         ["cost"] => drop(cost::table()?),
         ["cost", file] => std::fs::write(file, chart::svg(&cost::table()?))?,
-        _ => return Err("site [floors | windows | learned | seeds COUNT | cost [FILE.svg]]".into()),
+        _ => return Err("site [floors | windows [COUNT] | learned | seeds COUNT | cost [FILE.svg]]".into()),
     }
     Ok(())
 }

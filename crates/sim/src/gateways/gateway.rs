@@ -48,7 +48,8 @@ fn engine(world: &World<'_>, seed: u64) -> Engine {
     let plan = world.plan;
     let limit = plan.limit.map(|limit| ResponseTime { statistic: Statistic::Percentile(95.0), limit });
     let guarantee = Guarantee { throughput: Some(plan.floor), response_time: limit };
-    let classes = vec![Class { guarantee, ..Class::best_effort("gold", 0) }, Class::best_effort("rest", 0)];
+    let class = |name, guarantee| Class { guarantee, service_time: plan.declared, ..Class::best_effort(name, 0) };
+    let classes = vec![class("gold", guarantee), class("rest", Guarantee::default())];
     let nodes = (0..plan.nodes).map(|node| Node::new(format!("n{node}"), 0)).collect();
     let policy = Policy::of_one_pool(Discipline::weirgate(), Pool::new("web"), nodes, classes);
     Engine::new(Time::from_nanos(world.now), policy, seed).expect("a policy")
@@ -156,7 +157,8 @@ impl Gateway {
 
     fn release(&mut self, world: &mut World<'_>, id: u64, node: NodeId) {
         let node = node.0 as usize;
-        if world.is(Fault::Failing, node) {
+        let flaky = world.is(Fault::Flaky, node) && world.random.unit() < 0.3;
+        if flaky || world.is(Fault::Failing, node) {
             let Some(request) = self.requests.remove(&id) else { return };
             world.outcome.failed += f64::from(u8::from(world.counts()));
             self.engine.observe(Time::from_nanos(world.now), request.ticket, Outcome::LastByte { status: 503 });
@@ -267,7 +269,7 @@ impl Gateway {
         let shares = self.member.take_windows();
         if !shares.is_empty() {
             let beside: Vec<Beside> = shares.iter().map(GroupShare::beside).collect();
-            self.engine.beside(now, lease.granted_until, &beside);
+            self.engine.beside(now, now + world.windows_last, &beside);
         }
         self.settle(world, world.now);
     }
