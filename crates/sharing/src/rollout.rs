@@ -178,7 +178,12 @@ impl Rollout {
             (RolloutStage::InForce, said) if said != Some(RolloutState::InForce) => {
                 let text = text(shared, client, "current", step).await?;
                 let id = step.id.clone();
-                let put = blocking(shared, move |floors| floors.put(&id, &text, true)).await;
+                // A gateway that was away has not checked it, and one that refuses must not touch its file.
+                let checked = move |floors: Arc<dyn Floors>| {
+                    floors.check(&text)?;
+                    floors.put(&id, &text, true)
+                };
+                let put = blocking(shared, checked).await;
                 if put.is_ok() {
                     shared
                         .floors

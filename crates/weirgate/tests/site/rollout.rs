@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use weirgate_wire::RolloutState;
+
 use crate::gateway::{FLOOR, Plan, Site};
 
 /// Rolls out the policy of the first gateway with this change. Returns whether it is in force, and the messages.
@@ -58,6 +60,26 @@ fn a_policy_is_rolled_out_to_all_gateways_or_to_none() {
     assert!(done && said.contains("gw2 cannot be reached, and follows later"), "{said} {:#?}", site.lines());
     site.gateways[away].begin(&site.net);
     site.wait("it has followed", |site| guarantee(site) == [90.0; 3]);
+
+    // One that cannot use the policy when it is back keeps the one before, and says why.
+    let (lacks, others) = (away, (0..3).filter(|index| *index != away));
+    let list = |site: &Site, index: usize| site.folder().join(&site.gateways[index].name).join("partners.txt");
+    others.for_each(|index| std::fs::write(list(&site, index), "192.0.2.0/24\n").expect("the folder is writable"));
+    site.gateways[lacks].kill();
+    let before = site.gateways[lacks].policy();
+    let class = "classes:\n  - { name: partners, match: { source: { file: partners.txt } } }\n";
+    let (done, said) = roll_out(&site, |text| text.replace("classes:\n", class));
+    assert!(done && said.contains("gw2 cannot be reached, and follows later"), "{said} {:#?}", site.lines());
+    site.gateways[lacks].begin(&site.net);
+    site.wait("it refuses", |site| site.gateways[lacks].said("partners.txt") > 0);
+    assert!(site.gateways[lacks].said("refuses the policy") > 1, "and the trial before: {:#?}", site.lines());
+    assert_eq!(site.gateways[lacks].policy(), before);
+    let answer = site.gateways[lacks].site().and_then(|site| site.rollout).and_then(|rollout| rollout.answer);
+    assert_eq!(answer.map(|answer| answer.state), Some(RolloutState::Refused));
+    // The guarantees are the same, so it goes on with its share of them, and follows when it can.
+    site.follows(&[20.0, 40.0, 20.0]);
+    std::fs::write(list(&site, lacks), "192.0.2.0/24\n").expect("the folder is writable");
+    site.wait("it follows", |site| site.gateways[lacks].policy().contains("partners.txt"));
     let sum = site.largest_sum();
     assert!(sum <= 120.0 + 1e-3, "{sum}");
 }
