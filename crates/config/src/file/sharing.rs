@@ -41,7 +41,8 @@ record! {
 record! {
     /// An etcd, version 3.4 or later.
     pub(crate) struct EtcdForm {
-        /// URLs of its members: `https://HOST:PORT`. Plain `http` is accepted on this machine only.
+        /// URLs of its members: `https://HOST:PORT`. The certificate of a member must name the host, or the address if
+        /// that is written, as `etcdctl` asks for as well. Plain `http` is accepted on this machine only.
         endpoints: Required<OneOrMany<EtcdUrl>>,
         /// File with the authorities that sign the certificates of the members (PEM). Those of the system by default.
         ca: Optional<Text>,
