@@ -30,6 +30,10 @@ const CAPACITY: f64 = 2.0;
 /// Interval between two moves of the load.
 const MOVES: Duration = Duration::from_secs(10);
 
+/// Time after which no guarantee may be missed for the clients of gateways that run, in seconds: the lease by default,
+/// and a fifth of it for clocks that run differently.
+const LEASE_AND_SKEW: f64 = 6.0;
+
 /// Interval between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -54,6 +58,11 @@ struct Tally {
     /// Longest time for which less than four fifths of them were answered.
     missed: f64,
     missing_since: Option<Duration>,
+    /// Number of such times, and of those that were longer than a lease and the skew of clocks.
+    misses: [u64; 2],
+    /// Time by which the clients were late, in milliseconds a request.
+    late_ms: f64,
+    late_sent: f64,
     /// Looks at gateways that run: granted, safe, minimum.
     stages: [u64; 3],
 }
@@ -63,13 +72,17 @@ impl Tally {
         let percent = |part: f64| 100.0 * part / self.sent.max(1.0);
         eprintln!(
             "{of}, {:.0} s: {:.0} requests within the guarantee, {:.2} % not answered in time, {:.2} % beyond the share \
-             of their gateway; all good answers {:.1}/s; longest time with less than 80 % answered {:.1} s",
+             of their gateway; all good answers {:.1}/s; longest time with less than 80 % answered {:.1} s; {} such times, \
+             and {} longer than lease and skew, {LEASE_AND_SKEW} s; requests sent {:.2} ms late on average",
             self.seconds,
             self.sent,
             percent((self.sent - self.good).max(0.0)),
             percent(self.uncovered),
             self.all / self.seconds.max(1e-9),
             self.missed,
+            self.misses[0],
+            self.misses[1],
+            self.late_ms,
         );
     }
 }
@@ -120,6 +133,7 @@ impl Run {
     /// Plays the load for a while, and counts. `away` does not run.
     fn play(&self, span: Duration, away: Option<usize>, tally: &mut Tally) {
         let until = self.clock.now() + span;
+        let (late, sent) = self.late();
         let (mut before, mut since) = (self.counts(), self.clock.now());
         while self.clock.now() < until {
             self.offer(away);
@@ -143,13 +157,26 @@ impl Run {
             (tally.sent, tally.good) = (tally.sent + asked, tally.good + answered);
             tally.seconds += seconds;
             if answered < 0.8 * asked {
+                tally.misses[0] += u64::from(tally.missing_since.is_none());
                 let began = *tally.missing_since.get_or_insert(since);
-                tally.missed = tally.missed.max((now - began).as_secs_f64());
+                let [was, is] = [since, now].map(|until| until.saturating_sub(began).as_secs_f64());
+                tally.misses[1] += u64::from(was <= LEASE_AND_SKEW && is > LEASE_AND_SKEW);
+                tally.missed = tally.missed.max(is);
             } else {
                 tally.missing_since = None;
             }
             (before, since) = (counts, now);
         }
+        let (late, sent) = (self.late().0 - late, self.late().1 - sent);
+        let weight = sent / (tally.late_sent + sent).max(1.0);
+        tally.late_ms += weight * (1e3 * late / sent.max(1.0) - tally.late_ms);
+        tally.late_sent += sent;
+    }
+
+    /// Seconds by which all requests together were late so far, and their number.
+    fn late(&self) -> (f64, f64) {
+        let streams = self.site.gateways.iter().flat_map(|one| [&one.gold, &one.rest]);
+        streams.fold((0.0, 0.0), |(late, sent), one| (late + one.late().as_secs_f64(), sent + one.sent() as f64))
     }
 
     /// Ends the load, and counts the last answers. Without it a stage has some answers too few.

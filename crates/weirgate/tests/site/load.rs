@@ -35,14 +35,16 @@ pub(crate) struct Stream {
     per_second: AtomicU64,
     sent: AtomicU64,
     good: AtomicU64,
+    /// Sum of the times by which requests were sent late, because the machine is busy, in microseconds.
+    late: AtomicU64,
     /// When each request was sent, on the clock of the load, and the time of its answer with 200.
     asked: Mutex<Vec<(Duration, Option<Duration>)>>,
 }
 
 impl Stream {
     pub(crate) fn new(to: SocketAddr, path: String, limit: Duration) -> Arc<Stream> {
-        let (per_second, sent, good, asked) = Default::default();
-        Arc::new(Stream { to, path, limit, per_second, sent, good, asked })
+        let (per_second, sent, good, late, asked) = Default::default();
+        Arc::new(Stream { to, path, limit, per_second, sent, good, late, asked })
     }
 
     /// Sends so many requests a second from now on.
@@ -58,6 +60,11 @@ impl Stream {
     /// When each request so far was sent, and the time of its answer. Requests without an end are not among them.
     pub(crate) fn asked(&self) -> Vec<(Duration, Option<Duration>)> {
         self.asked.lock().expect("no panic").clone()
+    }
+
+    /// Sum of the times by which requests were sent late so far.
+    pub(crate) fn late(&self) -> Duration {
+        Duration::from_micros(self.late.load(Ordering::Relaxed))
     }
 
     /// Number of requests that were answered with 200 in time so far.
@@ -123,6 +130,8 @@ async fn play(stream: Arc<Stream>, seed: u64, clock: Clock) {
         let connection = idle.borrow_mut().pop();
         let connection = connection.unwrap_or_else(|| Connection::new(Address::Tcp(stream.to.to_string())));
         stream.sent.fetch_add(1, Ordering::Relaxed);
+        let late = clock.now().saturating_sub(until);
+        stream.late.fetch_add(u64::try_from(late.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         spawn_local(ask(Arc::clone(&stream), connection, Rc::clone(&idle), Rc::clone(&under_way), clock));
     }
 }
