@@ -78,8 +78,8 @@ impl Engine {
     }
 
     /// Takes over what is known of the other engines, by group of machines in their order. It counts until `until`.
-    /// Then this engine goes on as if it were alone, with the windows of all, until it hears of the others again. Ignored if the groups are not as many. Call [`Engine::poll`]
-    /// afterwards.
+    /// Then this engine goes on as if it were alone, with the windows of all, until it hears of the others again.
+    /// Ignored if the groups are not as many. Call [`Engine::poll`] afterwards.
     pub fn beside(&mut self, now: Time, until: Time, groups: &[Beside]) {
         self.advance(now);
         let (limit, mut view) = self.limiting();
