@@ -195,6 +195,8 @@ impl Reach {
             return false;
         }
         self.next_doubt = now + self.paused();
+        // Votes of the time before have not seen what the doubt says, and would open the group at once.
+        self.shown = 0.0;
         self.turn(now, Contention::Seen);
         true
     }
@@ -231,7 +233,8 @@ mod tests {
             (0..100).for_each(|_| reach.completed(1000));
             assert_eq!(reach.size(), 80, "a trial doubles it at most");
             assert_eq!(reach.contended(now), Contention::Trial);
-            assert!(!reach.changed(now + Duration::from_millis(seconds * 1000 - 1), [40, 3]), "after {seconds} s");
+            let before = now + Duration::from_millis(seconds * 1000 - 1);
+            assert!(!reach.changed(before, [40, 3]), "after {seconds} s");
             now = now + Duration::from_secs(seconds);
         }
     }
@@ -246,5 +249,8 @@ mod tests {
         assert_eq!(reach.contention(), (Contention::Unseen, AT(20)));
         assert!(!reach.has_been_free(AT(1019)) && reach.has_been_free(AT(1020)));
         assert!(!reach.doubts(AT(500)), "it was asked a moment ago");
+        (0..100).for_each(|_| _ = reach.shows(false));
+        assert!(reach.doubts(AT(4000)));
+        assert_eq!(reach.shows(false), None, "it takes as many votes as at first");
     }
 }
