@@ -33,7 +33,7 @@ const MAX_SLOWDOWN: f64 = 3.0;
 
 /// Slowdown from which a class counts as expensive, relative to the class that is slowed least. At lower
 /// ratios the two may merely wait for different times at a shared resource.
-const EXPENSIVE: f64 = 2.0;
+pub(super) const EXPENSIVE: f64 = 2.0;
 
 /// Part of the tightest limit within which the requests of an allowance should be answered. The 95th
 /// percentile of exponential times is three means, and a part of the limit is for waiting before release.

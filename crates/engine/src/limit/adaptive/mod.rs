@@ -261,7 +261,8 @@ impl Adaptive {
                     // The profiles of the other classes are obsolete too. The number in flight follows the
                     // service times of this class, so their times would seem to follow the number.
                     probe.forget(view.now);
-                    if reach.changed(view.now, [window.size, window.owed()]) {
+                    let explained = self.occupancy.is_explained(view.classes, class);
+                    if reach.changed(view.now, explained, [window.size, window.owed()]) {
                         probe.tries();
                     }
                 }

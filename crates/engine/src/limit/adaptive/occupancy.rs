@@ -27,17 +27,20 @@
 //! been seen. A class without a guarantee has no claim, but it gets a share of the rest: where its requests
 //! do not fit, it earns a twentieth of the window.
 
+mod claim;
+
+use self::claim::claim;
 use super::Room;
-use super::allowance::{Pace, Raise, Slowdown, allowance};
+use super::allowance::{EXPENSIVE, Pace, Raise, Slowdown, allowance};
 use super::probe::BLOCKABLE;
-use super::round::{Pass, Round, Tightest, VISITS};
+use super::round::{Pass, Round, VISITS};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
 use crate::index::{Id, MachineGroupId, PartitionId, Table};
 use crate::learned::LearnedTimes;
 use crate::request::ClassId;
 use crate::scheduler::Standing;
-use crate::time::{Time, nanos};
+use crate::time::Time;
 
 /// Interval between two updates of active classes, in nanoseconds. It is short compared with any limit.
 const TICK: u64 = 20_000_000;
@@ -59,19 +62,9 @@ const SURGES: f64 = 1.1;
 /// Standard deviations of the arriving work for which room is kept. One burst in forty is larger.
 const DEVIATIONS: f64 = 2.0;
 
-/// Maximum ratio of a percentile to the mean when a limit seems missed. Percentile estimates jump, and the
-/// 95th percentile of exponential times is three means.
-const ROUGH: f64 = 3.0;
-
-/// Minimum part of a limit that is left for waiting, however long requests of its class are in flight now.
-const KEEPABLE: f64 = 0.1;
-
 /// Part of the window that classes without a guarantee earn, and the seconds for which it can be saved.
 const REST: f64 = 0.05;
 const SAVED: f64 = 2.0;
-
-/// Part of a limit for the time in flight. The other half is for waiting, as in Quorum.
-const IN_FLIGHT: f64 = 0.5;
 
 /// Slack in seconds of a claimant without a limit. Its guarantee is per second.
 const NO_LIMIT: f64 = 1.0;
@@ -204,6 +197,15 @@ impl Occupancy {
     pub(super) fn slowdown(&self, classes: &Classes) -> f64 {
         let of = |class: &ClassId| self.slowdown_of(classes, *class);
         bounded(self.active.iter().filter_map(of).fold(f64::INFINITY, f64::min))
+    }
+
+    /// Returns whether another class is slowed down so much more than this one that it may be the cause of a change of
+    /// this one's times. Of more classes than a round visits at once, some may not have been looked at yet.
+    pub(super) fn is_explained(&self, classes: &Classes, class: ClassId) -> bool {
+        let Some(alone) = classes.service_time(class) else { return false };
+        // Few completions since the change count, so this slowdown is mostly that before it.
+        let own = self.holdings[class].mean / alone;
+        self.round.dearest.of_others(class) > Some(EXPENSIVE * own)
     }
 
     /// Returns the factor by which a class takes longer in flight than alone, if it is known.
@@ -456,6 +458,7 @@ impl Occupancy {
             Pass::Slowdown => {
                 let slowdown = self.slowdown_of(classes, class).unwrap_or(f64::INFINITY);
                 self.round.slowdown = self.round.slowdown.min(slowdown);
+                self.round.dearest.add(if slowdown.is_finite() { slowdown } else { 1.0 }, class);
                 if self.holdings[class].claims {
                     // A class of which nothing is known yet does not suffer visibly. One that surges slows itself
                     // down.
@@ -549,51 +552,4 @@ impl Occupancy {
 /// Returns a slowdown that can be used as a factor.
 fn bounded(slowdown: f64) -> f64 {
     slowdown.clamp(1.0, 1e6)
-}
-
-/// Adds a class's claim to the sums. Returns whether the class misses its limit by its time in flight alone.
-fn claim(
-    now: Time,
-    classes: &mut Classes,
-    class: ClassId,
-    holding: &mut Holding,
-    (contended, common_slowdown): (bool, Slowdown),
-    sums: &mut Table<PartitionId, [f64; 5]>,
-    tightest: &mut Tightest,
-) -> bool {
-    classes.roll(now, class);
-    let spec = classes.spec(class);
-    let Some(rate) = spec.guarantee.throughput else {
-        holding.claims = false;
-        return false;
-    };
-    let (limit, declared) = (spec.guarantee.response_time.map(|rt| nanos(rt.limit) as f64 / 1e9), spec.service_time);
-    holding.claims = true;
-    holding.part = classes.service_time(class).map_or(f64::INFINITY, |alone| {
-        let slowdown = if holding.count >= KNOWN { holding.mean / alone } else { 1.0 };
-        common_slowdown.part(rate * alone, slowdown)
-    });
-    if holding.arrivals.per_s() < 0.01 * rate && !classes[class].active() {
-        return false;
-    }
-    let time = if holding.count > 0.0 { holding.mean } else { declared.map_or(0.0, |time| time.as_secs_f64()) };
-    let slots = rate.min(holding.arrivals.per_s()) * time;
-    let slots = if contended { slots.min(holding.part) } else { slots };
-    // A class does not claim the slots that it blocks itself.
-    let slots = (slots - holding.blocking * f64::from(holding.in_flight)).max(0.0);
-    let sum = &mut sums[classes[class].partition];
-    sum[0] += slots;
-    sum[1] += slots * time;
-    sum[3] += rate * limit.map_or(NO_LIMIT, |limit| IN_FLIGHT * limit);
-    let Some(limit) = limit else {
-        tightest.add(NO_LIMIT, NO_LIMIT, class);
-        return false;
-    };
-    // A limit that is shorter than an unloaded request cannot be kept and claims nothing.
-    if classes.service_time(class).is_some_and(|time| time > (1.0 - KEEPABLE) * limit) {
-        return false;
-    }
-    let left = limit - classes[class].expected.guaranteed().unwrap_or(0.0);
-    tightest.add(left.max(KEEPABLE * limit), limit, class);
-    left < KEEPABLE * limit && limit - ROUGH * holding.mean < KEEPABLE * limit
 }

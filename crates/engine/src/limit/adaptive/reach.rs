@@ -134,16 +134,17 @@ impl Reach {
         pause
     }
 
-    /// Handles a change of times in flight that contention does not explain. `used` holds the window's size
-    /// and the owed requests in flight, from which it grows again. Returns whether a trial begins.
-    pub(super) fn changed(&mut self, now: Time, used: [u32; 2]) -> bool {
+    /// Handles a change of times in flight that the number in flight does not explain, but possibly (`explained`)
+    /// another class that has become expensive. `used` holds the window's size and the owed requests in flight, from
+    /// which it grows again. Returns whether a trial begins.
+    pub(super) fn changed(&mut self, now: Time, explained: bool, used: [u32; 2]) -> bool {
         let used = f64::from(used[0].max(used[1]));
         self.shown = 0.0;
         if self.is_open() {
             self.size = self.size.min(used);
             return false;
         }
-        let begins = now >= self.next_trial;
+        let begins = !explained && now >= self.next_trial;
         if begins {
             self.turn(now, Contention::Trial);
             (self.size, self.trial) = (used, TRIAL * used);
@@ -229,12 +230,13 @@ mod tests {
         // The first contention already starts a pause.
         let mut now = AT(10) + PAUSE;
         for seconds in [2, 4, 8, 16, 32, 60, 60] {
-            assert!(reach.changed(now, [40, 3]) && reach.is_open() && reach.size() == 40);
+            assert!(!reach.changed(now, true, [40, 3]), "another class explains the change");
+            assert!(reach.changed(now, false, [40, 3]) && reach.is_open() && reach.size() == 40);
             (0..100).for_each(|_| reach.completed(1000));
             assert_eq!(reach.size(), 80, "a trial doubles it at most");
             assert_eq!(reach.contended(now), Contention::Trial);
             let before = now + Duration::from_millis(seconds * 1000 - 1);
-            assert!(!reach.changed(before, [40, 3]), "after {seconds} s");
+            assert!(!reach.changed(before, false, [40, 3]), "after {seconds} s");
             now = now + Duration::from_secs(seconds);
         }
     }

@@ -32,7 +32,7 @@ impl Tightest {
     }
 }
 
-/// The two largest slowdowns among classes with a guarantee, because a class does not count its own.
+/// The two largest slowdowns among some classes, because a class does not count its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slowest([(f64, ClassId); 2]);
 
@@ -83,7 +83,10 @@ pub(super) struct Round {
     pub(super) seconds: f64,
     /// The smallest slowdown so far.
     pub(super) slowdown: f64,
+    /// The largest slowdowns so far of classes with a guarantee that do not surge.
     pub(super) slowest: Slowest,
+    /// The largest slowdowns so far of all classes.
+    pub(super) dearest: Slowest,
     pub(super) tightest: Tightest,
 }
 
@@ -100,6 +103,7 @@ impl Round {
             seconds: 0.0,
             slowdown: f64::INFINITY,
             slowest: Slowest::NONE,
+            dearest: Slowest::NONE,
             tightest: Tightest::NONE,
         }
     }
