@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -441,10 +441,10 @@ impl Exchange {
                 self.bytes_out = bytes as u64;
                 stream.begin_message(out.len() - bytes);
                 stream.end_message(b"");
-                stream.send_in_turn(cx, &out);
+                // Not left to the end of the turn: a flood of refusals should cost as little as possible.
+                stream.send(cx, &out, b"");
                 out.clear();
             }
-            ready!(stream.poll_turn(cx));
             stream.poll_flush(cx)
         })
         .await?;
