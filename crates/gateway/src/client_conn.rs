@@ -152,7 +152,6 @@ impl ClientConn {
     pub(crate) fn enter(&self) {
         self.requests.set(self.requests.get() + 1);
         self.busy.set(self.busy.get() + 1);
-        self.worker.serving.set(self.worker.serving.get() + 1);
         self.head_since.set(None);
         self.stand();
     }
@@ -160,7 +159,6 @@ impl ClientConn {
     /// Counts a request that has ended.
     pub(crate) fn leave(&self) {
         self.busy.set(self.busy.get().saturating_sub(1));
-        self.worker.serving.set(self.worker.serving.get().saturating_sub(1));
         self.idle_since.set(self.now());
         self.stand();
     }

@@ -16,7 +16,6 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use weirgate_engine::Time;
 use weirgate_http1::{Event, Fault, Limits, Requests};
 
-use crate::batch;
 use crate::connection::End;
 use crate::io::Io;
 use crate::received_body::{AHEAD, ReceivedBody, TOO_SLOW};
@@ -47,10 +46,8 @@ pub(crate) struct ClientStream {
     /// Head of the request before. The next one gets its memory. Its index is in `requests`.
     before: BytesMut,
     body: ReceivedBody,
-    /// Bytes of the response that the client has not taken, or has not been offered.
+    /// Bytes of the response that the client has not taken.
     unsent: BytesMut,
-    /// Whether `unsent` is left to the writes of this turn: see [`crate::batch`].
-    deferred: bool,
     /// Reason for refusing the rest of the current body. Nothing after it is read.
     refused: Option<Refusal>,
     /// Whether the client has closed its side or the connection is broken.
@@ -81,7 +78,6 @@ impl ClientStream {
             before: BytesMut::new(),
             body: ReceivedBody::none(),
             unsent: BytesMut::new(),
-            deferred: false,
             refused: None,
             ended: false,
         }
@@ -336,21 +332,6 @@ impl RequestStream for ClientStream {
 
     fn end_message(&mut self, _: &[u8]) {}
 
-    fn send_in_turn(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
-        if !self.unsent.is_empty() || bytes.len() > batch::MAX || !self.conn.worker.batches() {
-            return self.send(cx, bytes, b"");
-        }
-        self.conn.answered.set(true);
-        self.conn.stuck.set(self.conn.now() + self.conn.progress.get());
-        self.unsent = self.conn.worker.buffers.take();
-        self.unsent.extend_from_slice(bytes);
-        self.deferred = true;
-    }
-
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if std::mem::take(&mut self.deferred) { batch::defer(cx) } else { Poll::Ready(()) }
-    }
-
     fn send(&mut self, cx: &mut Context<'_>, first: &[u8], second: &[u8]) {
         self.conn.answered.set(true);
         let mut taken = 0;
@@ -377,8 +358,6 @@ impl RequestStream for ClientStream {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
         while !self.unsent.is_empty() && !self.ended {
             match Pin::new(&mut self.io).poll_write(cx, &self.unsent) {
-                // All of it is the usual case, and leaves the buffer as it was for another response.
-                Poll::Ready(Ok(bytes)) if bytes == self.unsent.len() => self.unsent.clear(),
                 Poll::Ready(Ok(bytes)) if bytes > 0 => {
                     self.unsent.advance(bytes);
                     self.conn.stuck.set(self.conn.now() + self.conn.progress.get());
@@ -405,7 +384,7 @@ impl RequestStream for ClientStream {
         }
         self.conn.stuck.set(Time::NEVER);
         if self.unsent.capacity() > 0 {
-            self.conn.worker.buffers.give(std::mem::take(&mut self.unsent));
+            self.unsent = BytesMut::new();
         }
         Poll::Ready(Ok(()))
     }

@@ -441,7 +441,6 @@ impl Exchange {
                 self.bytes_out = bytes as u64;
                 stream.begin_message(out.len() - bytes);
                 stream.end_message(b"");
-                // Not left to the end of the turn: a flood of refusals should cost as little as possible.
                 stream.send(cx, &out, b"");
                 out.clear();
             }

@@ -10,7 +10,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::Method;
@@ -52,11 +52,7 @@ pub(crate) async fn forward(exchange: &mut Exchange, stream: &mut impl RequestSt
         let missed = match attempt(exchange, stream, fresh).await {
             Ok((mut transfer, Answer::Response)) => {
                 exchange.place = None;
-                let rest = poll_fn(|cx| {
-                    ready!(stream.poll_turn(cx));
-                    transfer.poll_rest(exchange, stream, cx)
-                });
-                return rest.await;
+                return poll_fn(|cx| transfer.poll_rest(exchange, stream, cx)).await;
             }
             Ok((transfer, Answer::Upgraded)) => {
                 // The tunnel holds no slot. Its duration says nothing about the node's load.

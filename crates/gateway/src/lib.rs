@@ -14,8 +14,7 @@
 //!   `signals`.
 //! - A client connection: `listener`, `tls_files` (certificates), `connection` (its task), `handshake` (TLS), `io`
 //!   (its transport), `client_conn` (its state), `request_stream` (one request in, its response out), `client_stream`
-//!   (that over HTTP/1.1), `http2` (that over HTTP/2), `stream_state`, `batch` (writes after reads),
-//!   `received_body`, `body_pace`.
+//!   (that over HTTP/1.1), `http2` (that over HTTP/2), `stream_state`, `received_body`, `body_pace`.
 //! - A request: `exchange` (the stages in order), then `request`, `path`, `client`, `trace` and `classify`, `waiting`,
 //!   `permit`, `forward`, `transfer`, `upstream`, `hops`, `forwarded` and `header_edits` (heads for the next hop),
 //!   `tunnel`, `websocket`, and `reply`, `refusal` and `grpc` for the gateway's own answers.
@@ -31,7 +30,6 @@ mod accept;
 pub mod access_log;
 mod active_config;
 pub mod admin;
-mod batch;
 mod body_pace;
 pub mod classify;
 mod client;

@@ -81,17 +81,6 @@ pub(crate) trait RequestStream {
     /// Sends two pieces after everything that is unsent. Keeps the bytes that the client does not take at once.
     fn send(&mut self, cx: &mut Context<'_>, first: &[u8], second: &[u8]);
 
-    /// Sends bytes like [`RequestStream::send`], or leaves them to the writes of this turn: see [`crate::batch`]. Wait
-    /// for those with [`RequestStream::poll_turn`], and call [`RequestStream::poll_flush`] then.
-    fn send_in_turn(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
-        self.send(cx, bytes, b"");
-    }
-
-    /// Waits for the writes of this turn, if bytes were left to them.
-    fn poll_turn(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
-    }
-
     /// Sends the bytes that are unsent. Ready when there are none.
     ///
     /// # Errors

@@ -21,7 +21,6 @@ use weirgate_config::LongResponses;
 use weirgate_engine::{Outcome, Time};
 use weirgate_http1::{Event, write};
 
-use crate::batch;
 use crate::exchange::{Exchange, Served, Stop};
 use crate::forward::Missed;
 use crate::hops::{self, Frame, Stamp, Way};
@@ -61,8 +60,6 @@ pub(crate) struct Transfer {
     conn: Rc<StreamState>,
     /// `None` after the response has ended.
     link: Option<Box<Link>>,
-    /// Whether the request has been left to the writes of this turn: see [`crate::batch`].
-    deferred: bool,
     /// State of sending at the last turn. `None` before the first.
     sending: Option<Sending>,
     /// Status of the response.
@@ -97,7 +94,6 @@ impl Transfer {
         Transfer {
             conn: Rc::clone(&exchange.conn),
             link: Some(link),
-            deferred: false,
             sending: None,
             status: 0,
             frame: None,
@@ -126,15 +122,8 @@ impl Transfer {
         stream: &mut impl RequestStream,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Answer, Missed>> {
+        self.send(exchange, stream, cx)?;
         let worker = Rc::clone(&self.conn.worker);
-        if !std::mem::replace(&mut self.deferred, true) && worker.batches() {
-            return batch::defer(cx);
-        }
-        // The client is watched again if the node has not answered.
-        let sent = self.sending == Some(Sending::Done);
-        if !sent {
-            self.send(exchange, stream, cx)?;
-        }
         let (mut inbox, mut out) = (worker.inbox.borrow_mut(), worker.out.borrow_mut());
         if let Some(link) = &mut self.link {
             link.begin_turn(&mut inbox);
@@ -144,12 +133,9 @@ impl Transfer {
             link.end_turn(&mut inbox);
         }
         if let Poll::Ready(Ok(_)) = answer {
-            stream.send_in_turn(cx, &out);
+            stream.send(cx, &out, b"");
         }
         out.clear();
-        if sent && answer.is_pending() {
-            stream.watch(cx).map_err(Missed::Client)?;
-        }
         answer
     }
 
@@ -414,7 +400,6 @@ impl Transfer {
                         self.finish(exchange, stream, (inbox, out));
                     }
                     if !copied {
-                        self.conn.worker.bulk.set(self.conn.now());
                         stream.send(cx, out, inbox.get(piece));
                         out.clear();
                         break;

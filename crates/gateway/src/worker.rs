@@ -17,7 +17,6 @@ use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
 
 use crate::accept::accept;
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
-use crate::batch::{self, Buffers};
 use crate::classify::ClassRef;
 use crate::client::Source;
 use crate::client_conn::ClientConn;
@@ -68,12 +67,6 @@ pub(crate) struct Worker {
     pub(crate) inbox: RefCell<Inbox>,
     /// Bytes to send. It is empty between two turns.
     pub(crate) out: RefCell<Vec<u8>>,
-    /// Memory for responses that wait for the writes of a turn.
-    pub(crate) buffers: Buffers,
-    /// Number of requests that are being served.
-    pub(crate) serving: Cell<u32>,
-    /// Time at which a large piece of a response was last passed on.
-    pub(crate) bulk: Cell<Time>,
     /// The present date, as `Date` has it.
     pub(crate) date: RefCell<String>,
     active_config: RefCell<Rc<ConfigHandle>>,
@@ -151,9 +144,6 @@ impl Worker {
             scratch: RefCell::new(vec![0; SCRATCH]),
             inbox: RefCell::new(upstream::inbox()),
             out: RefCell::new(Vec::with_capacity(SCRATCH)),
-            buffers: Buffers::default(),
-            serving: Cell::new(0),
-            bulk: Cell::new(Time::ZERO),
             date: RefCell::new(http_date()),
             active_config: RefCell::new(ConfigHandle::on(active_config)),
             lookup: RefCell::new(Lookup::new(&shared.pages)),
@@ -200,11 +190,6 @@ impl Worker {
     /// Notes that a request was answered successfully.
     pub(crate) fn answered(&self, request: &Request) {
         self.lookup.borrow().answered(&self.shared.pages, request);
-    }
-
-    /// Whether small messages are left to the writes of a turn: see [`crate::batch`].
-    pub(crate) fn batches(&self) -> bool {
-        self.serving.get() >= batch::LEAST && self.timers.now() >= self.bulk.get() + TICK
     }
 
     /// Adds a connection to the list.

@@ -1,14 +1,13 @@
-//! Many requests in one turn of a thread, whose writes follow its reads.
+//! Many requests in one turn of a thread.
 
 use std::collections::BTreeSet;
 
 use crate::stage::{Call, Node, PLAIN, Stage, policy, wait_until};
 
-/// Number of clients: enough that writes are left to the end of a turn.
+/// Number of clients: enough that many sockets are ready in one turn.
 const CLIENTS: usize = 48;
 
-/// Sizes of bodies: none, small ones, the largest that is deferred with its head and one that is not, and one that the
-/// gateway reads in several pieces.
+/// Sizes of bodies: none, small ones, two about the size of a read, and one that the gateway reads in several pieces.
 const SIZES: [usize; 6] = [0, 1, 1000, 16_000, 17_000, 100_000];
 
 fn body(number: usize) -> String {
