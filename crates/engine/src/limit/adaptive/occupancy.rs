@@ -205,7 +205,7 @@ impl Occupancy {
         let Some(alone) = classes.service_time(class) else { return false };
         // Few completions since the change count, so this slowdown is mostly that before it.
         let own = self.holdings[class].mean / alone;
-        self.round.dearest.of_others(class) > Some(EXPENSIVE * own)
+        self.round.slowest.of_others(class) > Some(EXPENSIVE * own)
     }
 
     /// Returns the factor by which a class takes longer in flight than alone, if it is known.
@@ -456,16 +456,16 @@ impl Occupancy {
         let class = self.active[at];
         match pass {
             Pass::Slowdown => {
-                let slowdown = self.slowdown_of(classes, class).unwrap_or(f64::INFINITY);
-                self.round.slowdown = self.round.slowdown.min(slowdown);
-                self.round.dearest.add(if slowdown.is_finite() { slowdown } else { 1.0 }, class);
+                let slowdown = self.slowdown_of(classes, class).filter(|slowdown| slowdown.is_finite());
+                self.round.slowdown = self.round.slowdown.min(slowdown.unwrap_or(f64::INFINITY));
+                // A class of which nothing is known yet is not slowed down visibly.
+                let visible = slowdown.unwrap_or(1.0);
+                self.round.slowest.add(visible, class);
                 if self.holdings[class].claims {
-                    // A class of which nothing is known yet does not suffer visibly. One that surges slows itself
-                    // down.
                     let rate = classes.spec(class).guarantee.throughput.unwrap_or(0.0);
+                    // A class that surges slows itself down.
                     let surges = self.holdings[class].arrivals.per_s() > SURGES * rate;
-                    let known = if slowdown.is_finite() && !surges { slowdown } else { 1.0 };
-                    self.round.slowest.add(known, class);
+                    self.round.suffering.add(if surges { 1.0 } else { visible }, class);
                 }
             }
             Pass::Need => {
@@ -490,7 +490,7 @@ impl Occupancy {
                 holding.slack = tightest.of_others(class).min(1e6);
                 holding.allowance = allowance(holding.part, holding.answers, tightest.limit);
                 if contended && holding.claims && holding.allowance.is_finite() {
-                    let others = self.round.slowest.of_others(class);
+                    let others = self.round.suffering.of_others(class);
                     let rate = classes.spec(class).guarantee.throughput.unwrap_or(0.0);
                     holding.raise.update(seconds, others, (rate * holding.mean - holding.allowance).max(0.0));
                     holding.allowance += holding.raise.slots();

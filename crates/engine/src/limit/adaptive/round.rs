@@ -83,10 +83,9 @@ pub(super) struct Round {
     pub(super) seconds: f64,
     /// The smallest slowdown so far.
     pub(super) slowdown: f64,
-    /// The largest slowdowns so far of classes with a guarantee that do not surge.
+    /// The largest slowdowns so far, of all classes, and of those with a guarantee that do not surge.
     pub(super) slowest: Slowest,
-    /// The largest slowdowns so far of all classes.
-    pub(super) dearest: Slowest,
+    pub(super) suffering: Slowest,
     pub(super) tightest: Tightest,
 }
 
@@ -103,7 +102,7 @@ impl Round {
             seconds: 0.0,
             slowdown: f64::INFINITY,
             slowest: Slowest::NONE,
-            dearest: Slowest::NONE,
+            suffering: Slowest::NONE,
             tightest: Tightest::NONE,
         }
     }
