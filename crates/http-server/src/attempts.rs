@@ -6,8 +6,10 @@
 
 use std::collections::HashMap;
 use std::hash::RandomState;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
+
+use crate::source::Source;
 
 /// Maximum number of wrong tokens in a burst that a source may send before it is answered 429.
 const ALLOWANCE: f64 = 10.0;
@@ -18,16 +20,8 @@ const MAX_SOURCES: usize = 1024;
 
 /// Allowances for wrong tokens.
 pub(super) struct Attempts {
-    sources: HashMap<Source, Allowance, RandomState>,
-}
-
-/// Source of a wrong token: an IPv4 address, an IPv6 /64 network, the Unix socket, or all sources beyond the
-/// maximum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Source {
-    Address(IpAddr),
-    Local,
-    Others,
+    /// By source. `None` has all sources beyond the maximum.
+    sources: HashMap<Option<Source>, Allowance, RandomState>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,16 +44,11 @@ impl Attempts {
     /// Counts a wrong token from `peer` (`None` on a Unix socket). Returns false if the allowance is
     /// exhausted.
     pub(super) fn wrong(&mut self, peer: Option<IpAddr>, now: Duration) -> bool {
-        let mut source = match peer.map(|p| p.to_canonical()) {
-            // An IPv6 subscriber has a whole /64 network.
-            Some(IpAddr::V6(v6)) => Source::Address(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into()),
-            Some(v4) => Source::Address(v4),
-            None => Source::Local,
-        };
+        let mut source = Some(Source::of(peer));
         if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&source) {
             self.sources.retain(|_, allowance| allowance.now(now) < ALLOWANCE);
             if self.sources.len() >= MAX_SOURCES {
-                source = Source::Others;
+                source = None;
             }
         }
         let allowance = self.sources.entry(source).or_insert(Allowance { left: ALLOWANCE, at: now });
@@ -71,6 +60,8 @@ impl Attempts {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     #[test]

@@ -126,9 +126,13 @@ impl Guard {
         allowed
     }
 
-    /// Returns the request with its whole body if it passes every check, and otherwise the response that
-    /// refuses it.
-    pub(crate) async fn check(&self, peer: &Peer, request: Request<Body>) -> Result<Request<Body>, Box<Response>> {
+    /// Returns the request with its whole body if it passes every check, and whether not everybody may make it.
+    /// Otherwise returns the response that refuses it.
+    pub(crate) async fn check(
+        &self,
+        peer: &Peer,
+        request: Request<Body>,
+    ) -> Result<(Request<Body>, bool), Box<Response>> {
         if let Some(hosts) = &self.hosts {
             // With TLS, browsers compare the name with the certificate, so a rebound name does not get here.
             if self.access.trust.is_none() {
@@ -136,34 +140,34 @@ impl Guard {
             }
             check_origin(hosts, request.headers())?;
         }
-        self.check_sender(peer, &request)?;
+        let is_trusted = self.check_sender(peer, &request)?;
         let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
         if changes && !is_json(request.headers()) {
             let why = "a request that changes something must have Content-Type: application/json";
             return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
         }
         let (head, body) = request.into_parts();
-        Ok(Request::from_parts(head, Body::from(whole(body).await?)))
+        Ok((Request::from_parts(head, Body::from(whole(body).await?)), is_trusted))
     }
 
     /// Checks that the sender may make the request: by the party of its certificate, by a token, or because nothing is
-    /// asked for.
-    fn check_sender(&self, peer: &Peer, request: &Request<Body>) -> Result<(), Box<Response>> {
+    /// asked for. Returns false if it may because the path is open to all.
+    fn check_sender(&self, peer: &Peer, request: &Request<Body>) -> Result<bool, Box<Response>> {
         let Access { token, trust, readers, paths, writers, open, .. } = &self.access;
         if token.is_none() && trust.is_none() {
-            return Ok(());
+            return Ok(true);
         }
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        if reads && open.contains(&request.uri().path()) {
-            return Ok(());
-        }
         let given = request.headers().get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         let is_token = token.as_ref().zip(given).is_some_and(|(token, given)| token.is(given));
         let own = |party: &Party| paths.contains(&(request.uri().path(), party.role));
         let may =
             |party: &Party| writers.contains(&party.role) || reads && (readers.contains(&party.role) || own(party));
         if is_token || peer.party.as_ref().is_some_and(may) {
-            return Ok(());
+            return Ok(true);
+        }
+        if reads && open.contains(&request.uri().path()) {
+            return Ok(false);
         }
         let what = match (&peer.party, given) {
             (Some(_), _) => "not allowed",

@@ -7,10 +7,10 @@
 //! starts only with TLS, and admits the parties that its [`Access`] names.
 //!
 //! # Modules
-//! `listen` opens sockets, `serve` accepts connections, `handshake` does TLS, `strict` checks the bytes of requests,
-//! `guard` checks permissions, `token` is a secret that clients may show, `attempts` limits wrong tries, `answer` makes
-//! answers, `families` writes metrics, `exposition` answers with them, and `page` has the common parts of pages for
-//! people.
+//! `listen` opens sockets, `serve` accepts connections, `places` bounds them, `handshake` does TLS, `strict` checks the
+//! bytes of requests, `guard` checks permissions, `token` is a secret that clients may show, `attempts` limits wrong
+//! tries, `source` tells senders apart, `answer` makes answers, `families` writes metrics, `exposition` answers with
+//! them, and `page` has the common parts of pages for people.
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -21,7 +21,9 @@ mod guard;
 mod handshake;
 mod listen;
 pub mod page;
+mod places;
 mod serve;
+mod source;
 mod strict;
 mod token;
 

@@ -20,7 +20,6 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weirgate_listening::{Address, FileAccess, Socket};
 use weirgate_tls::LiveTrust;
 use weirgate_tls::trust::LOOK_EVERY;
@@ -28,6 +27,7 @@ use weirgate_tls::trust::LOOK_EVERY;
 use crate::guard::{Access, Guard, Peer, seal};
 use crate::handshake;
 use crate::listen;
+use crate::places::{Place, Places};
 use crate::strict::Strict;
 
 /// Time for the requests on connections that are open when another process takes over: twice the time after which an
@@ -93,7 +93,8 @@ impl Listener {
         self.socket.share()
     }
 
-    /// Answers requests with `router` on at most `connections` connections at once. Others wait in the kernel's
+    /// Answers requests with `router` on at most `connections` connections at once. Beyond that, one that has not yet
+    /// made a request with permission is closed for each new one. If there is none, new ones wait in the kernel's
     /// backlog. A Unix socket is never encrypted. Once `release` is done, another process accepts the connections, and
     /// this one only serves those that it has accepted.
     ///
@@ -114,7 +115,7 @@ impl Listener {
         let own: Vec<_> = self.address.tcp().into_iter().chain(bound).map(|address| address.ip()).collect();
         let served = Arc::new(Served { guard: Guard::new(access, &own), router: TowerToHyperService::new(router) });
         let mut socket = self.socket;
-        let places = Arc::new(Semaphore::new(connections as usize));
+        let places = Places::new(connections as usize);
         tokio::select! {
             // A process without clients stops right after the release, and the release has precedence.
             biased;
@@ -123,8 +124,7 @@ impl Listener {
                     file.leave();
                 }
                 drop(socket);
-                // All places are free when no connection is left. The semaphore is never closed.
-                let _ = weirgate_clock::within(LAST_REQUESTS, places.acquire_many(connections)).await;
+                let _ = weirgate_clock::within(LAST_REQUESTS, places.all_free()).await;
                 Ok(())
             }
             ended = accept(&socket, served, &places) => ended,
@@ -153,9 +153,12 @@ struct Served {
 
 impl Served {
     /// Answers one request of any kind.
-    async fn answer(&self, peer: &Peer, request: Request<Body>) -> Response {
+    async fn answer(&self, peer: &Peer, place: &Place, request: Request<Body>) -> Response {
         let answer = match self.guard.check(peer, request).await {
-            Ok(mut request) => {
+            Ok((mut request, is_trusted)) => {
+                if is_trusted {
+                    place.speaks();
+                }
                 request.extensions_mut().insert(peer.clone());
                 match self.router.call(request).await {
                     Ok(answer) => answer,
@@ -168,21 +171,18 @@ impl Served {
     }
 }
 
-async fn accept(socket: &Socket, served: Arc<Served>, places: &Arc<Semaphore>) -> io::Result<()> {
+async fn accept(socket: &Socket, served: Arc<Served>, places: &Arc<Places>) -> io::Result<()> {
     match socket {
         Socket::Tcp(listener) => {
             let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
             loop {
-                let place = place(places).await?;
                 match listener.accept().await {
                     Ok((stream, address)) => {
                         // An answer is one small write that must be sent at once.
                         let _ = stream.set_nodelay(true);
+                        let place = Arc::new(places.take(Some(address.ip())).await);
                         let served = Arc::clone(&served);
-                        tokio::spawn(async move {
-                            tcp(stream, address, served).await;
-                            drop(place);
-                        });
+                        spawn(Arc::clone(&place), async move { tcp(stream, address, &place, served).await });
                     }
                     Err(_) => weirgate_clock::sleep(ACCEPT_PAUSE).await,
                 }
@@ -191,14 +191,12 @@ async fn accept(socket: &Socket, served: Arc<Served>, places: &Arc<Semaphore>) -
         Socket::Unix(listener, _) => {
             let listener = tokio::net::UnixListener::from_std(listener.try_clone()?)?;
             loop {
-                let place = place(places).await?;
                 match listener.accept().await {
                     Ok((stream, _)) => {
+                        let place = Arc::new(places.take(None).await);
                         let served = Arc::clone(&served);
-                        tokio::spawn(async move {
-                            connection(stream, Peer::default(), served).await;
-                            drop(place);
-                        });
+                        let peer = Peer::default();
+                        spawn(Arc::clone(&place), async move { connection(stream, peer, &place, served).await });
                     }
                     Err(_) => weirgate_clock::sleep(ACCEPT_PAUSE).await,
                 }
@@ -207,28 +205,40 @@ async fn accept(socket: &Socket, served: Arc<Served>, places: &Arc<Semaphore>) -
     }
 }
 
-/// Waits for a place. The semaphore is never closed.
-async fn place(places: &Arc<Semaphore>) -> io::Result<OwnedSemaphorePermit> {
-    Arc::clone(places).acquire_owned().await.map_err(io::Error::other)
+/// Runs `connection` to its end, or until it has to give its place up.
+fn spawn(place: Arc<Place>, connection: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(async move {
+        tokio::select! {
+            () = connection => {}
+            () = place.given_up() => {}
+        }
+    });
 }
 
 /// Serves one TCP connection to its end, after its handshake if there is TLS.
-async fn tcp(stream: tokio::net::TcpStream, address: SocketAddr, served: Arc<Served>) {
+async fn tcp(stream: tokio::net::TcpStream, address: SocketAddr, place: &Place, served: Arc<Served>) {
     let peer = |party| Peer { address: Some(address), party };
-    let Some(trust) = served.guard.access.trust.clone() else { return connection(stream, peer(None), served).await };
+    let Some(trust) = served.guard.access.trust.clone() else {
+        return connection(stream, peer(None), place, served).await;
+    };
     let shaken = handshake::accept(stream, &trust, served.guard.access.clients());
     let shaken = weirgate_clock::within(HEAD_TIME, shaken).await;
     match shaken.unwrap_or_else(|| Err(format!("no whole handshake within {} s", HEAD_TIME.as_secs()))) {
-        Ok((stream, party)) => connection(stream, peer(party), served).await,
+        Ok((stream, party)) => connection(stream, peer(party), place, served).await,
         Err(why) => drop(served.guard.refused(Some(address.ip()), &format!("refused {address}: {why}"))),
     }
 }
 
 /// Serves one connection to its end.
-async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, peer: Peer, served: Arc<Served>) {
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    peer: Peer,
+    place: &Place,
+    served: Arc<Served>,
+) {
     let service = service_fn(|request: Request<Incoming>| {
         let (served, peer) = (Arc::clone(&served), peer.clone());
-        async move { Ok::<_, std::convert::Infallible>(served.answer(&peer, request.map(Body::new)).await) }
+        async move { Ok::<_, std::convert::Infallible>(served.answer(&peer, place, request.map(Body::new)).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -241,5 +251,88 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, peer: Pe
     if weirgate_clock::within(GRACE_AGE, served.as_mut()).await.is_none() {
         served.as_mut().graceful_shutdown();
         let _ = weirgate_clock::within(GRACE, served).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::Token;
+
+    /// Number of places. There are many more connections.
+    const PLACES: u32 = 4;
+
+    /// Time for an answer. It is shorter than that after which silent connections are closed in any case.
+    const SOON: Duration = Duration::from_secs(3);
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+    /// Serves `/ready` for all and `/` for whoever has the token, and returns the address.
+    fn listener(token: Option<Token>) -> SocketAddr {
+        let address = Address::Tcp(([127, 0, 0, 1], 0).into());
+        let listener = Listener::open(&address, FileAccess::OWNER, "test", false).expect("it opens");
+        let address = listener.address().expect("an address");
+        let access = Access {
+            hosts: None,
+            token,
+            trust: None,
+            readers: &[],
+            paths: &[],
+            writers: &[],
+            open: &["/ready"],
+            say: Box::new(|_| {}),
+        };
+        let router = Router::new().route("/", get(async || "yes")).route("/ready", get(async || "yes"));
+        tokio::spawn(async move { listener.serve(access, router, PLACES, pending()).await });
+        address
+    }
+
+    /// Sends a request on a connection that stays open. Returns the status of the answer.
+    async fn ask(stream: &mut TcpStream, path: &str) -> Option<u16> {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.ok()?;
+        let mut answer = vec![0; 4096];
+        let read = weirgate_clock::within(SOON, stream.read(&mut answer)).await?.ok()?;
+        std::str::from_utf8(answer.get(..read)?).ok()?.split(' ').nth(1)?.parse().ok()
+    }
+
+    async fn connected(address: SocketAddr) -> TcpStream {
+        TcpStream::connect(address).await.expect("it accepts")
+    }
+
+    #[tokio::test]
+    async fn silent_connections_make_room_and_served_ones_stay() {
+        let address = listener(None);
+        let mut served = connected(address).await;
+        assert_eq!(ask(&mut served, "/").await, Some(200));
+        let mut silent = Vec::new();
+        for _ in 0..40 {
+            silent.push(connected(address).await);
+        }
+        let mut late = connected(address).await;
+        assert_eq!(ask(&mut late, "/").await, Some(200), "a new one");
+        assert_eq!(ask(&mut served, "/").await, Some(200), "an earlier one");
+        let open = PLACES as usize - 2;
+        for (number, silent) in silent.iter_mut().enumerate() {
+            let answer = ask(silent, "/").await;
+            assert_eq!(answer.is_some(), number >= 40 - open, "{number}: the oldest are closed");
+        }
+    }
+
+    #[tokio::test]
+    async fn strangers_on_open_paths_make_room() {
+        let address = listener(Token::find("test", None, Some(("TEST", SECRET.to_owned()))).expect("a token"));
+        let mut strangers = Vec::new();
+        for _ in 0..40 {
+            let mut stranger = connected(address).await;
+            stranger.write_all(b"GET /ready HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is open");
+            strangers.push(stranger);
+        }
+        let mut late = connected(address).await;
+        assert_eq!(ask(&mut late, "/").await, Some(200));
     }
 }

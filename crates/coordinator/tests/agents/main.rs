@@ -7,6 +7,7 @@ mod stage;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use stage::{Agent, Pki, Stage, ask, coordinator, hello, load, shares};
 use weirgate_http_client::{Address, Request};
@@ -186,6 +187,19 @@ fn g5_reports_are_limited_in_number_and_size() {
         Request::put(&stage.address.to_string(), &format!("{}/reports/999", one.path), vec![b' '; (64 << 10) + 1]);
     let answer = ask(&address, huge.field("content-type", "application/json")).expect("an answer");
     assert_eq!(answer.status, 413);
+}
+
+/// Connections without a handshake give their places up.
+#[test]
+fn g5_silent_strangers_make_room_for_an_agent() {
+    let mut pki = Pki::new();
+    let (stage, [trust, _]) = guarded(&mut pki);
+    let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(stage.address).expect("it accepts")).collect();
+    let clock = weirgate_clock::Clock::start();
+    let _one = Agent::new(stage.address, "n1", Some(&trust)).expect("it is let in");
+    // After 5 s, handshakes that are not complete end in any case.
+    assert!(clock.now() < Duration::from_secs(4), "{:?}", clock.now());
+    drop(silent);
 }
 
 #[test]
