@@ -12,10 +12,13 @@
 //!   their leases leave safe shares of them.
 //! - **It counts the most that a member may hold**: of all grants that may have arrived, the largest, until a later one
 //!   is confirmed.
+//! - **A member that confirms nothing loses its lease.** After [`Settings::lease`] without a confirmation it is asked
+//!   for its shares, as one that has begun anew. If it states more than it was told to hold, its share ends in steps.
 //!
 //! The coordinator answers each report once: at once if there is news worth telling, else after
 //! [`Settings::hold`], which renews the lease.
 //!
+//! [`Settings::lease`]: crate::Settings::lease
 //! [`Settings::proof`]: crate::Settings::proof
 //! [`Settings::hold`]: crate::Settings::hold
 
@@ -183,11 +186,13 @@ impl Coordinator {
         } else if report.applied == self.slots[member].sequence && report.applied > 0 {
             match self.slots[member].phase {
                 Phase::Asked => {
-                    if let Some(held) = &report.held {
+                    let slot = &self.slots[member];
+                    let believed = |held: &&Vec<u64>| slot.silent || self.table.was_told(member, held);
+                    if let Some(held) = report.held.as_ref().filter(believed) {
                         self.adopt(now, member, held);
                     }
                 }
-                Phase::Live => self.confirmed(member),
+                Phase::Live => self.confirmed(now, member),
                 Phase::Unknown | Phase::Left => {}
             }
         }
@@ -202,6 +207,7 @@ impl Coordinator {
         slot.fresh = true;
         // A later report that confirms the question confirms no grant.
         slot.acked = slot.sequence;
+        slot.confirmed_at = now;
         slot.falling = false;
         // It may hold them as granted or as safe shares, so they last at most as long as safe shares.
         let until = now + self.site.with_margin(self.site.settings().safe_for);
@@ -229,9 +235,10 @@ impl Coordinator {
     }
 
     /// A member has confirmed the last grant, so it can hold no earlier one.
-    fn confirmed(&mut self, member: usize) {
+    fn confirmed(&mut self, now: Time, member: usize) {
         let settings = self.site.settings();
         let slot = &mut self.slots[member];
+        slot.confirmed_at = now;
         if slot.acked == slot.sequence {
             return;
         }
@@ -346,6 +353,9 @@ impl Coordinator {
         let slot = &mut self.slots[member];
         slot.sequence += 1;
         slot.answered = slot.number;
+        if slot.phase == Phase::Live && slot.received >= slot.confirmed_at + site.settings().lease {
+            slot.phase = Phase::Asked;
+        }
         let step = match slot.phase {
             Phase::Unknown | Phase::Asked => {
                 slot.phase = Phase::Asked;

@@ -55,6 +55,8 @@ pub(super) struct Slot {
     pub(super) acked: u64,
     /// When the report arrived that the last grant answers.
     pub(super) granted_at: Time,
+    /// When it last confirmed a grant, or stated its shares.
+    pub(super) confirmed_at: Time,
     /// Until then it may hold its granted shares, and until then safe shares. [`Time::NEVER`]: it holds the minimum,
     /// which does not end.
     pub(super) level_until: Time,
@@ -92,6 +94,7 @@ impl Slot {
             sequence: 0,
             acked: 0,
             granted_at: Time::ZERO,
+            confirmed_at: Time::ZERO,
             level_until: Time::NEVER,
             tail_until: Time::NEVER,
             fresh: false,

@@ -104,6 +104,11 @@ impl Table {
         self.touched.contains(&true)
     }
 
+    /// Whether `member` may be believed to hold `held`: no more than it was told to.
+    pub(super) fn was_told(&self, member: usize, held: &[u64]) -> bool {
+        held.iter().enumerate().all(|(budget, held)| *held <= self.cells[budget * self.members + member].sent)
+    }
+
     /// `member` holds `held` and no longer anything else. `left` members are still silent.
     pub(super) fn adopt(&mut self, member: usize, held: &[u64], was_silent: bool, left: usize) {
         for (budget, held) in held.iter().enumerate() {

@@ -17,6 +17,8 @@ struct Cast {
     coordinator: Coordinator,
     /// Members whose messages are lost.
     cut: Vec<usize>,
+    /// Members that grants do not reach.
+    deaf: Vec<usize>,
 }
 
 impl Cast {
@@ -25,7 +27,7 @@ impl Cast {
         let members = (0..site.settings().members).map(|_| Member::new(site.clone(), 1)).collect();
         let nobody = vec![Record::Nothing; site.settings().members];
         let coordinator = Coordinator::new(Time::ZERO, site.clone(), 1, &nobody);
-        Cast { now: Time::ZERO, site, members, coordinator, cut: Vec::new() }
+        Cast { now: Time::ZERO, site, members, coordinator, cut: Vec::new(), deaf: Vec::new() }
     }
 
     fn four() -> Cast {
@@ -55,7 +57,7 @@ impl Cast {
                 self.coordinator.recorded(index, record);
             }
             while let Some((index, grant)) = self.coordinator.poll_grant() {
-                if !self.cut.contains(&index) {
+                if !self.cut.contains(&index) && !self.deaf.contains(&index) {
                     self.members[index].granted(self.now, grant).unwrap();
                 }
             }
@@ -383,4 +385,55 @@ fn a_member_that_never_answers_the_question_for_its_shares_is_gone_after_a_lease
     assert!(!stage.coordinator.is_gone(stage.now, 0), "it may hold the shares of the predecessor");
     stage.play(2_000);
     assert!(stage.coordinator.is_gone(stage.now, 0) && !stage.coordinator.is_gone(stage.now, 1));
+}
+
+#[test]
+fn a_member_that_confirms_nothing_loses_what_others_need() {
+    let mut stage = Cast::new(Settings::new(2, vec![FLOOR]));
+    stage.members[1].demand(0, FLOOR);
+    stage.play(2_000);
+    let held = stage.members[1].share(stage.now, 0);
+    assert!(held > 900_000, "{held}");
+    // Grants no longer reach it, or it does as if they did not. Its reports arrive, so it does not seem to be gone.
+    stage.deaf = vec![1];
+    stage.members[0].demand(0, 800_000);
+    let fair = |stage: &Cast| stage.members[0].share(stage.now, 0);
+    stage.play(4_000);
+    assert!(fair(&stage) < 100_000, "{}: the other one may use all of its share", fair(&stage));
+    // Its lease ends, and leaves a half. That ends as well.
+    stage.play(8_000);
+    assert!((400_000..600_000).contains(&fair(&stage)), "{}", fair(&stage));
+    stage.play(30_000);
+    assert!(fair(&stage) >= 800_000, "{}", fair(&stage));
+    // It is heard again and gets what is left.
+    stage.deaf.clear();
+    stage.play(1_000);
+    assert!(stage.members[1].share(stage.now, 0) > 100_000);
+}
+
+#[test]
+fn windows_of_a_member_that_comes_and_goes_do_not_overflow() {
+    let mut stage = Cast::new(Settings::new(2, vec![FLOOR]));
+    let used = |base| vec![GroupUse { base, least: 1_000, ..GroupUse::default() }];
+    for _ in 0..20 {
+        stage.members[0].windows(stage.now, used(1));
+        stage.members[1].windows(stage.now, used(u32::MAX));
+        stage.play(100);
+    }
+    for incarnation in 2..6_000 {
+        let report = Report {
+            revision: 1,
+            incarnation,
+            number: 1,
+            applied: 0,
+            held: None,
+            demands: Vec::new(),
+            windows: used(u32::MAX),
+            leaving: false,
+        };
+        stage.coordinator.report(stage.now, 1, report).unwrap();
+    }
+    stage.cut = vec![1];
+    stage.play(1_000);
+    assert!(stage.members[0].take_windows().iter().all(|share| share.factor > 0));
 }

@@ -107,7 +107,9 @@ impl Windows {
         let uses = std::mem::take(&mut slot.uses);
         slot.factors.clear();
         if uses.len() == self.totals.len() {
-            self.totals.iter_mut().zip(&uses).for_each(|(total, used)| total.left += u64::from(used.base));
+            // A member that lies and comes back again and again must not make the sum overflow.
+            let left = |total: &Total, used: &GroupUse| (total.left + u64::from(used.base)).min(u64::from(u32::MAX));
+            self.totals.iter_mut().zip(&uses).for_each(|(total, used)| total.left = left(total, used));
             self.touched = true;
         }
     }
