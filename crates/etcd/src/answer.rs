@@ -19,6 +19,9 @@ pub struct Entry {
     /// Revision at which the value was last written.
     #[serde(default, deserialize_with = "number")]
     pub mod_revision: u64,
+    /// The lease that it is bound to, or 0.
+    #[serde(default, deserialize_with = "number")]
+    pub lease: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]

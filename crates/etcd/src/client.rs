@@ -44,10 +44,26 @@ pub struct Client {
 /// A condition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard<'a> {
-    /// The key does not exist.
-    Absent(&'a str),
-    /// The key exists since this revision.
+    /// The key was last written at this revision. 0: it does not exist.
+    Unchanged(&'a str, u64),
+    /// The key exists since this revision, whatever was written to it since.
     Created(&'a str, u64),
+}
+
+impl Guard<'_> {
+    fn key(&self) -> &str {
+        let (Guard::Unchanged(key, _) | Guard::Created(key, _)) = self;
+        key
+    }
+
+    fn comparison(&self) -> Value {
+        let (target, field, revision) = match self {
+            Guard::Unchanged(_, revision) => ("MOD", "mod_revision", revision),
+            Guard::Created(_, revision) => ("CREATE", "create_revision", revision),
+        };
+        let key = encoded(self.key().as_bytes());
+        json!({ "key": key, "target": target, "result": "EQUAL", field: revision.to_string() })
+    }
 }
 
 /// Why a call has no answer.
@@ -63,6 +79,8 @@ pub enum Error {
     NoPassword(PathBuf, std::io::Error),
     /// A value is larger than [`MAX_VALUE`], or there are more entries than were asked for.
     TooLarge,
+    /// This key of an election has no lease, so no process that stood for election has written it.
+    NoLease(String),
 }
 
 impl fmt::Display for Error {
@@ -72,6 +90,12 @@ impl fmt::Display for Error {
             Error::Refused(why) => write!(f, "etcd refuses: {why}"),
             Error::NotUnderstood => f.write_str("the answer is not one of etcd's: is another server at its address?"),
             Error::NoPassword(file, error) => write!(f, "{}: {error}", file.display()),
+            Error::NoLease(key) => {
+                write!(
+                    f,
+                    "{key} has no lease, so no gateway wrote it, and none can be elected: delete that key of etcd"
+                )
+            }
             Error::TooLarge => {
                 f.write_str("etcd holds more than was written by gateways: does another program use the prefix?")
             }
@@ -118,27 +142,16 @@ impl Client {
         checked(self.call("/v3/kv/range", &asked).await?, limit)
     }
 
-    /// Writes `value` to `key`, whatever was there. Returns the revision of the write.
+    /// Writes `value` to `key` if all `guards` hold, bound to a lease if there is one. Returns the revision of the
+    /// write, or `None` if a guard does not hold.
     ///
     /// # Errors
-    /// There is no answer. It may have been written.
-    pub async fn put(&mut self, key: &str, value: &[u8]) -> Result<u64, Error> {
-        if value.len() > MAX_VALUE {
-            return Err(Error::TooLarge);
-        }
-        let entry = json!({ "key": encoded(key.as_bytes()), "value": encoded(value) });
-        let answer: Transaction = self.call("/v3/kv/put", &entry).await?;
-        Ok(answer.header.revision)
-    }
-
-    /// Writes `value` to `key` if `guard` holds, bound to a lease if there is one. Returns the revision of the write,
-    /// or `None` if the guard does not hold.
-    ///
-    /// # Errors
-    /// There is no answer. It may have been written.
+    /// There is no answer. It may have been written, or may be later: a member of etcd that hung carries out a call
+    /// when it goes on, although another member has answered meanwhile. So guard each write by [`Guard::Unchanged`], as
+    /// [`Self::replace`] does.
     pub async fn write(
         &mut self,
-        guard: Guard<'_>,
+        guards: &[Guard<'_>],
         key: &str,
         value: &[u8],
         lease: Option<u64>,
@@ -149,7 +162,34 @@ impl Client {
         let put = json!({ "request_put": {
             "key": encoded(key.as_bytes()), "value": encoded(value), "lease": lease.unwrap_or(0).to_string(),
         }});
-        self.transaction(guard, vec![put]).await
+        self.transaction(guards, put).await
+    }
+
+    /// Writes `value` to `key` if that was last written at revision `last` (0: never), and if `guard` holds. Returns
+    /// the revision of the write, or `None` if `key` has another value by now, or `guard` does not hold.
+    ///
+    /// Repeat it with the same `last` if there is no answer. A copy that is carried out late changes nothing, because
+    /// the first one has changed `key`.
+    ///
+    /// # Errors
+    /// There is no answer. It may have been written.
+    pub async fn replace(
+        &mut self,
+        guard: Option<Guard<'_>>,
+        key: &str,
+        last: u64,
+        value: &[u8],
+    ) -> Result<Option<u64>, Error> {
+        let guards: Vec<Guard<'_>> = guard.into_iter().chain([Guard::Unchanged(key, last)]).collect();
+        if let Some(revision) = self.write(&guards, key, value, None).await? {
+            return Ok(Some(revision));
+        }
+        // A copy of this call may have been carried out before. It was that only if the guard holds after this look.
+        let there = self.get(key).await?.filter(|entry| entry.value == value);
+        match guard {
+            Some(guard) if !self.holds(guard).await? => Ok(None),
+            _ => Ok(there.map(|entry| entry.mod_revision)),
+        }
     }
 
     /// Whether `guard` holds now, as a majority of etcd's members knows.
@@ -159,20 +199,13 @@ impl Client {
     pub async fn holds(&mut self, guard: Guard<'_>) -> Result<bool, Error> {
         // etcd answers a transaction without operations from its own copy, which may be old. With one read in it, it
         // asks a majority first.
-        let (Guard::Absent(key) | Guard::Created(key, _)) = guard;
-        let read = json!({ "request_range": { "key": encoded(key.as_bytes()) } });
-        Ok(self.transaction(guard, vec![read]).await?.is_some())
+        let read = json!({ "request_range": { "key": encoded(guard.key().as_bytes()) } });
+        Ok(self.transaction(&[guard], read).await?.is_some())
     }
 
-    async fn transaction(&mut self, guard: Guard<'_>, success: Vec<Value>) -> Result<Option<u64>, Error> {
-        let (key, revision) = match guard {
-            Guard::Absent(key) => (key, 0),
-            Guard::Created(key, revision) => (key, revision),
-        };
-        let compare = json!({
-            "key": encoded(key.as_bytes()), "target": "CREATE", "result": "EQUAL", "create_revision": revision.to_string(),
-        });
-        let answer: Transaction = self.call("/v3/kv/txn", &json!({ "compare": [compare], "success": success })).await?;
+    async fn transaction(&mut self, guards: &[Guard<'_>], success: Value) -> Result<Option<u64>, Error> {
+        let compare: Vec<Value> = guards.iter().map(Guard::comparison).collect();
+        let answer: Transaction = self.call("/v3/kv/txn", &json!({ "compare": compare, "success": [success] })).await?;
         Ok(answer.succeeded.then_some(answer.header.revision))
     }
 

@@ -47,7 +47,7 @@ impl Election {
     /// Proves that this process is elected, or stands for election if nobody is.
     ///
     /// # Errors
-    /// There is no answer in time. This process may be elected or not.
+    /// There is no answer in time, and this process may be elected or not. Or the key is there without a lease.
     pub async fn turn(&mut self, client: &mut Client) -> Result<Turn, Error> {
         if let Some((lease, revision)) = self.elected {
             if client.holds(Guard::Created(&self.key, revision)).await? {
@@ -58,10 +58,13 @@ impl Election {
             self.elected = None;
         }
         if let Some(entry) = client.get(&self.key).await? {
+            if entry.lease == 0 {
+                return Err(Error::NoLease(self.key.clone()));
+            }
             return Ok(Turn::Follow { revision: entry.create_revision, value: entry.value });
         }
         let lease = client.grant(self.ttl).await?;
-        let written = client.write(Guard::Absent(&self.key), &self.key, &self.value, Some(lease)).await;
+        let written = client.write(&[Guard::Unchanged(&self.key, 0)], &self.key, &self.value, Some(lease)).await;
         if let Ok(Some(revision)) = written {
             self.elected = Some((lease, revision));
             return Ok(Turn::Elected { revision });
@@ -71,13 +74,20 @@ impl Election {
         written.map(|_| Turn::Nobody)
     }
 
-    /// Writes `value` to `key` if this process is still elected. Returns false if it is not.
+    /// Writes `value` to `key` if this process is still elected, and `key` was last written at revision `last` (0:
+    /// never). Returns the revision of the write, or `None` if one of both is not so.
     ///
     /// # Errors
-    /// There is no answer in time. It may have been written.
-    pub async fn write(&mut self, client: &mut Client, key: &str, value: &[u8]) -> Result<bool, Error> {
-        let Some((_, revision)) = self.elected else { return Ok(false) };
-        Ok(client.write(Guard::Created(&self.key, revision), key, value, None).await?.is_some())
+    /// There is no answer in time. It may have been written: see [`Client::replace`].
+    pub async fn write(
+        &mut self,
+        client: &mut Client,
+        key: &str,
+        last: u64,
+        value: &[u8],
+    ) -> Result<Option<u64>, Error> {
+        let Some((_, revision)) = self.elected else { return Ok(None) };
+        client.replace(Some(Guard::Created(&self.key, revision)), key, last, value).await
     }
 
     /// Gives the election up, so that another process is elected at once.

@@ -102,18 +102,18 @@ async fn entries_are_written_read_and_listed() {
     etcd.is_ready().await;
     let mut client = etcd.client();
     assert_eq!(client.get("site/a").await.unwrap(), None);
-    let first = client.write(Guard::Absent("site/a"), "site/a", b"one", None).await.unwrap().unwrap();
-    assert_eq!(client.write(Guard::Absent("site/a"), "site/a", b"two", None).await.unwrap(), None);
-    let second = client.write(Guard::Created("site/a", first), "site/a", b"\0\xff", None).await.unwrap().unwrap();
+    let first = client.write(&[Guard::Unchanged("site/a", 0)], "site/a", b"one", None).await.unwrap().unwrap();
+    assert_eq!(client.write(&[Guard::Unchanged("site/a", 0)], "site/a", b"two", None).await.unwrap(), None);
+    let second = client.write(&[Guard::Created("site/a", first)], "site/a", b"\0\xff", None).await.unwrap().unwrap();
     let entry = client.get("site/a").await.unwrap().unwrap();
     assert_eq!((&entry.value[..], entry.create_revision, entry.mod_revision), (&b"\0\xff"[..], first, second));
-    client.write(Guard::Absent("site/b"), "site/b", b"", None).await.unwrap().unwrap();
-    client.write(Guard::Absent("sitf"), "sitf", b"beyond", None).await.unwrap().unwrap();
+    client.write(&[Guard::Unchanged("site/b", 0)], "site/b", b"", None).await.unwrap().unwrap();
+    client.write(&[Guard::Unchanged("sitf", 0)], "sitf", b"beyond", None).await.unwrap().unwrap();
     let keys: Vec<Vec<u8>> = client.list("site/", 2).await.unwrap().into_iter().map(|entry| entry.key).collect();
     assert_eq!(keys, [b"site/a".to_vec(), b"site/b".to_vec()]);
     assert!(matches!(client.list("site/", 1).await, Err(Error::TooLarge)));
     let large = vec![0; MAX_VALUE + 1];
-    assert!(matches!(client.write(Guard::Absent("l"), "l", &large, None).await, Err(Error::TooLarge)));
+    assert!(matches!(client.write(&[Guard::Unchanged("l", 0)], "l", &large, None).await, Err(Error::TooLarge)));
     assert!(matches!(client.keep_alive(7).await, Ok(false)));
     assert!(matches!(client.revoke(7).await, Err(Error::Refused(_))));
 }
@@ -129,8 +129,9 @@ async fn one_is_elected_and_a_deposed_one_writes_nothing() {
     let Turn::Elected { revision } = a.turn(&mut at_a).await.unwrap() else { panic!("nobody else stands") };
     assert_eq!(b.turn(&mut at_b).await.unwrap(), Turn::Follow { revision, value: b"a:1".to_vec() });
     assert_eq!(a.turn(&mut at_a).await.unwrap(), Turn::Elected { revision });
-    assert!(a.write(&mut at_a, "site/records/a", b"granted").await.unwrap());
-    assert!(!b.write(&mut at_b, "site/records/a", b"stolen").await.unwrap());
+    let record = "site/records/a";
+    let kept = a.write(&mut at_a, record, 0, b"granted").await.unwrap().unwrap();
+    assert_eq!(b.write(&mut at_b, record, kept, b"stolen").await.unwrap(), None);
     a.resign(&mut at_a).await.unwrap();
     assert!(matches!(b.turn(&mut at_b).await.unwrap(), Turn::Elected { revision: later } if later > revision));
 
@@ -144,9 +145,39 @@ async fn one_is_elected_and_a_deposed_one_writes_nothing() {
         }
     };
     assert!(later > revision);
-    assert!(!a.write(&mut at_a, "site/records/a", b"late").await.unwrap());
-    assert_eq!(at_a.get("site/records/a").await.unwrap().unwrap().value, b"granted");
+    assert_eq!(a.write(&mut at_a, record, kept, b"late").await.unwrap(), None);
+    assert_eq!(a.write(&mut at_a, record, 0, b"granted").await.unwrap(), None, "not even what is there");
+    assert_eq!(at_a.get(record).await.unwrap().unwrap().value, b"granted");
     assert_eq!(a.turn(&mut at_a).await.unwrap(), Turn::Follow { revision: later, value: b"b:1".to_vec() });
+}
+
+#[tokio::test]
+async fn a_copy_of_a_write_that_comes_late_changes_nothing() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    etcd.is_ready().await;
+    let mut client = etcd.client();
+    let mut election = Election::new("site/coordinator", b"a:1", Duration::from_secs(600));
+    assert!(matches!(election.turn(&mut client).await.unwrap(), Turn::Elected { .. }));
+    let key = "site/records/a";
+    let first = election.write(&mut client, key, 0, b"nothing").await.unwrap().unwrap();
+    // No answer came, so it is repeated.
+    assert_eq!(election.write(&mut client, key, 0, b"nothing").await.unwrap(), Some(first));
+    let second = election.write(&mut client, key, first, b"granted").await.unwrap().unwrap();
+    // A member that hung carries the earlier write out when it goes on.
+    assert_eq!(client.write(&[Guard::Unchanged(key, 0)], key, b"nothing", None).await.unwrap(), None);
+    assert_eq!(election.write(&mut client, key, 0, b"nothing").await.unwrap(), None);
+    let entry = client.get(key).await.unwrap().unwrap();
+    assert_eq!((&entry.value[..], entry.mod_revision), (&b"granted"[..], second));
+}
+
+#[tokio::test]
+async fn a_key_that_no_election_has_written_is_an_error() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    etcd.is_ready().await;
+    let mut client = etcd.client();
+    client.replace(None, "site/coordinator", 0, b"a:1").await.unwrap().unwrap();
+    let mut election = Election::new("site/coordinator", b"b:1", Duration::from_secs(600));
+    assert!(matches!(election.turn(&mut client).await, Err(Error::NoLease(key)) if key == "site/coordinator"));
 }
 
 #[tokio::test]
@@ -253,10 +284,9 @@ async fn a_user_may_use_its_prefix_and_nothing_else() {
     let mut election = Election::new("weirgate/coordinator", b"a:1", Duration::from_secs(600));
     let Turn::Elected { revision } = election.turn(&mut client).await.unwrap() else { panic!("nobody else stands") };
     assert_eq!(election.turn(&mut client).await.unwrap(), Turn::Elected { revision });
-    assert!(election.write(&mut client, "weirgate/records/a", b"granted").await.unwrap());
-    assert!(client.put("weirgate/members/a", b"a:1").await.unwrap() > revision);
+    assert!(election.write(&mut client, "weirgate/records/a", 0, b"granted").await.unwrap() > Some(revision));
     assert_eq!(client.list("weirgate/records/", 2).await.unwrap().len(), 1);
-    assert!(matches!(client.put("weirgatf", b"").await, Err(Error::Refused(_))));
+    assert!(matches!(client.replace(None, "weirgatf", 0, b"").await, Err(Error::Refused(_))));
     election.resign(&mut client).await.unwrap();
     assert_eq!(client.get("weirgate/coordinator").await.unwrap(), None);
     for mut stranger in [etcd.client(), etcd.client().with_user(password("wrong"))] {

@@ -13,7 +13,7 @@ use weirgate_engine::Time;
 use weirgate_etcd::{Client, Election, Error, Turn};
 use weirgate_http_client::Address;
 use weirgate_log::Level;
-use weirgate_site::{Coordinator, MAX_MEMBERS, Record};
+use weirgate_site::{Coordinator, MAX_MEMBERS, Record, Stage};
 use weirgate_tls::told as faults_told;
 use weirgate_wire::admin::EventKind;
 
@@ -72,6 +72,10 @@ struct Voter<'s> {
     incarnation: Option<u64>,
     /// Number of times that it has begun.
     begun: u32,
+    /// Revisions at which the records of the members were last written, once this gateway is elected.
+    kept: Vec<u64>,
+    /// Since when the key of the election has the name of this gateway, which is not elected.
+    misnamed_since: Option<Time>,
     turns: u32,
     rollout: Rollout,
     /// Another process has the name of this gateway.
@@ -90,7 +94,20 @@ impl Voter<'_> {
         let own = format!("{} {:016x}", shared.settings.members[shared.settings.own].1, weirgate_clock::seed());
         let rollout = Rollout::default();
         let asked = Time::ZERO;
-        Voter { shared, client, election, own, incarnation, begun: 0, turns: 0, rollout, replaced: false, asked }
+        Voter {
+            shared,
+            client,
+            election,
+            own,
+            incarnation,
+            begun: 0,
+            kept: Vec::new(),
+            misnamed_since: None,
+            turns: 0,
+            rollout,
+            replaced: false,
+            asked,
+        }
     }
 
     /// Asks etcd for the elected gateway, unless it was asked just now, and keeps records.
@@ -103,7 +120,10 @@ impl Voter<'_> {
             self.asked = now;
             if self.incarnation.is_none() {
                 let own = key(&self.shared.settings, &format!("members/{}", self.shared.name()));
-                let incarnation = client.put(&own, self.own.as_bytes()).await.map_err(|error| error.to_string())?;
+                let failed = |error: Error| error.to_string();
+                let last = client.get(&own).await.map_err(failed)?.map_or(0, |entry| entry.mod_revision);
+                let written = client.replace(None, &own, last, self.own.as_bytes()).await.map_err(failed)?;
+                let Some(incarnation) = written else { return Err(format!("another process has written {own}")) };
                 self.incarnation = Some(incarnation);
                 self.begun += 1;
                 self.shared.begin(incarnation);
@@ -171,8 +191,16 @@ impl Voter<'_> {
                 if known != Some(revision) {
                     let elected_at = self.shared.floors.now();
                     let prefix = key(&self.shared.settings, "records/");
-                    let entries = client.list(&prefix, MAX_RECORDS).await.map_err(|error| error.to_string())?;
-                    let records = records(&self.shared.settings, prefix.len(), entries);
+                    let entries = match client.list(&prefix, MAX_RECORDS).await {
+                        Ok(entries) => entries,
+                        Err(error) => {
+                            // Without records it cannot divide anything, so another one may try.
+                            let _ = self.election.resign(client).await;
+                            return Err(error.to_string());
+                        }
+                    };
+                    let (records, kept) = records(&self.shared.settings, prefix.len(), entries);
+                    self.kept = kept;
                     let agreed = Arc::clone(&self.shared.settings.agreed);
                     let mut state = self.shared.lock();
                     state.coordinator = Some(Coordinator::new(elected_at, agreed, revision, &records));
@@ -184,6 +212,18 @@ impl Voter<'_> {
             }
             Turn::Follow { revision, value } => {
                 let name = String::from_utf8_lossy(&value).into_owned();
+                if name == self.shared.name() {
+                    // The process before this one was elected, and its lease has not ended yet.
+                    let since = *self.misnamed_since.get_or_insert(asked);
+                    if asked.since(since) < 2 * STAYS {
+                        return self.follow(None);
+                    }
+                    return Err(format!(
+                        "etcd says that this gateway is elected, and it is not: does another process run as \
+                                        {name}?"
+                    ));
+                }
+                self.misnamed_since = None;
                 if self.shared.settings.members.iter().all(|(known, _)| *known != name) {
                     return Err(format!("{name:?} is elected, and no member: does another site use the same prefix?"));
                 }
@@ -191,18 +231,33 @@ impl Voter<'_> {
             }
             Turn::Nobody => None,
         };
-        self.follow(elected);
-        Ok(())
+        self.follow(elected)
     }
 
     /// Follows the elected gateway.
-    fn follow(&self, elected: Option<Elected>) {
+    ///
+    /// # Errors
+    /// An earlier election has a greater revision.
+    fn follow(&mut self, elected: Option<Elected>) -> Result<(), String> {
         let mut state = self.shared.lock();
         let is_own = elected.as_ref().is_some_and(|elected| elected.name == self.shared.name());
         if !is_own {
             state.coordinator = None;
         }
-        let Some(elected) = elected else { return };
+        let Some(elected) = elected else { return Ok(()) };
+        let followed = state.member.revision();
+        if elected.revision < followed {
+            let now = self.shared.floors.now();
+            if state.member.stage(now) == Stage::Minimum {
+                // It holds nothing of what it was granted, so it may begin anew.
+                self.incarnation = None;
+            }
+            return Err(format!(
+                "the election of {} has revision {}, and this gateway has followed {followed}: was etcd restored, or set up \
+                 anew? This gateway follows when its shares have ended",
+                elected.name, elected.revision
+            ));
+        }
         if state.elected.as_ref() != Some(&elected) {
             let divides = if is_own { ": this gateway" } else { "" };
             let text = format!("site: {} is elected and divides the guarantees{divides}", elected.name);
@@ -212,6 +267,7 @@ impl Voter<'_> {
             self.shared.member.notify_one();
         }
         self.shared.coordinator.notify_one();
+        Ok(())
     }
 
     /// Keeps the records that the elected machine wants to be kept.
@@ -222,14 +278,20 @@ impl Voter<'_> {
             let Some((member, record)) = next else { return Ok(()) };
             let name = &self.shared.settings.members[member].0;
             let key = key(&self.shared.settings, &format!("records/{name}"));
-            let kept = self.election.write(client, &key, text(record).as_bytes()).await?;
+            let last = self.kept.get(member).copied().unwrap_or(0);
+            let written = self.election.write(client, &key, last, text(record).as_bytes()).await?;
+            let Some(revision) = written else {
+                // Another gateway is elected, or something else writes records. Then whoever is elected reads them
+                // first.
+                {
+                    let mut state = self.shared.lock();
+                    state.coordinator = None;
+                    state.records.clear();
+                }
+                return self.election.resign(client).await;
+            };
+            self.kept[member] = revision;
             let mut state = self.shared.lock();
-            if !kept {
-                // Another gateway is elected.
-                state.coordinator = None;
-                state.records.clear();
-                return Ok(());
-            }
             state.records.pop_front();
             state.coordinator.iter_mut().for_each(|coordinator| coordinator.recorded(member, record));
             self.shared.coordinator.notify_one();
@@ -311,14 +373,21 @@ fn text(record: Record) -> &'static str {
     }
 }
 
-/// Returns the records of all members. A record that is not understood counts as the worst one.
-fn records(settings: &Sharing, prefix: usize, entries: Vec<weirgate_etcd::Entry>) -> Vec<Record> {
-    let named: BTreeMap<Vec<u8>, Vec<u8>> =
-        entries.into_iter().map(|entry| (entry.key.get(prefix..).unwrap_or_default().to_vec(), entry.value)).collect();
-    let record = |(name, _): &(String, String)| match named.get(name.as_bytes()).map(Vec::as_slice) {
-        None | Some(b"nothing") => Record::Nothing,
-        Some(b"granted") => Record::Granted,
-        Some(_) => Record::Lapsed,
+/// Returns the records of all members, and the revisions at which they were written, 0 for none. A record that is not
+/// understood counts as the worst one.
+fn records(settings: &Sharing, prefix: usize, entries: Vec<weirgate_etcd::Entry>) -> (Vec<Record>, Vec<u64>) {
+    let named: BTreeMap<Vec<u8>, weirgate_etcd::Entry> =
+        entries.into_iter().map(|entry| (entry.key.get(prefix..).unwrap_or_default().to_vec(), entry)).collect();
+    let of = |(name, _): &(String, String)| match named.get(name.as_bytes()) {
+        None => (Record::Nothing, 0),
+        Some(entry) => {
+            let record = match &entry.value[..] {
+                b"nothing" => Record::Nothing,
+                b"granted" => Record::Granted,
+                _ => Record::Lapsed,
+            };
+            (record, entry.mod_revision)
+        }
     };
-    settings.members.iter().map(record).collect()
+    settings.members.iter().map(of).unzip()
 }

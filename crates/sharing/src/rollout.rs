@@ -49,12 +49,14 @@ const MAX_REASON: usize = 400;
 /// This gateway's part in a rollout.
 #[derive(Debug, Default)]
 pub(crate) struct Rollout {
-    /// Its last answer. `None` before it has been read.
+    /// Its last answer.
     answered: Option<RolloutAnswer>,
-    /// Whether etcd has been asked for it.
-    is_known: bool,
+    /// Revision at which it was written, or 0. `None` before etcd has been asked for it.
+    answered_at: Option<u64>,
     /// The present step, and when it was first seen.
     step: Option<(RolloutStep, Time)>,
+    /// Revision at which it was written.
+    stepped_at: u64,
     /// The canary's look at the beginning.
     watch: Option<(Time, Seen)>,
     /// The last error that people were told.
@@ -78,7 +80,9 @@ impl Rollout {
     async fn follow(&mut self, shared: &Shared, client: &mut Client, election: &mut Election) -> Result<(), String> {
         self.propose(shared, client).await?;
         let now = shared.floors.now();
-        let Some(mut step) = read::<RolloutStep>(client, &keys(shared, "step")).await? else { return Ok(()) };
+        let (step, revision) = read::<RolloutStep>(client, &keys(shared, "step")).await?;
+        let Some(mut step) = step else { return Ok(()) };
+        self.stepped_at = revision;
         if !is_id(&step.id) {
             return Err("etcd has a rollout without an id".to_owned());
         }
@@ -89,17 +93,21 @@ impl Rollout {
         if self.step.as_ref().is_none_or(|(known, _)| *known != step) {
             self.step = Some((step.clone(), now));
         }
-        let answers_key = keys(shared, "answers/");
-        if !self.is_known {
-            self.answered = read(client, &format!("{answers_key}{}", shared.name())).await?;
-            self.is_known = true;
-        }
+        let answer_key = keys(shared, &format!("answers/{}", shared.name()));
+        let answered_at = match self.answered_at {
+            Some(revision) => revision,
+            None => {
+                let (answered, revision) = read(client, &answer_key).await?;
+                (self.answered, self.answered_at) = (answered, Some(revision));
+                revision
+            }
+        };
         if let Some(answer) = self.act(shared, client, &step, now).await? {
             if matches!(answer.state, RolloutState::Refused | RolloutState::Bad) {
                 let text = format!("site: rollout {}: this gateway refuses the policy: {}", answer.id, answer.why);
                 shared.floors.tell(EventKind::RolloutRefused, text);
             }
-            write(client, &format!("{answers_key}{}", shared.name()), &answer).await?;
+            self.answered_at = write(client, &answer_key, answered_at, &answer).await?;
             self.answered = Some(answer);
         }
         shared.lock().rollout = Some((step.clone(), self.answered.clone().filter(|answer| answer.id == step.id)));
@@ -117,17 +125,19 @@ impl Rollout {
             return Ok(());
         }
         let result = async {
-            let present = read::<RolloutStep>(client, &keys(shared, "step")).await?;
+            let (present, stepped_at) = read::<RolloutStep>(client, &keys(shared, "step")).await?;
             if let Some(step) =
                 present.filter(|step| matches!(step.stage, RolloutStage::Proposed | RolloutStage::Canary))
             {
                 return Err(format!("rollout {} is under way", step.id));
             }
             let id = policy.id.clone();
-            write(client, &keys(shared, "proposed"), &policy).await?;
+            let other = || "another rollout was proposed at the same moment".to_owned();
+            let proposed_at = written_at(client, &keys(shared, "proposed")).await?;
+            write(client, &keys(shared, "proposed"), proposed_at, &policy).await?.ok_or_else(other)?;
             let (stage, canary, why) = (RolloutStage::Proposed, String::new(), String::new());
             let step = RolloutStep { id: id.clone(), stage, canary, watch_ms: watch.as_millis() as u64, why };
-            write(client, &keys(shared, "step"), &step).await?;
+            write(client, &keys(shared, "step"), stepped_at, &step).await?.ok_or_else(other)?;
             Ok(id)
         };
         // The caller may have gone.
@@ -236,11 +246,13 @@ impl Rollout {
         if next.stage == RolloutStage::InForce {
             let text = text(shared, client, "proposed", step).await?;
             let policy = json(&RolloutPolicy { id: step.id.clone(), text })?;
-            if !election.write(client, &keys(shared, "current"), &policy).await.map_err(failed)? {
+            let key = keys(shared, "current");
+            let last = written_at(client, &key).await?;
+            if election.write(client, &key, last, &policy).await.map_err(failed)?.is_none() {
                 return Ok(());
             }
         }
-        election.write(client, &keys(shared, "step"), &json(&next)?).await.map_err(failed)?;
+        election.write(client, &keys(shared, "step"), self.stepped_at, &json(&next)?).await.map_err(failed)?;
         Ok(())
     }
 }
@@ -332,7 +344,7 @@ async fn blocking(
 
 /// Returns the text of the policy of this step.
 async fn text(shared: &Shared, client: &mut Client, key: &str, step: &RolloutStep) -> Result<String, String> {
-    let policy = read::<RolloutPolicy>(client, &keys(shared, key)).await?;
+    let (policy, _) = read::<RolloutPolicy>(client, &keys(shared, key)).await?;
     let policy = policy.filter(|policy| policy.id == step.id);
     policy.map(|policy| policy.text).ok_or_else(|| format!("etcd has no policy of rollout {}", step.id))
 }
@@ -341,14 +353,24 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>, String> {
     serde_json::to_vec(value).map_err(|error| error.to_string())
 }
 
-async fn read<T: DeserializeOwned>(client: &mut Client, key: &str) -> Result<Option<T>, String> {
-    let Some(entry) = client.get(key).await.map_err(|error| error.to_string())? else { return Ok(None) };
-    serde_json::from_slice(&entry.value).map(Some).map_err(|error| format!("{key} of etcd cannot be used: {error}"))
+/// Returns what `key` holds, and the revision at which it was written: 0 if there is no such key.
+async fn read<T: DeserializeOwned>(client: &mut Client, key: &str) -> Result<(Option<T>, u64), String> {
+    let Some(entry) = client.get(key).await.map_err(|error| error.to_string())? else { return Ok((None, 0)) };
+    let value =
+        serde_json::from_slice(&entry.value).map_err(|error| format!("{key} of etcd cannot be used: {error}"))?;
+    Ok((Some(value), entry.mod_revision))
 }
 
-async fn write(client: &mut Client, key: &str, value: &impl Serialize) -> Result<(), String> {
-    client.put(key, &json(value)?).await.map_err(|error| error.to_string())?;
-    Ok(())
+/// Returns the revision at which `key` was written: 0 if there is no such key.
+async fn written_at(client: &mut Client, key: &str) -> Result<u64, String> {
+    let entry = client.get(key).await.map_err(|error| error.to_string())?;
+    Ok(entry.map_or(0, |entry| entry.mod_revision))
+}
+
+/// Writes `value` to `key`, which was last written at revision `last`. Returns the revision of the write, or `None` if
+/// it was written since.
+async fn write(client: &mut Client, key: &str, last: u64, value: &impl Serialize) -> Result<Option<u64>, String> {
+    client.replace(None, key, last, &json(value)?).await.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
