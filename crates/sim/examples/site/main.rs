@@ -28,13 +28,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => designs(),
         ["floors"] => floors(),
-        ["windows"] => windows::table(8),
-        ["windows", count] => windows::table(count.parse()?),
+        ["windows"] => windows::table(8, 1),
+        ["windows", count] => windows::table(count.parse()?, 1),
+        ["windows", count, first] => windows::table(count.parse()?, first.parse()?),
         ["learned"] => windows::learned(),
         ["seeds", count] => seeds(count.parse()?)?,
         ["cost"] => drop(cost::table()?),
         ["cost", file] => std::fs::write(file, chart::svg(&cost::table()?))?,
-        _ => return Err("site [floors | windows [COUNT] | learned | seeds COUNT | cost [FILE.svg]]".into()),
+        _ => {
+            return Err("site [floors | windows [COUNT [FIRST SEED]] | learned | seeds COUNT | cost [FILE.svg]]".into());
+        }
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use weirgate_sim::gateways::{Fault, Outcome, Plan, play};
 use weirgate_sim::parallel::results;
 
-/// Prints a table in Markdown, of so many runs of each plan.
-pub(crate) fn table(seeds: usize) {
+/// Prints a table in Markdown, of so many runs of each plan, with seeds from `first` on.
+pub(crate) fn table(seeds: usize, first: u64) {
     println!(
         "| load | gateways | guaranteed requests missed, % | more than with own windows | good answers/s | in flight, mean \
          | in flight, highest mean of a second | sum of windows | response time of the guaranteed class, ms | messages/s |\n\
@@ -18,7 +18,7 @@ pub(crate) fn table(seeds: usize) {
         let own = Plan { shares_windows: false, ..plan.clone() };
         let mut before: Vec<f64> = Vec::new();
         for (gateways, plan) in [("one", alone), ("four, own windows", own), ("four, shared windows", plan)] {
-            let all = results(seeds, None, |job| play(&plan, 1 + job as u64), || ());
+            let all = results(seeds, None, |job| play(&plan, first + job as u64), || ());
             let mean = |of: fn(&Outcome) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
             let missed: Vec<f64> = all.iter().map(|o| 100.0 * o.missed / o.sent.max(1.0)).collect();
             let more = if gateways == "four, shared windows" { difference(&missed, &before) } else { String::new() };
@@ -65,6 +65,10 @@ fn plans() -> Vec<(&'static str, Plan)> {
         ("the same, p95 300 ms", Plan { faults: cut, limit, ..Plan::default() }),
         ("no coordinator for 50 s", Plan { faults: away.clone(), ..Plan::default() }),
         ("the same, p95 300 ms", Plan { faults: away, limit, ..Plan::default() }),
+        ("a page table, the other class needs the disk", Plan { page: Some([0.01, 0.008]), ..Plan::default() }),
+        ("the same, p95 300 ms", Plan { page: Some([0.01, 0.008]), limit, ..Plan::default() }),
+        ("a page table, both need the processors", Plan { page: Some([0.04, 0.006]), ..Plan::default() }),
+        ("the same, p95 300 ms", Plan { page: Some([0.04, 0.006]), limit, ..Plan::default() }),
     ]
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use weirgate_emulator::random::Random;
 use weirgate_engine::{
-    Action, Arrival, Beside, Class, ClassId, Decision, Discipline, Engine, Guarantee, LearnedClass, LearnedTimes,
-    Lease, Node, NodeId, Outcome, Part, Policy, Pool, ResponseTime, Statistic, Ticket, Time,
+    Action, Arrival, Beside, Class, ClassId, Decision, Demand as Shares, Discipline, Engine, Guarantee, LearnedClass,
+    LearnedTimes, Lease, Node, NodeId, Outcome, Part, Policy, Pool, ResponseTime, Statistic, Ticket, Time,
 };
 use weirgate_site::{Demand, Grant, GroupShare, Member, Report, Site, Usage};
 
@@ -51,7 +51,10 @@ fn engine(world: &World<'_>, seed: u64) -> Engine {
     let class = |name, guarantee| Class { guarantee, service_time: plan.declared, ..Class::best_effort(name, 0) };
     let classes = vec![class("gold", guarantee), class("rest", Guarantee::default())];
     let nodes = (0..plan.nodes).map(|node| Node::new(format!("n{node}"), 0)).collect();
-    let policy = Policy::of_one_pool(Discipline::weirgate(), Pool::new("web"), nodes, classes);
+    let mut policy = Policy::of_one_pool(Discipline::weirgate(), Pool::new("web"), nodes, classes);
+    if plan.page.is_some() {
+        policy.resources = ["cpu", "disk"].map(String::from).to_vec();
+    }
     Engine::new(Time::from_nanos(world.now), policy, seed).expect("a policy")
 }
 
@@ -136,10 +139,12 @@ impl Gateway {
             // Until it is answered in time.
             world.outcome.missed += 1.0;
         }
+        let plan = world.plan;
+        let [cpu, disk] = plan.seconds(class);
         let arrival = Arrival {
             class: ClassId(class as u32),
             flow: id,
-            demand: None,
+            demand: plan.page.map(|_| Shares::of_shares(&[cpu / f64::from(plan.cpus), disk])),
             locality_key: None,
             position: 0,
             token: id,
@@ -164,7 +169,7 @@ impl Gateway {
             self.engine.observe(Time::from_nanos(world.now), request.ticket, Outcome::LastByte { status: 503 });
         } else if let Some(request) = self.requests.get_mut(&id) {
             request.node = Some(node);
-            world.arrive(node, id);
+            world.arrive(node, id, request.class);
         }
     }
 

@@ -56,6 +56,9 @@ pub struct Plan {
     pub shares_costs: bool,
     /// Service time that the policy declares for both classes, whatever their requests take.
     pub declared: Option<Duration>,
+    /// Mean seconds of a processor and of the disk that a request of the other class needs, if it has a page of its
+    /// own. The policy then has a page table with both resources.
+    pub page: Option<[f64; 2]>,
     /// Number of nodes.
     pub nodes: usize,
     /// Processors of a node.
@@ -89,6 +92,7 @@ impl Default for Plan {
             shares_windows: true,
             shares_costs: false,
             declared: None,
+            page: None,
             nodes: 1,
             cpus: 8,
             capacity: 200.0,
@@ -102,6 +106,14 @@ impl Default for Plan {
             faults: Vec::new(),
             length: Duration::from_secs(180),
         }
+    }
+}
+
+impl Plan {
+    /// Mean seconds of a processor and of a disk that a request of a class needs.
+    fn seconds(&self, class: usize) -> [f64; 2] {
+        let page = self.page.filter(|_| class == 1);
+        page.unwrap_or([self.nodes as f64 * f64::from(self.cpus) / self.capacity, 0.0])
     }
 }
 
@@ -167,11 +179,11 @@ impl World<'_> {
         self.now >= self.plan.length.as_nanos() as u64 / 3
     }
 
-    fn arrive(&mut self, node: usize, id: u64) {
-        let plan = self.plan;
-        let mean = plan.nodes as f64 * f64::from(plan.cpus) / plan.capacity;
-        let cpu = (mean * (0.5 + self.random.unit()) * SECOND as f64).max(1.0) as u64;
-        let work = Work { demand: Demand { cpu, ..Demand::default() }, class: 0, object: None, bytes: 0 };
+    fn arrive(&mut self, node: usize, id: u64, class: usize) {
+        let factor = 0.5 + self.random.unit();
+        let [cpu, disk] = self.plan.seconds(class).map(|mean| (mean * factor * SECOND as f64) as u64);
+        let work =
+            Work { demand: Demand { cpu: cpu.max(1), disk, ..Demand::default() }, class: 0, object: None, bytes: 0 };
         self.nodes[node].arrive(id, work);
     }
 }
