@@ -4,8 +4,9 @@ use std::io::Write as _;
 use std::process::{Child, Stdio};
 
 use tempfile::TempDir;
+use weirgate_http_client::Address;
 
-use crate::gateway::{free_port, kill};
+use crate::gateway::{free_port, get, kill};
 use crate::net::Net;
 
 pub(crate) struct Etcd {
@@ -52,6 +53,22 @@ impl Etcd {
     pub(crate) fn endpoints(&self) -> String {
         let urls: Vec<String> = self.members.iter().map(|member| format!("\"http://{}\"", member.address)).collect();
         urls.join(", ")
+    }
+
+    /// Calls that all members have answered so far, and entries that their log has: elections, leases, and writes of
+    /// keys.
+    pub(crate) fn counts(&self) -> [f64; 2] {
+        let figures = self.members.iter().filter_map(|member| {
+            let (_, page) = get(&Address::Tcp(member.address.clone()), "/metrics")?;
+            let page = String::from_utf8(page).ok()?;
+            let sum = |name: &str| -> f64 {
+                let lines = page.lines().filter(|line| line.starts_with(name));
+                lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+            };
+            Some([sum("grpc_server_handled_total{"), sum("etcd_server_proposals_committed_total ")])
+        });
+        // Every member has the same log.
+        figures.fold([0.0; 2], |all, of| [all[0] + of[0], all[1].max(of[1])])
     }
 
     /// Starts a member, with the folder that it has.

@@ -218,8 +218,12 @@ fn random_faults_never_exceed_the_guarantee() {
     let is_apart = apart.is_some();
     let Some(mut run) = apart.or_else(|| Run::of(4, false)) else { return };
     run.site.elected();
+    let (before, since) = (run.site.etcd.counts(), run.clock.now());
     let calm = calm(&run, seconds);
     calm.print("four gateways without faults");
+    let (after, passed) = (run.site.etcd.counts(), (run.clock.now() - since).as_secs_f64());
+    let [calls, entries] = [0, 1].map(|of| (after[of] - before[of]) / passed);
+    eprintln!("etcd: {calls:.1} calls/s, {entries:.2} entries/s in its log");
     if let Some(alone) = alone {
         let of = |tally: &Tally| tally.all / tally.seconds;
         eprintln!("goodput of four gateways: {:.3} of that of one", of(&calm) / of(&alone));
