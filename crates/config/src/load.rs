@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weirgate_spanned_yaml::decode::{Context, Decode};
-use weirgate_spanned_yaml::errors::{Complaint, Errors, Problem, Problems, SourceId, warning_lines};
+use weirgate_spanned_yaml::errors::{Errors, Problem, Problems, SourceId, warning_lines};
 use weirgate_spanned_yaml::read::{read_bounded, sound_text, unreadable};
 use weirgate_spanned_yaml::tree::{self, Kind, Tree};
 
@@ -98,12 +98,12 @@ pub fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
             let Some(what) = pool.overflow(demand) else { continue };
             let hint = "lower its throughput, add nodes, or expect every guarantee of the pool to shrink alike";
             let mark = resolved.class_marks.get(demand.class).copied().flatten();
-            cx.warn(mark.unwrap_or(cx.here()), Complaint::new(what, hint));
+            cx.warn(mark.unwrap_or(cx.here()), what, hint);
         }
     }
     for ShortOfWorkers { class, what } in short_of_workers(&resolved.site.policy) {
         let hint = "give the long requests an upstream of their own, or the pool more workers";
         let mark = resolved.class_marks.get(class).copied().flatten();
-        cx.warn(mark.unwrap_or(cx.here()), Complaint::new(what, hint));
+        cx.warn(mark.unwrap_or(cx.here()), what, hint);
     }
 }

@@ -212,6 +212,11 @@ impl Complaint {
     pub fn new(what: impl Into<String>, hint: impl Into<String>) -> Complaint {
         Complaint { what: what.into(), hint: hint.into() }
     }
+
+    /// Creates a complaint about a text of the file: `why` follows the text.
+    pub fn about(text: &str, why: &str, hint: impl Into<String>) -> Complaint {
+        Complaint::new(format!("{} {why}", quoted(text)), hint)
+    }
 }
 
 /// Quotes a text from the file for a message, cut after 60 characters.

@@ -99,12 +99,11 @@ pub fn number_and_unit(text: &str) -> Result<(f64, &str), Complaint> {
     let sound = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.ends_with(|c: char| c.is_ascii_digit());
     match digits.parse::<f64>() {
         Ok(number) if sound && number <= MAX_NUMBER => Ok((number, unit.trim_start())),
-        Ok(_) if sound => Err(Complaint::new(format!("{} is too large", quoted(text)), "write at most 1000000000000")),
-        _ if text.starts_with('-') => {
-            Err(Complaint::new(format!("{} is negative", quoted(text)), "write a number of zero or more"))
-        }
-        _ => Err(Complaint::new(
-            format!("{} does not start with a number", quoted(text)),
+        Ok(_) if sound => Err(Complaint::about(text, "is too large", "write at most 1000000000000")),
+        _ if text.starts_with('-') => Err(Complaint::about(text, "is negative", "write a number of zero or more")),
+        _ => Err(Complaint::about(
+            text,
+            "does not start with a number",
             "write digits with at most one dot, such as `12` or `0.5`",
         )),
     }
@@ -123,20 +122,19 @@ impl FromText for Moment {
             "h" => 3600.0,
             "" => {
                 let hint = format!("write `{text}ms` or `{text}s`");
-                return Err(Complaint::new(format!("{} has no unit", quoted(text)), hint));
+                return Err(Complaint::about(text, "has no unit", hint));
             }
             "m" => {
                 let hint = format!("write `{number}min` for minutes or `{number}ms` for milliseconds");
-                return Err(Complaint::new(format!("{} may mean two things", quoted(text)), hint));
+                return Err(Complaint::about(text, "may mean two things", hint));
             }
             _ => {
-                let what = format!("{} is not a unit of time", quoted(unit));
-                return Err(Complaint::new(what, "write `us`, `ms`, `s`, `min` or `h`"));
+                return Err(Complaint::about(unit, "is not a unit of time", "write `us`, `ms`, `s`, `min` or `h`"));
             }
         };
         let seconds = number * seconds_per_unit;
         if seconds > MAX_SPAN_S {
-            return Err(Complaint::new(format!("{} is longer than a year", quoted(text)), "write a shorter time"));
+            return Err(Complaint::about(text, "is longer than a year", "write a shorter time"));
         }
         // Rounded to the nanosecond, because 0.1 ms has no exact binary form.
         Ok(Moment(Duration::from_nanos((seconds * 1e9).round() as u64)))
@@ -149,7 +147,7 @@ impl FromText for Span {
     fn from_text(text: &str) -> Result<Self, Complaint> {
         let Moment(span) = Moment::from_text(text)?;
         if span.is_zero() {
-            return Err(Complaint::new(format!("{} is no time at all", quoted(text)), "write more than zero"));
+            return Err(Complaint::about(text, "is no time at all", "write more than zero"));
         }
         Ok(Span(span))
     }
@@ -166,11 +164,10 @@ impl FromText for Frequency {
             Some("h") => 3600.0,
             _ if unit.is_empty() => {
                 let hint = format!("write `{text}/s` or `{text}/min`");
-                return Err(Complaint::new(format!("{} has no unit", quoted(text)), hint));
+                return Err(Complaint::about(text, "has no unit", hint));
             }
             _ => {
-                let what = format!("{} is not a unit of a rate", quoted(unit));
-                return Err(Complaint::new(what, "write `/s`, `/min` or `/h`"));
+                return Err(Complaint::about(unit, "is not a unit of a rate", "write `/s`, `/min` or `/h`"));
             }
         };
         Ok(Frequency(number / seconds))
@@ -184,7 +181,7 @@ impl FromText for Rate {
         let Frequency(rate) = Frequency::from_text(text)?;
         if rate == 0.0 {
             let hint = "leave the field out for best effort, or write more than zero";
-            return Err(Complaint::new(format!("{} promises nothing", quoted(text)), hint));
+            return Err(Complaint::about(text, "promises nothing", hint));
         }
         Ok(Rate(rate))
     }
@@ -198,7 +195,7 @@ impl FromText for Share {
         let share = match unit {
             "" => number,
             "%" => number / 100.0,
-            _ => return Err(Complaint::new(format!("{} is no share", quoted(text)), "write `0.34` or `34%`")),
+            _ => return Err(Complaint::about(text, "is no share", "write `0.34` or `34%`")),
         };
         if share > 1.0 {
             let hint = if unit.is_empty() {
@@ -206,7 +203,7 @@ impl FromText for Share {
             } else {
                 "write at most `100%`".to_owned()
             };
-            return Err(Complaint::new(format!("{} is more than 100 %", quoted(text)), hint));
+            return Err(Complaint::about(text, "is more than 100 %", hint));
         }
         Ok(Share(share))
     }
@@ -223,10 +220,7 @@ impl Bytes {
             "KiB" => Ok(1024.0),
             "MiB" => Ok(1024.0 * 1024.0),
             "GiB" => Ok(1024.0 * 1024.0 * 1024.0),
-            _ => {
-                let what = format!("{} is no unit of size", quoted(unit));
-                Err(Complaint::new(what, "write `B`, `KiB`, `MiB` or `GiB` (1 KiB = 1024 B)"))
-            }
+            _ => Err(Complaint::about(unit, "is no unit of size", "write `B`, `KiB`, `MiB` or `GiB` (1 KiB = 1024 B)")),
         }
     }
 }
@@ -238,12 +232,11 @@ impl FromText for Bytes {
         let (number, unit) = number_and_unit(text)?;
         if unit.is_empty() {
             let hint = format!("write `{text}B` or `{text}KiB`");
-            return Err(Complaint::new(format!("{} has no unit", quoted(text)), hint));
+            return Err(Complaint::about(text, "has no unit", hint));
         }
         let bytes = number * Bytes::factor(unit)?;
         if bytes.fract() != 0.0 || bytes > MAX_NUMBER {
-            let what = format!("{} is not a whole number of bytes below 1 TB", quoted(text));
-            return Err(Complaint::new(what, "write a whole number"));
+            return Err(Complaint::about(text, "is not a whole number of bytes below 1 TB", "write a whole number"));
         }
         Ok(Bytes(bytes as u64))
     }
@@ -283,10 +276,7 @@ impl FromText for Amount {
     fn from_text(text: &str) -> Result<Self, Complaint> {
         match number_and_unit(text)? {
             (number, "") => Ok(Amount(number)),
-            (_, unit) => Err(Complaint::new(
-                format!("{} does not belong after this number", quoted(unit)),
-                "write the number alone",
-            )),
+            (_, unit) => Err(Complaint::about(unit, "does not belong after this number", "write the number alone")),
         }
     }
 }
@@ -311,7 +301,7 @@ impl FromText for Name {
         }
         if !first || !rest {
             let hint = "use letters, digits, `-`, `_` and `.`, a letter or digit first";
-            return Err(Complaint::new(format!("{} is not a valid name", quoted(text)), hint));
+            return Err(Complaint::about(text, "is not a valid name", hint));
         }
         Ok(Name(text.to_owned()))
     }
@@ -324,7 +314,7 @@ impl FromText for Answer {
         match text {
             "true" => Ok(Answer(true)),
             "false" => Ok(Answer(false)),
-            _ => Err(Complaint::new(format!("{} is no answer", quoted(text)), "write `true` or `false`")),
+            _ => Err(Complaint::about(text, "is no answer", "write `true` or `false`")),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The account at an authority that issues certificates by itself (ACME).
 
 use weirgate_spanned_yaml::decode::{Defaulted, FromText, OneOrMany, Optional, Required};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Answer, Text};
 use weirgate_spanned_yaml::{record, text_schema, words};
 
@@ -64,8 +64,8 @@ impl FromText for DirectoryUrl {
             && text.bytes().all(|byte| byte.is_ascii_graphic())
             && text.parse::<http::Uri>().is_ok();
         if !sound {
-            let what = format!("{} is no URL with `https://`", quoted(text));
-            return Err(Complaint::new(what, "write the URL of the directory that the authority documents"));
+            let hint = "write the URL of the directory that the authority documents";
+            return Err(Complaint::about(text, "is no URL with `https://`", hint));
         }
         Ok(DirectoryUrl(text.to_owned()))
     }
@@ -96,7 +96,7 @@ impl FromText for CertificateName {
             && name.split('.').all(label)
             && !name.rsplit('.').next().is_some_and(digits);
         if !sound {
-            return Err(Complaint::new(format!("{} is not a public DNS name", quoted(text)), hint));
+            return Err(Complaint::about(text, "is not a public DNS name", hint));
         }
         Ok(CertificateName(name))
     }
@@ -115,8 +115,7 @@ impl FromText for Email {
         let graphic =
             |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_graphic() && !b",?<>@".contains(&b));
         if !text.split_once('@').is_some_and(|(user, host)| graphic(user) && graphic(host)) {
-            let what = format!("{} is no e-mail address", quoted(text));
-            return Err(Complaint::new(what, "write one such as `ops@shop.test`"));
+            return Err(Complaint::about(text, "is no e-mail address", "write one such as `ops@shop.test`"));
         }
         Ok(Email(text.to_owned()))
     }

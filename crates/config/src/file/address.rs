@@ -60,7 +60,7 @@ impl FromText for ListenAddress {
         let address = match text.strip_prefix(UNIX) {
             Some(path) => Address::Unix(checked_path(path)?.to_owned()),
             None if text.starts_with('/') => {
-                return Err(Complaint::new(format!("{} is a path", quoted(text)), format!("write `{UNIX}{text}`")));
+                return Err(Complaint::about(text, "is a path", format!("write `{UNIX}{text}`")));
             }
             None => Address::Tcp(Listen::from_text(text)?.0),
         };
@@ -93,15 +93,14 @@ impl FromText for NodeAddress {
         }
         let no_port = || {
             let host = if text.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{text}]") } else { text.to_owned() };
-            Complaint::new(format!("{} has no port", quoted(text)), format!("write `{host}:80`"))
+            Complaint::about(text, "has no port", format!("write `{host}:80`"))
         };
         if text.parse::<IpAddr>().is_ok() {
             return Err(no_port());
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(no_port)?;
         if !port.bytes().all(|b| b.is_ascii_digit()) || port.parse::<u16>().unwrap_or(0) == 0 {
-            let what = format!("{} is not a port", quoted(port));
-            return Err(Complaint::new(what, "write a number from 1 to 65535"));
+            return Err(Complaint::about(port, "is not a port", "write a number from 1 to 65535"));
         }
         let literal = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
         let sound = match literal {
@@ -109,8 +108,8 @@ impl FromText for NodeAddress {
             None => is_host_name(host),
         };
         if !sound {
-            let what = format!("{} is not a host name or address", quoted(host));
-            return Err(Complaint::new(what, "write `name:port`, `10.0.0.1:80` or `[::1]:80`"));
+            let hint = "write `name:port`, `10.0.0.1:80` or `[::1]:80`";
+            return Err(Complaint::about(host, "is not a host name or address", hint));
         }
         Ok(NodeAddress(text.to_ascii_lowercase()))
     }
@@ -127,8 +126,8 @@ impl FromText for Net {
             return Ok(Net(IpNet::from(ip)));
         }
         let Ok(net) = text.parse::<IpNet>() else {
-            let what = format!("{} is not a network", quoted(text));
-            return Err(Complaint::new(what, "write one such as `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`"));
+            let hint = "write one such as `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`";
+            return Err(Complaint::about(text, "is not a network", hint));
         };
         if net.trunc() != net {
             let what = format!("{} has bits set after its prefix", quoted(text));

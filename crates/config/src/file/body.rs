@@ -61,7 +61,7 @@ impl FromText for PointerText {
             }
             path => format!("write {}", quoted(&format!("/{path}"))),
         };
-        Err(Complaint::new(format!("{} is not a place in a JSON document", quoted(text)), hint))
+        Err(Complaint::about(text, "is not a place in a JSON document", hint))
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, Optional, Required, StepName, Switch};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Moment, Name, Rate, Share, Span, Text};
 use weirgate_spanned_yaml::{any_of, record, text_schema, words};
@@ -282,10 +282,8 @@ fn statistic(word: &str) -> Result<engine::Statistic, Complaint> {
         digits.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match digits.parse::<f64>() {
         Ok(percent) if sound && (50.0..=99.9).contains(&percent) => Ok(engine::Statistic::Percentile(percent)),
-        Ok(_) if sound => {
-            Err(Complaint::new(format!("{} is out of range", quoted(word)), "write one from `p50` to `p99.9`"))
-        }
-        _ => Err(Complaint::new(format!("{} is not a statistic", quoted(word)), "write `avg`, or `p50` to `p99.9`")),
+        Ok(_) if sound => Err(Complaint::about(word, "is out of range", "write one from `p50` to `p99.9`")),
+        _ => Err(Complaint::about(word, "is not a statistic", "write `avg`, or `p50` to `p99.9`")),
     }
 }
 
@@ -308,12 +306,14 @@ impl FromText for Networks {
         let ipv6 = words.next().map_or(Some(IPV6_PREFIX), |word| prefix(word, 16, 64));
         match (ipv4, ipv6, words.next()) {
             (Some(ipv4), Some(ipv6), None) => Ok(Networks(NetworkSize { ipv4, ipv6 })),
-            _ if text.parse::<IpNet>().is_ok() || text.parse::<IpAddr>().is_ok() => Err(Complaint::new(
-                format!("{} is a network of clients", quoted(text)),
+            _ if text.parse::<IpNet>().is_ok() || text.parse::<IpAddr>().is_ok() => Err(Complaint::about(
+                text,
+                "is a network of clients",
                 "conditions belong in `match:`; write the size of networks alone, such as `/24`",
             )),
-            _ => Err(Complaint::new(
-                format!("{} is not a size of networks", quoted(text)),
+            _ => Err(Complaint::about(
+                text,
+                "is not a size of networks",
                 "write `address`, an IPv4 prefix from `/8` to `/32`, or also an IPv6 prefix from `/16` to `/64`, such \
                  as `/24 /56`",
             )),

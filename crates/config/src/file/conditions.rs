@@ -246,7 +246,7 @@ impl FromText for HostText {
     const EXPECTED: &'static str = "a host name";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
-        let refuse = |hint: &str| Err(Complaint::new(format!("{} is not a host name", quoted(text)), hint));
+        let refuse = |hint: &str| Err(Complaint::about(text, "is not a host name", hint));
         if text == "*" {
             return refuse("leave `host` out to match every host");
         }
@@ -364,12 +364,12 @@ impl FromText for MethodText {
         let standard = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
         let upper = text.to_ascii_uppercase();
         if upper != text && standard.contains(&&*upper) {
-            let what = format!("{} never matches: methods are compared as they are sent", quoted(text));
-            return Err(Complaint::new(what, format!("write `{upper}`")));
+            let hint = format!("write `{upper}`");
+            return Err(Complaint::about(text, "never matches: methods are compared as they are sent", hint));
         }
         match http::Method::from_bytes(text.as_bytes()) {
             Ok(method) if text.len() <= 32 => Ok(MethodText(method)),
-            _ => Err(Complaint::new(format!("{} is not a method", quoted(text)), "write one such as `GET`")),
+            _ => Err(Complaint::about(text, "is not a method", "write one such as `GET`")),
         }
     }
 }
@@ -380,7 +380,7 @@ impl FromText for Port {
     fn from_text(text: &str) -> Result<Self, Complaint> {
         match text.parse::<u16>() {
             Ok(port) if port > 0 => Ok(Port(port)),
-            _ => Err(Complaint::new(format!("{} is not a port", quoted(text)), "write a number from 1 to 65535")),
+            _ => Err(Complaint::about(text, "is not a port", "write a number from 1 to 65535")),
         }
     }
 }
@@ -394,10 +394,9 @@ impl FromText for HeaderName {
             Ok(http::header::HOST) => Err(Complaint::new(what(), "use `host:` of `match:`")),
             Ok(http::header::COOKIE) => Err(Complaint::new(what(), "use `cookie:`, which compares one cookie")),
             Ok(name) if text.len() <= 128 => Ok(HeaderName(name)),
-            _ => Err(Complaint::new(
-                format!("{} is not a header name", quoted(text)),
-                "write letters, digits and `-`, such as `X-Tenant`",
-            )),
+            _ => {
+                Err(Complaint::about(text, "is not a header name", "write letters, digits and `-`, such as `X-Tenant`"))
+            }
         }
     }
 }
@@ -410,8 +409,7 @@ impl FromText for Token {
         if !text.is_empty() && text.len() <= 128 && text.bytes().all(sound) {
             return Ok(Token(text.to_owned()));
         }
-        let what = format!("{} is not the name of a cookie", quoted(text));
-        Err(Complaint::new(what, "write letters, digits, `-` and `_`, at most 128"))
+        Err(Complaint::about(text, "is not the name of a cookie", "write letters, digits, `-` and `_`, at most 128"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, Optional, Required, TextOrMap};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Amount, Count, Span};
 use weirgate_spanned_yaml::{any_of, choice, record, words};
 
@@ -334,10 +334,9 @@ impl FromText for FixedWindow {
         }
         match Count::from_text(text) {
             Ok(Count(window)) => Ok(FixedWindow(Some(window))),
-            Err(_) => Err(Complaint::new(
-                format!("{} is not a window", quoted(text)),
-                "write a whole number of at least 1, or `unlimited`",
-            )),
+            Err(_) => {
+                Err(Complaint::about(text, "is not a window", "write a whole number of at least 1, or `unlimited`"))
+            }
         }
     }
 }

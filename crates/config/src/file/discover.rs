@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use weirgate_spanned_yaml::decode::{Defaulted, FromText, OneOrMany, Optional};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Count, Span, Text};
 use weirgate_spanned_yaml::{record, text_schema};
 
@@ -60,7 +60,7 @@ impl FromText for ServerAddress {
         }
         let address = text.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
         let hint = "write one such as `10.0.0.2` or `10.0.0.2:53`; a name server has no name";
-        address.map(ServerAddress).ok_or_else(|| Complaint::new(format!("{} is not an IP address", quoted(text)), hint))
+        address.map(ServerAddress).ok_or_else(|| Complaint::about(text, "is not an IP address", hint))
     }
 }
 
@@ -73,8 +73,8 @@ impl FromText for DnsName {
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
         if !is_host_name(text.strip_suffix('.').unwrap_or(text)) {
-            let what = format!("{} is not a name", quoted(text));
-            return Err(Complaint::new(what, "write one such as `_http._tcp.web.internal`, without a port"));
+            let hint = "write one such as `_http._tcp.web.internal`, without a port";
+            return Err(Complaint::about(text, "is not a name", hint));
         }
         Ok(DnsName(text.to_ascii_lowercase()))
     }
@@ -97,8 +97,7 @@ impl HttpUrl {
         let NodeAddress(address) = NodeAddress::from_text(&address)?;
         let path = if path.is_empty() { "/" } else { path };
         if !path.bytes().all(|b| b.is_ascii_graphic()) || path.contains('#') {
-            let what = format!("{} is not a path", quoted(path));
-            return Err(Complaint::new(what, "write one such as `/nodes`, percent-encoded"));
+            return Err(Complaint::about(path, "is not a path", "write one such as `/nodes`, percent-encoded"));
         }
         Ok(HttpUrl { address, path: path.to_owned() })
     }
@@ -109,8 +108,8 @@ impl FromText for HttpUrl {
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
         let Some(rest) = text.strip_prefix("http://") else {
-            let what = format!("{} does not begin with `http://`", quoted(text));
-            return Err(Complaint::new(what, "write `http://host:port/path`; pages over TLS are not supported"));
+            let hint = "write `http://host:port/path`; pages over TLS are not supported";
+            return Err(Complaint::about(text, "does not begin with `http://`", hint));
         };
         HttpUrl::after_scheme(rest, 80)
     }
@@ -131,8 +130,8 @@ impl FromText for CollectorUrl {
             (Some(rest), _) => (true, rest),
             (None, Some(rest)) => (false, rest),
             (None, None) => {
-                let what = format!("{} does not begin with `http://` or `https://`", quoted(text));
-                return Err(Complaint::new(what, "write one such as `http://127.0.0.1:4318`"));
+                let hint = "write one such as `http://127.0.0.1:4318`";
+                return Err(Complaint::about(text, "does not begin with `http://` or `https://`", hint));
             }
         };
         let url = HttpUrl::after_scheme(rest, if https { 443 } else { 80 })?;

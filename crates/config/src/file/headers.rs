@@ -1,7 +1,7 @@
 //! Rules for the fields of heads.
 
 use weirgate_spanned_yaml::decode::{FromText, Named, OneOrMany, Optional};
-use weirgate_spanned_yaml::errors::{Complaint, quoted, unknown};
+use weirgate_spanned_yaml::errors::{Complaint, unknown};
 use weirgate_spanned_yaml::{record, text_schema};
 
 use crate::headers::{Piece, Variable};
@@ -45,12 +45,15 @@ impl FromText for FieldName {
     fn from_text(text: &str) -> Result<Self, Complaint> {
         if http::HeaderName::from_bytes(text.as_bytes()).is_err() || text.len() > 128 {
             let hint = "write letters, digits and `-`, such as `X-Frame-Options`";
-            return Err(Complaint::new(format!("{} is not a header name", quoted(text)), hint));
+            return Err(Complaint::about(text, "is not a header name", hint));
         }
         if OWN.contains(&&*text.to_ascii_lowercase()) {
-            let what =
-                format!("{} cannot be changed, because it frames messages or concerns one connection", quoted(text));
-            return Err(Complaint::new(what, "leave it out: the gateway writes it for each connection"));
+            let hint = "leave it out: the gateway writes it for each connection";
+            return Err(Complaint::about(
+                text,
+                "cannot be changed, because it frames messages or concerns one connection",
+                hint,
+            ));
         }
         Ok(FieldName(text.to_owned()))
     }

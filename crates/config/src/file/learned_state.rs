@@ -1,7 +1,7 @@
 //! Where the learned state is kept.
 
 use weirgate_spanned_yaml::decode::{FromText, OneOrMany, Optional};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::Text;
 use weirgate_spanned_yaml::{record, text_schema};
 
@@ -32,10 +32,10 @@ impl FromText for AdminAddress {
         let bare = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme));
         if let Some(bare) = bare {
             let hint = format!("write `{}`: with `trust` it is reached over TLS", bare.trim_end_matches('/'));
-            return Err(Complaint::new(format!("{} is a URL", quoted(text)), hint));
+            return Err(Complaint::about(text, "is a URL", hint));
         }
         if !text.contains(':') {
-            return Err(Complaint::new(format!("{} has no port", quoted(text)), format!("write `{text}:9900`")));
+            return Err(Complaint::about(text, "has no port", format!("write `{text}:9900`")));
         }
         let NodeAddress(address) = NodeAddress::from_text(text)?;
         Ok(AdminAddress(address))

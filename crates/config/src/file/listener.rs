@@ -125,7 +125,7 @@ impl FromText for VersionText {
                 format!("TLS {text} is not supported, because it is not secure (RFC 8996)"),
                 "write `1.2` or `1.3`",
             )),
-            _ => Err(Complaint::new(format!("{} is no version of TLS", quoted(text)), "write `1.2` or `1.3`")),
+            _ => Err(Complaint::about(text, "is no version of TLS", "write `1.2` or `1.3`")),
         }
     }
 }
@@ -142,10 +142,11 @@ impl FromText for FileMode {
         match u32::from_str_radix(digits, 8) {
             // Without the bits beyond those of the rights, which mean nothing for a socket.
             Ok(mode) if digits.bytes().all(|byte| byte.is_ascii_digit()) && mode <= 0o777 => Ok(FileMode(mode)),
-            _ => {
-                let what = format!("{} is no mode of a file", quoted(text));
-                Err(Complaint::new(what, "write three octal digits, such as `660` for owner and group"))
-            }
+            _ => Err(Complaint::about(
+                text,
+                "is no mode of a file",
+                "write three octal digits, such as `660` for owner and group",
+            )),
         }
     }
 }

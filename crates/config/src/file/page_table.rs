@@ -6,7 +6,7 @@ use schemars::json_schema;
 use serde_json::json;
 use weirgate_pages::Pattern;
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, Named, Optional, Required};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Share, Text, number_and_unit};
 use weirgate_spanned_yaml::{any_of, inline_schema, record, text_schema};
@@ -141,11 +141,10 @@ impl FromText for Cost {
         let share = match number_and_unit(text)? {
             (number, "") => number,
             (number, "%") => number / 100.0,
-            _ => return Err(Complaint::new(format!("{} is no share", quoted(text)), "write `9%` or `0.09`")),
+            _ => return Err(Complaint::about(text, "is no share", "write `9%` or `0.09`")),
         };
         if share > MAX {
-            let what = format!("{} is more than four seconds of a whole node", quoted(text));
-            return Err(Complaint::new(what, "write at most `400%`"));
+            return Err(Complaint::about(text, "is more than four seconds of a whole node", "write at most `400%`"));
         }
         Ok(Cost(share))
     }

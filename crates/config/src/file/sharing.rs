@@ -1,7 +1,7 @@
 //! Gateways that keep the guarantees of their site together.
 
 use weirgate_spanned_yaml::decode::{Defaulted, FromText, Named, OneOrMany, Optional, Required};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Answer, Name, Share, Span, Text};
 use weirgate_spanned_yaml::{record, text_schema};
 
@@ -82,8 +82,8 @@ impl FromText for EtcdUrl {
             (Some(rest), _) => (true, rest),
             (None, Some(rest)) => (false, rest),
             (None, None) => {
-                let what = format!("{} does not begin with `https://`", quoted(text));
-                return Err(Complaint::new(what, "write one such as `https://10.0.0.9:2379`"));
+                let hint = "write one such as `https://10.0.0.9:2379`";
+                return Err(Complaint::about(text, "does not begin with `https://`", hint));
             }
         };
         let url = HttpUrl::after_scheme(rest, ETCD_PORT)?;

@@ -1,7 +1,7 @@
 //! Upstreams: pools of nodes.
 
 use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, OneOrMany, Optional, Required, Switch, TextOrMap};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Amount, Answer, Count, Name, Share, Span, Text};
 use weirgate_spanned_yaml::{record, text_schema, words};
 
@@ -186,8 +186,9 @@ impl FromText for CollectorPort {
         match text.parse() {
             _ if text == "node" => Ok(CollectorPort::Node),
             Ok(port) if port > 0 && text.bytes().all(|b| b.is_ascii_digit()) => Ok(CollectorPort::Port(port)),
-            _ => Err(Complaint::new(
-                format!("{} is not a port", quoted(text)),
+            _ => Err(Complaint::about(
+                text,
+                "is not a port",
                 "write a number from 1 to 65535, or `node` for the port of the node itself",
             )),
         }

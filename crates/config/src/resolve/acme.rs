@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use weirgate_spanned_yaml::decode::{At, Context};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_tls::{CertificateFiles, ClientSettings};
 
 use crate::file::{AcmeForm, CertificateForm, ListenerForm, PolicyFile};
@@ -23,18 +23,18 @@ pub(super) fn acme(file: &PolicyFile, folder: &Path, here: bool, cx: &mut Contex
         && !agreed.0
     {
         let hint = "read the terms of service of the authority and write `true`, or remove `acme:`";
-        cx.fail(form.terms_agreed.mark, Complaint::new("the authority issues no certificates then", hint));
+        cx.fail(form.terms_agreed.mark, "the authority issues no certificates then", hint);
     }
     if let Some(ca) = form.ca.get().filter(|_| here) {
         let settings = ClientSettings { ca: Some(folder.join(&ca.0)), server_name: None, own: None, verify: true };
         for fault in weirgate_tls::Client::load(&settings).err().into_iter().flatten() {
-            cx.fail(form.ca.mark, Complaint::new(fault.what, fault.hint));
+            cx.fail(form.ca.mark, fault.what, fault.hint);
         }
     }
     let storage = folder.join(&form.storage.get()?.0);
     if storage.exists() && !storage.is_dir() {
         let what = format!("{} is no folder", quoted(&storage.display().to_string()));
-        cx.fail(form.storage.mark, Complaint::new(what, "write the path of a folder that only Weirgate uses"));
+        cx.fail(form.storage.mark, what, "write the path of a folder that only Weirgate uses");
     }
     let directory = form.directory.get().0.clone();
     let contact = form.contact.get().map_or(&[][..], |all| &all.0);
@@ -70,11 +70,11 @@ fn external_account(form: &AcmeForm, folder: &Path, here: bool, cx: &mut Context
         Ok(text) if base64(&text) => {}
         Ok(_) => {
             let what = format!("{shown} has no key in base64url");
-            cx.fail(account.key_file.mark, Complaint::new(what, "it has the key (HMAC) as the authority shows it"));
+            cx.fail(account.key_file.mark, what, "it has the key (HMAC) as the authority shows it");
         }
         Err(error) => {
             let what = format!("{shown} cannot be read: {error}");
-            cx.fail(account.key_file.mark, Complaint::new(what, "write the path of a file that this user may read"));
+            cx.fail(account.key_file.mark, what, "write the path of a file that this user may read");
         }
     }
     Some((id.0.clone(), path))
@@ -95,7 +95,7 @@ fn challenges(form: &AcmeForm, file: &PolicyFile, cx: &mut Context) -> Vec<Chall
     for at in &all.0 {
         if at.value.0 == Challenge::Http01 && !plain {
             let hint = "add one: the authority asks for its page on port 80";
-            cx.fail(at.mark, Complaint::new("`http-01` needs a listener without TLS, and there is none", hint));
+            cx.fail(at.mark, "`http-01` needs a listener without TLS, and there is none", hint);
         }
         if !found.contains(&at.value.0) {
             found.push(at.value.0);
@@ -116,7 +116,7 @@ pub(super) fn files(
         let or = if neither { ", or write `names:` alone if the authority of `acme:` shall issue it" } else { "" };
         for (given, field) in [(form.certificate.given, "certificate"), (form.key.given, "key")] {
             if !given {
-                cx.fail_in(*mark, field, Complaint::new("this field is missing", format!("add `{field}:`{or}")));
+                cx.fail_in(*mark, field, "this field is missing", format!("add `{field}:`{or}"));
             }
         }
         return Some(CertificateFiles {
@@ -129,12 +129,12 @@ pub(super) fn files(
     let fields = [(&form.certificate, "certificate"), (&form.key, "key"), (&form.ocsp, "ocsp")];
     for (field, name) in fields.into_iter().filter(|(field, _)| field.given) {
         let what = format!("there are `names`, whose certificate has no `{name}` of yours");
-        cx.fail(field.mark, Complaint::new(what, "remove one of them"));
+        cx.fail(field.mark, what, "remove one of them");
     }
     if !file.acme.given {
         let hint =
             "add `acme: { terms_agreed: true, storage: FOLDER }` to the policy, or write `certificate` and `key`";
-        cx.fail(form.names.mark, Complaint::new("`names` needs an authority that issues the certificate", hint));
+        cx.fail(form.names.mark, "`names` needs an authority that issues the certificate", hint);
     }
     let mut names: Vec<String> = Vec::new();
     for at in &form.names.get()?.0 {
@@ -144,7 +144,7 @@ pub(super) fn files(
     }
     if names.len() > MAX_NAMES {
         let what = format!("{} names are too many", names.len());
-        cx.fail(form.names.mark, Complaint::new(what, "write at most 100 for a certificate"));
+        cx.fail(form.names.mark, what, "write at most 100 for a certificate");
     }
     let (first, acme) = (names.first()?, acme.as_mut()?);
     let path = acme.storage.join(format!("{first}.pem"));
@@ -153,11 +153,11 @@ pub(super) fn files(
         Some(known) if known.names == names => {}
         Some(_) => {
             let what = format!("another certificate begins with {} and has other names", quoted(first));
-            cx.fail(form.names.mark, Complaint::new(what, "give both the same names, or begin with different ones"));
+            cx.fail(form.names.mark, what, "give both the same names, or begin with different ones");
         }
         None if acme.certificates.len() >= MAX_CERTIFICATES => {
             let what = "there are more than 1,000 certificates of the authority";
-            cx.fail(form.names.mark, Complaint::new(what, "put several names into one"));
+            cx.fail(form.names.mark, what, "put several names into one");
         }
         None => acme.certificates.push(AcmeCertificate { names, files: files.clone() }),
     }
@@ -174,6 +174,6 @@ pub(super) fn unused(file: &PolicyFile, acme: Option<&Acme>, cx: &mut Context) {
     });
     if acme.is_some() && !names {
         let hint = "write `certificates: { names: [shop.test] }` in `tls:` of a listener, or remove `acme:`";
-        cx.warn(file.acme.mark, Complaint::new("no listener has `names` for this authority", hint));
+        cx.warn(file.acme.mark, "no listener has `names` for this authority", hint);
     }
 }

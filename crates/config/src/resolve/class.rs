@@ -120,7 +120,7 @@ pub(super) fn classes(
             && let Some(first) = names.insert(name, class.name.mark)
         {
             let what = format!("the name `{name}` is taken by the class in line {}", cx.position(first).line);
-            cx.fail(class.name.mark, Complaint::new(what, "give each class its own name"));
+            cx.fail(class.name.mark, what, "give each class its own name");
         }
         let before = cx.problems.reports();
         let implied = defaults.filter(|_| at + 1 < list.len()).and_then(|defaults| implied(class, defaults));
@@ -144,7 +144,7 @@ pub(super) fn classes(
                     format!("move it before {earlier}"),
                 ),
             };
-            cx.fail(item.mark, complaint);
+            cx.report(item.mark, complaint);
         }
         if sure && class.per.get().is_none() {
             let everything = matches!(matches, Match::Any);
@@ -183,7 +183,7 @@ pub(super) fn classes(
             None => {
                 if class.max_live.get().is_some() && !class.per.given {
                     let hint = "add `per: { header: … }` to make the class a template, or remove the field";
-                    cx.fail(class.max_live.mark, Complaint::new("only a template has live classes", hint));
+                    cx.fail(class.max_live.mark, "only a template has live classes", hint);
                 }
                 let id = engine::ClassId(index(all.classes.len()));
                 all.classes.push(resolved);
@@ -231,18 +231,18 @@ fn add_default(
 ) {
     if let Some(&mark) = names.get(DEFAULT) {
         let what = "`default` is the name of the class that is added because no class matches everything";
-        cx.fail(mark, Complaint::new(what, "rename this one, or end the list with a class without `match:`"));
+        cx.fail(mark, what, "rename this one, or end the list with a class without `match:`");
         return;
     }
     let what = "no class matches everything";
     if common.pools.pools.len() > 1 {
         let upstreams = listed(common.pools.index.keys().map(String::as_str));
         let hint = format!("end the list with `- {{ name: other, upstream: … }}`; the upstreams are {upstreams}");
-        cx.fail(file.classes.mark, Complaint::new(what, hint));
+        cx.fail(file.classes.mark, what, hint);
         return;
     }
     let hint = "a best-effort class `default` was added; write `- { name: default }` last to say so";
-    cx.warn(file.classes.mark, Complaint::new(what, hint));
+    cx.warn(file.classes.mark, what, hint);
     let (class, class_site) = common.resolve(&assumed_class(cx), file.classes.mark, cx);
     all.rules.push(Rule { matches: Match::Any, target: RuleTarget::Class(engine::ClassId(index(all.classes.len()))) });
     all.classes.push(class);
@@ -272,14 +272,14 @@ fn pool(class: &Class, mark: Mark, pools: &Pools, cx: &mut Context) -> usize {
     match class.upstream.get() {
         Some(Name(name)) => pools.index.get(name).copied().unwrap_or_else(|| {
             if pools.complete {
-                cx.fail(class.upstream.mark, unknown_upstream(name, pools));
+                cx.report(class.upstream.mark, unknown_upstream(name, pools));
             }
             0
         }),
         None => {
             if pools.index.len() > 1 && !class.upstream.bad {
                 let what = "this field is missing: there are several upstreams";
-                cx.fail_in(mark, "upstream", Complaint::new(what, format!("name one of {}", listed(known()))));
+                cx.fail_in(mark, "upstream", what, format!("name one of {}", listed(known())));
             }
             0
         }
@@ -296,7 +296,7 @@ fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
     let response_time = guarantee.response_time.get().map(|file| file.0);
     if throughput.is_none() && response_time.is_none() && !class.guarantee.bad {
         let hint = "give it `throughput:` or `response_time:`, or remove it for best effort";
-        cx.fail(class.guarantee.mark, Complaint::new("this guarantee promises nothing", hint));
+        cx.fail(class.guarantee.mark, "this guarantee promises nothing", hint);
     }
     if let (Some(limit), Some(service)) = (response_time.map(|r| r.limit), class.service_time.get()) {
         let mark = guarantee.response_time.mark;
@@ -304,12 +304,12 @@ fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
         if limit < service.0 {
             let what =
                 format!("no request can meet {limit_text}: an unloaded node needs {service_text} (`service_time`)");
-            cx.fail(mark, Complaint::new(what, "raise the limit or correct the service time"));
+            cx.fail(mark, what, "raise the limit or correct the service time");
         } else if limit < service.0 * 2 {
             let what = format!("{limit_text} is less than twice the service time of {service_text}");
             let hint =
                 "requests have hardly time to wait, and Quorum's window shrinks to its least: allow twice as much";
-            cx.warn(mark, Complaint::new(what, hint));
+            cx.warn(mark, what, hint);
         }
     }
     engine::Guarantee { throughput, response_time }
@@ -324,7 +324,7 @@ fn queue(class: &Class, cx: &mut Context) -> engine::QueueBounds {
     }
     if per_source > max_waiting {
         let what = format!("one source may have {per_source} waiting, the whole queue {max_waiting}");
-        cx.fail(queue.max_waiting_per_source.mark, Complaint::new(what, "make it at most `max_waiting`"));
+        cx.fail(queue.max_waiting_per_source.mark, what, "make it at most `max_waiting`");
     }
     let max_rate = class.limit.get().map(|rate| rate.0);
     let owed = class.guarantee.get().and_then(|guarantee| guarantee.throughput.get()).map(|rate| rate.0);
@@ -332,7 +332,7 @@ fn queue(class: &Class, cx: &mut Context) -> engine::QueueBounds {
         && max < owed
     {
         let what = "the class may send less than its guaranteed throughput";
-        cx.fail(class.limit.mark, Complaint::new(what, "make it at least `guarantee.throughput`, or remove it"));
+        cx.fail(class.limit.mark, what, "make it at least `guarantee.throughput`, or remove it");
     }
     let limit = class.guarantee.get().and_then(|guarantee| guarantee.response_time.get()).map(|file| file.0.limit);
     let max_wait = match limit {
@@ -358,7 +358,7 @@ fn retry(switch: &Switch<Retry>, cx: &mut Context) -> engine::RetryBudget {
     let (Share(ratio), Amount(min_per_second)) = (*retry.ratio.get(), *retry.min_per_second.get());
     if retry.ratio.given && ratio > 0.2 {
         let what = format!("up to {} % more requests when nodes fail", number_text(ratio * 100.0));
-        cx.warn(retry.ratio.mark, Complaint::new(what, "more than 20 % can keep an overload alive"));
+        cx.warn(retry.ratio.mark, what, "more than 20 % can keep an overload alive");
     }
     engine::RetryBudget { ratio, min_per_second, max_retries: count(&retry.max_retries, MAX, cx).min(MAX) as u8 }
 }
@@ -367,7 +367,7 @@ fn shed(shed: &Shed, cx: &mut Context) -> ShedReply {
     let Count(status) = *shed.status.get();
     if !matches!(status, 503 | 429) {
         let hint = "write 503 (overload) or 429 (over the contract): clients know how to wait on these";
-        cx.fail(shed.status.mark, Complaint::new(format!("status {status} does not say \"later\""), hint));
+        cx.fail(shed.status.mark, format!("status {status} does not say \"later\""), hint);
     }
     reply(status, (&shed.body.get().0, shed.body.mark), (&shed.content_type.get().0, shed.content_type.mark), cx)
 }
@@ -375,11 +375,11 @@ fn shed(shed: &Shed, cx: &mut Context) -> ShedReply {
 fn reply(status: u32, body: (&str, Mark), content_type: (&str, Mark), cx: &mut Context) -> ShedReply {
     if body.0.len() as u64 > MAX_SHED_BODY.0 {
         let what = format!("the body has {} bytes", body.0.len());
-        cx.fail(body.1, Complaint::new(what, "an overloaded gateway has better to send: at most 64 KiB"));
+        cx.fail(body.1, what, "an overloaded gateway has better to send: at most 64 KiB");
     }
     if HeaderValue::from_str(content_type.0).is_err() || !content_type.0.contains('/') {
         let what = format!("{} is not a media type", quoted(content_type.0));
-        cx.fail(content_type.1, Complaint::new(what, "write one such as `text/html; charset=utf-8`"));
+        cx.fail(content_type.1, what, "write one such as `text/html; charset=utf-8`");
     }
     let status = u16::try_from(status).unwrap_or(503);
     ShedReply { status, content_type: content_type.0.to_owned(), body: body.0.to_owned() }
@@ -390,12 +390,12 @@ fn fallback(class: &Class, pools: &Pools, cx: &mut Context) -> Option<usize> {
     let file = class.fallback.get()?;
     if !file.upstream.given && !file.body.given {
         let hint = "give it `upstream:` or `body:`, or remove it";
-        cx.fail(class.fallback.mark, Complaint::new("this fallback is empty", hint));
+        cx.fail(class.fallback.mark, "this fallback is empty", hint);
     }
     let Name(upstream) = file.upstream.get()?;
     let pool = pools.index.get(upstream).copied();
     if pool.is_none() && pools.complete {
-        cx.fail(file.upstream.mark, unknown_upstream(upstream, pools));
+        cx.report(file.upstream.mark, unknown_upstream(upstream, pools));
     }
     pool
 }
@@ -407,12 +407,12 @@ fn answer(class: &Class, cx: &mut Context) -> ShedReply {
     };
     if class.shed.given {
         let hint = "remove one of them: the body of `fallback` is the answer";
-        cx.fail(class.shed.mark, Complaint::new("`shed` is never sent: `fallback` has a body", hint));
+        cx.fail(class.shed.mark, "`shed` is never sent: `fallback` has a body", hint);
     }
     let Count(status) = *fallback.status.get();
     if !matches!(status, 200 | 203 | 429 | 503) {
         let hint = "write 200 (a simpler page), 203 (not what the server says), 429 or 503";
-        cx.fail(fallback.status.mark, Complaint::new(format!("status {status} is no degraded service"), hint));
+        cx.fail(fallback.status.mark, format!("status {status} is no degraded service"), hint);
     }
     let body = fallback.body.get().map(|text| text.0.clone()).unwrap_or_default();
     reply(status, (&body, fallback.body.mark), (&fallback.content_type.get().0, fallback.content_type.mark), cx)
@@ -423,7 +423,7 @@ fn within_total(field: &Defaulted<weirgate_spanned_yaml::unit::Span>, total: Dur
     let span = field.get().0;
     if field.given && span > total {
         let what = format!("{} never pass: `total` ends the request after {}", span_text(span), span_text(total));
-        cx.fail(field.mark, Complaint::new(what, "make it at most `total`"));
+        cx.fail(field.mark, what, "make it at most `total`");
     }
     span.min(total)
 }
@@ -447,7 +447,7 @@ fn tunnels(file: &Tunnels, cx: &mut Context) -> site::Tunnels {
     let total = file.total.get().on().map(|span| span.0);
     if let Some(total) = total.filter(|total| file.idle.given && idle > *total) {
         let what = format!("{} never pass: `total` ends the tunnel after {}", span_text(idle), span_text(total));
-        cx.fail(file.idle.mark, Complaint::new(what, "make it at most `total`"));
+        cx.fail(file.idle.mark, what, "make it at most `total`");
     }
     site::Tunnels { max: file.max.get().on().map(|max| max.0), idle, total }
 }
@@ -462,7 +462,7 @@ fn template_key(class: &Class, cx: &mut Context) -> Option<Key> {
         (None, None, None) if class.per.bad => None,
         _ => {
             let hint = "give it one of `header:`, `cookie:` and `source:`";
-            cx.fail(class.per.mark, Complaint::new("a template is keyed by one value", hint));
+            cx.fail(class.per.mark, "a template is keyed by one value", hint);
             None
         }
     }
@@ -481,7 +481,7 @@ fn source(class: &Class, cx: &mut Context) -> Key {
         (None, None) if class.source.bad => {}
         _ => {
             let hint = "give it either `header:` or `cookie:`, or write `source: address`";
-            cx.fail(class.source.mark, Complaint::new("a source is told by one value", hint));
+            cx.fail(class.source.mark, "a source is told by one value", hint);
         }
     }
     Key::Network(NetworkSize::ADDRESS)
@@ -492,7 +492,7 @@ fn weight(class: &Class, cx: &mut Context) -> f64 {
     let Amount(weight) = *class.weight.get();
     if !(1e-3..=1e6).contains(&weight) {
         let what = format!("{} is out of range", number_text(weight));
-        cx.fail(class.weight.mark, Complaint::new(what, "write a number from 0.001 to 1000000; 1 is usual"));
+        cx.fail(class.weight.mark, what, "write a number from 0.001 to 1000000; 1 is usual");
         return 1.0;
     }
     weight
@@ -503,7 +503,7 @@ fn utility(class: &Class, cx: &mut Context) -> f64 {
     let Amount(utility) = *class.utility.get();
     if !(utility > 0.0 && utility <= 1e6) {
         let what = "a utility of this size orders nothing";
-        cx.fail(class.utility.mark, Complaint::new(what, "write more than 0 and at most 1000000; 1 is usual"));
+        cx.fail(class.utility.mark, what, "write more than 0 and at most 1000000; 1 is usual");
         return 1.0;
     }
     utility
@@ -513,7 +513,7 @@ fn max_live(field: &Optional<Count>, cx: &mut Context) -> u32 {
     let live = field.get().map_or(LIVE, |count| count.0);
     if live > MAX_LIVE {
         let what = format!("{live} live classes are too many");
-        cx.fail(field.mark, Complaint::new(what, format!("write at most {MAX_LIVE}; the rest share `NAME/overflow`")));
+        cx.fail(field.mark, what, format!("write at most {MAX_LIVE}; the rest share `NAME/overflow`"));
     }
     live
 }
@@ -533,30 +533,30 @@ pub(super) fn warn(file: &PolicyFile, all: &Classes, discipline: &engine::Discip
         {
             let what = format!("any client can choose its class by sending `{}`", header.0);
             let hint = "list the proxies that set it in `trusted_proxies:`, if there are any";
-            cx.warn(per.header.mark, Complaint::new(what, hint));
+            cx.warn(per.header.mark, what, hint);
         }
         let Some(guarantee) = class.guarantee.get() else { continue };
         promised = true;
         limited |= guarantee.response_time.given;
         if weighs && guarantee.response_time.given && !guarantee.throughput.given {
             let what = "a class without `throughput` has no share of its own: it gets what others leave";
-            cx.warn(class.guarantee.mark, Complaint::new(what, "add `throughput:` to keep its response time"));
+            cx.warn(class.guarantee.mark, what, "add `throughput:` to keep its response time");
         }
     }
     let free = matches!(discipline.load_control, engine::LoadControl::Fixed { window: None });
     if promised && free && discipline.admit == engine::Admit::None {
         let what = "nothing keeps the guarantees: this discipline lets every request in at once";
-        cx.warn(file.discipline.mark, Complaint::new(what, "use `discipline: weirgate`"));
+        cx.warn(file.discipline.mark, what, "use `discipline: weirgate`");
     }
     if let Some(item) = list.iter().find(|item| item.value.per.given)
         && discipline.precedence == engine::Precedence::Mdrr
     {
         let what = "`mdrr` looks at every class that waits, at each release, and here is one per key";
         let hint = "write `discipline: { mqos: { precedence: drfq } }`, which looks at a few";
-        cx.warn(item.value.per.mark, Complaint::new(what, hint));
+        cx.warn(item.value.per.mark, what, hint);
     }
     if window && !limited && !all.classes.is_empty() {
         let what = "no class has a `response_time`: the window never shrinks, so shares are not enforced";
-        cx.warn(file.classes.mark, Complaint::new(what, "give the class that hurts first a response time"));
+        cx.warn(file.classes.mark, what, "give the class that hurts first a response time");
     }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark, Required};
-use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Amount, Count, Span, number_text};
 
 use super::class::Classes;
@@ -150,7 +149,7 @@ fn availability(horizon: &Defaulted<Span>, only: Option<ResourceWord>, cx: &mut 
     const HORIZON: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3600));
     let span = horizon.get().0;
     if !(HORIZON.0..=HORIZON.1).contains(&span) {
-        cx.fail(horizon.mark, Complaint::new("this horizon is too short or too long", "write one from 1ms to 1h"));
+        cx.fail(horizon.mark, "this horizon is too short or too long", "write one from 1ms to 1h");
     }
     engine::LoadControl::ResourceAvailability(engine::Availability { horizon: span, only: only.map(|word| word.0) })
 }
@@ -161,7 +160,7 @@ fn within(field: &Defaulted<Amount>, min: f64, max: f64, cx: &mut Context) -> f6
     if !(min..=max).contains(&figure) {
         let what = format!("{} is out of range", number_text(figure));
         let hint = format!("write a number from {} to {}", number_text(min), number_text(max));
-        cx.fail(field.mark, Complaint::new(what, hint));
+        cx.fail(field.mark, what, hint);
     }
     figure
 }
@@ -214,7 +213,7 @@ fn in_order((first, min, max): (Figure<'_>, Figure<'_>, Figure<'_>), mark: Mark,
     let [first, min, max] = [first, min, max].map(|f| f.get().0);
     if min > first || first > max {
         let what = format!("the windows are not in order: min {min}, first {first}, max {max}");
-        cx.fail(mark, Complaint::new(what, "make `min_window` ≤ `first_window` ≤ `max_window`"));
+        cx.fail(mark, what, "make `min_window` ≤ `first_window` ≤ `max_window`");
     }
     (first, min, max)
 }

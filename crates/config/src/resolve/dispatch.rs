@@ -2,7 +2,6 @@
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Defaulted};
-use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Amount, Count, Share, Span, number_text};
 
 use super::web_switch;
@@ -47,7 +46,7 @@ fn lard(form: &Lard, cx: &mut Context) -> engine::Lard {
         let Amount(figure) = *field.get();
         if !(min..=MAX_IN_FLIGHT).contains(&figure) {
             let what = format!("{} requests in flight at a node is out of range", number_text(figure));
-            cx.fail(field.mark, Complaint::new(what, format!("write a number from {min} to 1000000")));
+            cx.fail(field.mark, what, format!("write a number from {min} to 1000000"));
         }
         figure
     };
@@ -55,12 +54,12 @@ fn lard(form: &Lard, cx: &mut Context) -> engine::Lard {
     let miss_cost = figure(&form.miss_cost, 1.0);
     if overload < idle {
         let what = format!("a node is overloaded at {} and idle up to {}", number_text(overload), number_text(idle));
-        cx.fail(form.overload.mark, Complaint::new(what, "write an `overload` that is not below `idle`"));
+        cx.fail(form.overload.mark, what, "write an `overload` that is not below `idle`");
     }
     let Count(max_keys) = *form.max_keys.get();
     if max_keys > engine::Lard::MAX_KEYS {
         let what = format!("a map of {max_keys} documents takes more than a gigabyte");
-        cx.fail(form.max_keys.mark, Complaint::new(what, format!("write at most {}", engine::Lard::MAX_KEYS)));
+        cx.fail(form.max_keys.mark, what, format!("write at most {}", engine::Lard::MAX_KEYS));
     }
     engine::Lard { idle, overload, miss_cost, max_keys }
 }

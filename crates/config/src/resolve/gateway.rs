@@ -8,7 +8,7 @@ use http::HeaderValue;
 use ipnet::IpNet;
 use weirgate_listening::{Address, FileAccess, abstract_name};
 use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark, OneOrMany, Optional, Switch};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_spanned_yaml::unit::{Bytes, Count, Rate, Text};
 use weirgate_tls::trust::is_local;
 
@@ -38,7 +38,7 @@ pub(super) fn needed(file: &PolicyFile, defaults: Option<&Defaults>, cx: &mut Co
         (file.classes.given, file.classes.mark),
     ];
     for (name, (_, mark)) in NEEDED.into_iter().zip(fields).filter(|(_, (given, _))| !given) {
-        cx.fail_in(mark, name, Complaint::new("this field is missing", format!("add `{name}:`")));
+        cx.fail_in(mark, name, "this field is missing", format!("add `{name}:`"));
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn trusted_proxies(file: &PolicyFile, cx: &mut Context) -> Vec<IpNet>
     for net in file.trusted_proxies.get().map_or(&[][..], |n| &n.0) {
         if net.value.0.prefix_len() == 0 {
             let what = "every peer is trusted: any client can choose its address and its class by a header";
-            cx.warn(net.mark, Complaint::new(what, "list the proxies in front of this gateway"));
+            cx.warn(net.mark, what, "list the proxies in front of this gateway");
         }
         nets.push(net.value.0);
     }
@@ -70,7 +70,7 @@ pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], trusted: bool, cx
     let form = &admin.0;
     let token_file = form.token_file.get().map(|text| PathBuf::from(&text.0));
     if token_file.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
-        cx.fail(form.token_file.mark, Complaint::new("this is no file", "write the path of the token's file"));
+        cx.fail(form.token_file.mark, "this is no file", "write the path of the token's file");
     }
     let mark = if form.address.given { form.address.mark } else { file.admin.mark };
     let address = &form.address.get().0;
@@ -79,7 +79,7 @@ pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], trusted: bool, cx
     }
     if !is_any_port(address) && listeners.iter().any(|l| l.name.address == *address) {
         let what = format!("clients connect to `{address}` already");
-        cx.fail(mark, Complaint::new(what, "give the admin listener an address of its own"));
+        cx.fail(mark, what, "give the admin listener an address of its own");
     }
     let file = file_access(address, (&form.mode, &form.owner, &form.group), cx);
     Some(Admin { address: address.clone(), file, token_file, hosts: hosts(&form.hosts, cx) })
@@ -104,7 +104,7 @@ pub(super) fn file_access(
     let given = [(mode.given, mode.mark), (owner.given, owner.mark), (group.given, group.mark)];
     for (_, mark) in given.into_iter().filter(|(given, _)| *given) {
         if let Some(why) = why {
-            cx.fail(mark, Complaint::new(format!("`{address}` {why}"), hint));
+            cx.fail(mark, format!("`{address}` {why}"), hint);
         }
     }
     FileAccess { mode: mode.get().0, owner: owner.get().map(|user| user.0), group: group.get().map(|group| group.0) }
@@ -114,7 +114,7 @@ pub(super) fn file_access(
 pub(super) fn guarded(address: SocketAddr, what: &str, trusted: bool, mark: Mark, cx: &mut Context) {
     if !address.ip().to_canonical().is_loopback() && !trusted {
         let hint = "make certificates with `weirgate pki` and write `trust:` with their folder, or use `127.0.0.1`";
-        cx.fail(mark, Complaint::new(format!("`{address}` lets others {what} without a certificate"), hint));
+        cx.fail(mark, format!("`{address}` lets others {what} without a certificate"), hint);
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn hosts(field: &Optional<OneOrMany<Text>>, cx: &mut Context) -> Vec<
         let sound = !name.is_empty() && !name.contains(['/', '*', ' ', '@']) && HeaderValue::from_str(&name).is_ok();
         if !sound {
             let what = format!("{} is not a host name", quoted(&host.value.0));
-            cx.fail(host.mark, Complaint::new(what, "write a name as it stands in `Host`, without scheme or `*`"));
+            cx.fail(host.mark, what, "write a name as it stands in `Host`, without scheme or `*`");
         }
         hosts.push(name);
     }
@@ -141,7 +141,7 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
     let buffer_total = bytes(&limits.buffer_total, "the buffer of all requests", 0, 1 << 40, cx);
     if limits.buffer_total.given && buffer_total < buffer_per_request {
         let what = "the buffer of all requests is smaller than that of one".to_owned();
-        cx.fail(limits.buffer_total.mark, Complaint::new(what, "make it at least `buffer_per_request`"));
+        cx.fail(limits.buffer_total.mark, what, "make it at least `buffer_per_request`");
     }
     Limits {
         connections: count(&limits.connections, 1 << 20, cx) as usize,
@@ -171,7 +171,7 @@ fn connect_interval(field: &Defaulted<Switch<Rate>>, cx: &mut Context) -> Option
     let interval = Duration::try_from_secs_f64(rate.recip()).unwrap_or(Duration::MAX);
     if interval > MAX_CONNECT_INTERVAL {
         let what = "this allows less than one connection in an hour".to_owned();
-        cx.fail(field.mark, Complaint::new(what, "write at least `1/h`, or a rate such as `20/s`"));
+        cx.fail(field.mark, what, "write at least `1/h`, or a rate such as `20/s`");
     }
     Some(interval)
 }
@@ -192,7 +192,7 @@ fn bytes(field: &Defaulted<Bytes>, name: &str, min: u64, max: u64, cx: &mut Cont
     if !(min..=max).contains(&bytes) {
         let what = format!("{name} of `{}` is out of range", Bytes(bytes));
         let hint = format!("write a size from `{}` to `{}`", Bytes(min), Bytes(max));
-        cx.fail(field.mark, Complaint::new(what, hint));
+        cx.fail(field.mark, what, hint);
     }
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -201,7 +201,7 @@ fn bytes(field: &Defaulted<Bytes>, name: &str, min: u64, max: u64, cx: &mut Cont
 pub(super) fn count(field: &Defaulted<Count>, max: u32, cx: &mut Context) -> u32 {
     let Count(count) = *field.get();
     if count > max {
-        cx.fail(field.mark, Complaint::new(format!("`{count}` is too large"), format!("write at most {max}")));
+        cx.fail(field.mark, format!("`{count}` is too large"), format!("write at most {max}"));
     }
     count
 }
@@ -210,22 +210,20 @@ pub(super) fn access_log(file: &PolicyFile, cx: &mut Context) -> Option<AccessLo
     let Switch::On(log) = file.access_log.get() else { return None };
     let path = log.0.file.get().map(|text| PathBuf::from(&text.0));
     if path.as_ref().is_some_and(|p| p.as_os_str().is_empty()) {
-        cx.fail(log.0.file.mark, Complaint::new("this is no file", "write the log's path, or leave it out for stdout"));
+        cx.fail(log.0.file.mark, "this is no file", "write the log's path, or leave it out for stdout");
     }
     let format = log.0.format.get().0;
     let chosen = log.0.fields.get().map(|fields| fields.0.iter().map(|field| field.value.0).collect::<Vec<_>>());
     if chosen.is_some() && format != AccessFormat::Json {
         cx.fail(
             log.0.fields.mark,
-            Complaint::new("only lines in JSON have fields to choose", "leave out `fields`, or write `format: json`"),
+            "only lines in JSON have fields to choose",
+            "leave out `fields`, or write `format: json`",
         );
     }
     let fields = chosen.unwrap_or_else(|| AccessField::USUAL.to_vec());
     if fields.is_empty() {
-        cx.fail(
-            log.0.fields.mark,
-            Complaint::new("lines without fields", "name fields, or leave `fields` out for all"),
-        );
+        cx.fail(log.0.fields.mark, "lines without fields", "name fields, or leave `fields` out for all");
     }
     Some(AccessLog { file: path, sample: log.0.sample.get().0, format, fields })
 }
@@ -241,28 +239,28 @@ pub(super) fn telemetry(file: &PolicyFile, folder: &Path, here: bool, cx: &mut C
     let metrics_every = form.metrics_every.get().on().map(|every| every.0);
     if metrics_every.is_some_and(|every| every < MIN_METRICS_EVERY) {
         let hint = "write `1s` or more; each export has all metrics";
-        cx.fail(form.metrics_every.mark, Complaint::new("metrics are exported too often", hint));
+        cx.fail(form.metrics_every.mark, "metrics are exported too often", hint);
     }
     let service = form.service.get().0.clone();
     if service.is_empty() {
         let hint = "write a name such as `weirgate`, or leave `service` out";
-        cx.fail(form.service.mark, Complaint::new("the name of the service is empty", hint));
+        cx.fail(form.service.mark, "the name of the service is empty", hint);
     }
     let CollectorUrl { https, url } = form.otlp.get()?;
     let in_folder = |path: &Text| folder.join(&path.0);
     let (ca, headers_file) = (form.ca.get().map(in_folder), form.headers_file.get().map(in_folder));
     if ca.is_some() && !https {
         let hint = "write `https://` in `otlp`, or leave `ca` out";
-        cx.fail(form.ca.mark, Complaint::new("a connection that is not encrypted has no certificate", hint));
+        cx.fail(form.ca.mark, "a connection that is not encrypted has no certificate", hint);
     } else if here && let Some(Err(faults)) = ca.as_deref().map(|ca| weirgate_tls::https(Some(ca))) {
-        faults.into_iter().for_each(|fault| cx.fail(form.ca.mark, Complaint::new(fault.what, fault.hint)));
+        faults.into_iter().for_each(|fault| cx.fail(form.ca.mark, fault.what, fault.hint));
     }
     if headers_file.is_some() && !https && !is_local(&url.address) {
         let hint = "write `https://` in `otlp`, or send to a collector on this machine";
         let what = "header fields would leave this machine unencrypted";
-        cx.fail(form.headers_file.mark, Complaint::new(what, hint));
+        cx.fail(form.headers_file.mark, what, hint);
     } else if here && let Some(Err(why)) = headers_file.as_deref().map(header_fields) {
-        cx.fail(form.headers_file.mark, Complaint::new(why, "write the path of a file with one `Name: value` a line"));
+        cx.fail(form.headers_file.mark, why, "write the path of a file with one `Name: value` a line");
     }
     let path = url.path.trim_end_matches('/').to_owned();
     let (address, traces) = (url.address.clone(), form.traces.get().0);
@@ -273,7 +271,7 @@ pub(super) fn threads(file: &PolicyFile, cx: &mut Context) -> Option<usize> {
     let Count(threads) = *file.threads.get()?;
     if threads > MAX_THREADS {
         let hint = "write the number of cores to use, or leave it out for all of them";
-        cx.fail(file.threads.mark, Complaint::new(format!("`{threads}` threads are too many"), hint));
+        cx.fail(file.threads.mark, format!("`{threads}` threads are too many"), hint);
     }
     Some(threads as usize)
 }

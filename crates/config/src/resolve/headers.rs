@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weirgate_spanned_yaml::decode::{Context, Mark, Optional};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 
 use crate::file::{FieldName, Headers, ValueTemplate, is_authority};
 use crate::headers::{FieldTemplate, HeaderEdits, HeaderRules, Piece, Variable, canonical};
@@ -37,7 +37,7 @@ fn edits(field: &Optional<Headers>, base: &Arc<HeaderEdits>, side: Side, cx: &mu
     let Some(form) = field.get() else { return Arc::clone(base) };
     if !form.remove.given && !form.set.given && !form.add.given && !field.bad {
         let hint = "give it `set:`, `add:` or `remove:`, or remove it";
-        cx.fail(field.mark, Complaint::new("this changes no header", hint));
+        cx.fail(field.mark, "this changes no header", hint);
     }
     let mut edits = HeaderEdits::clone(base);
     let mut named: Vec<String> = Vec::new();
@@ -51,7 +51,7 @@ fn edits(field: &Optional<Headers>, base: &Arc<HeaderEdits>, side: Side, cx: &mu
         if named.contains(&canonical(name)) {
             let what = format!("{} is here twice", quoted(name));
             let hint = "keep one of them: `set:` also removes, and names are compared in any case, with `_` as `-`";
-            cx.fail(item.value.mark, Complaint::new(what, hint));
+            cx.fail(item.value.mark, what, hint);
         }
         named.push(canonical(name));
         remove(&mut edits, &item.name);
@@ -67,7 +67,7 @@ fn edits(field: &Optional<Headers>, base: &Arc<HeaderEdits>, side: Side, cx: &mu
     }
     if edits.written.len() > MAX_WRITTEN {
         let what = format!("{} headers are written here, with those of the whole policy", edits.written.len());
-        cx.fail(field.mark, Complaint::new(what, format!("write at most {MAX_WRITTEN}")));
+        cx.fail(field.mark, what, format!("write at most {MAX_WRITTEN}"));
     }
     Arc::new(edits)
 }
@@ -93,7 +93,7 @@ fn check_host(FieldName(name): &FieldName, set: Option<&ValueTemplate>, mark: Ma
     }
     let Some(ValueTemplate(value)) = set else {
         let what = "a request has exactly one `Host`";
-        return cx.fail(mark, Complaint::new(what, "use `set:` to give nodes another one"));
+        return cx.fail(mark, what, "use `set:` to give nodes another one");
     };
     let sound = match value.as_slice() {
         [Piece::Text(text)] => is_authority(text),
@@ -102,6 +102,6 @@ fn check_host(FieldName(name): &FieldName, set: Option<&ValueTemplate>, mark: Ma
     };
     if !sound {
         let hint = "write a host with or without a port, `${host}` or `${node_address}`";
-        cx.fail(mark, Complaint::new("this is no value for `Host`", hint));
+        cx.fail(mark, "this is no value for `Host`", hint);
     }
 }

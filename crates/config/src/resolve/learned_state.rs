@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weirgate_spanned_yaml::decode::Context;
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_tls::trust::is_local;
 
 use crate::file::PolicyFile;
@@ -23,12 +23,12 @@ pub(super) fn learned_state(
     let form = file.learned_state.get()?;
     if !form.file.given && !form.follow.given {
         let hint = "write `file:` with a path, or `follow:` with the admin listener of another gateway";
-        cx.fail(file.learned_state.mark, Complaint::new("this keeps nothing", hint));
+        cx.fail(file.learned_state.mark, "this keeps nothing", hint);
     }
     let path = form.file.get().map(|text| folder.join(&text.0));
     if let Some(path) = path.as_ref().filter(|path| path.is_dir() || path.file_name().is_none()) {
         let what = format!("{} is a folder", quoted(&path.display().to_string()));
-        cx.fail(form.file.mark, Complaint::new(what, "write the path of a file that only Weirgate uses"));
+        cx.fail(form.file.mark, what, "write the path of a file that only Weirgate uses");
     }
     let mut follow: Vec<String> = Vec::new();
     for at in form.follow.get().map_or(&[][..], |all| &all.0) {
@@ -36,11 +36,11 @@ pub(super) fn learned_state(
         if !trusted && !is_local(address) && !address.starts_with("unix:") {
             let what = format!("the gateway at {} could be anyone, because there is no `trust`", quoted(address));
             let hint = "make certificates with `weirgate pki` and write `trust:` with their folder";
-            cx.fail(at.mark, Complaint::new(what, hint));
+            cx.fail(at.mark, what, hint);
         }
         if admin.is_some_and(|admin| admin.address.to_string() == *address) {
             let hint = "name the admin listener of another gateway";
-            cx.fail(at.mark, Complaint::new(format!("{} is this gateway itself", quoted(address)), hint));
+            cx.fail(at.mark, format!("{} is this gateway itself", quoted(address)), hint);
         }
         if !follow.contains(address) {
             follow.push(address.clone());
@@ -48,7 +48,7 @@ pub(super) fn learned_state(
     }
     if follow.len() > MAX_FOLLOWED {
         let what = format!("{} gateways are followed, and at most {MAX_FOLLOWED} may be", follow.len());
-        cx.fail(form.follow.mark, Complaint::new(what, "follow those that take over for one another"));
+        cx.fail(form.follow.mark, what, "follow those that take over for one another");
     }
     Some(LearnedStateSettings { file: path, follow })
 }

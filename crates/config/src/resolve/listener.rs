@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use ipnet::IpNet;
 use weirgate_listening::FileAccess;
 use weirgate_spanned_yaml::decode::{Context, Mark, OneOrMany, Optional};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_tls::{Certificate, ClientAuth, Part, Server, ServerSettings};
 
 use super::acme;
@@ -67,20 +67,18 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
         if redirect.is_some() && tls.is_some() {
             cx.fail(
                 form.mark,
-                Complaint::new(
-                    "`redirect_to_https` is for a listener without TLS, and this one has `tls`",
-                    "remove one of them",
-                ),
+                "`redirect_to_https` is for a listener without TLS, and this one has `tls`",
+                "remove one of them",
             );
         }
         let redirect_to_https = redirect.map(|port| port.0);
         let nth = all.listeners.iter().filter(|other| other.name.address == *address).count();
         if nth > 0 && !is_any_port(address) {
-            cx.fail(form.mark, Complaint::new(format!("`{address}` is listed twice"), "keep one of them"));
+            cx.fail(form.mark, format!("`{address}` is listed twice"), "keep one of them");
         }
         if transparent.is_some() && address.tcp().is_none() {
             let what = "no connections for other addresses reach a Unix socket";
-            cx.fail(form.mark, Complaint::new(what, "remove `transparent`, or write `IP:PORT`"));
+            cx.fail(form.mark, what, "remove `transparent`, or write `IP:PORT`");
         }
         let name = ListenerName { address: address.clone(), nth };
         let socket_file = match map {
@@ -98,7 +96,7 @@ pub(super) fn listeners(file: &PolicyFile, folder: &Path, defaults: Option<&Defa
                 Err(faults) => {
                     all.complete = false;
                     for fault in faults {
-                        cx.fail(mark(form, fault.part), Complaint::new(fault.what, fault.hint));
+                        cx.fail(mark(form, fault.part), fault.what, fault.hint);
                     }
                 }
             }
@@ -123,7 +121,7 @@ fn balancers(field: &Optional<OneOrMany<Net>>, cx: &mut Context) -> Vec<IpNet> {
     let nets = field.get().map_or(&[][..], |nets| &nets.0);
     if let Some(every) = nets.iter().find(|net| net.value.0.prefix_len() == 0) {
         let what = "every peer may name another client: anybody who reaches this listener can choose its address";
-        cx.warn(every.mark, Complaint::new(what, "list the balancers in front of it"));
+        cx.warn(every.mark, what, "list the balancers in front of it");
     }
     nets.iter().map(|net| net.value.0).collect()
 }
@@ -176,7 +174,7 @@ fn dates(form: &ListenerTls, settings: &ServerSettings, server: &Server, cx: &mu
         if certificate.names.is_empty() {
             let shown = quoted(&certificate.files.certificate.display().to_string());
             let what = format!("the certificate in {shown} covers no DNS name");
-            cx.warn(mark, Complaint::new(what, "clients compare its alternative names, and not its common name"));
+            cx.warn(mark, what, "clients compare its alternative names, and not its common name");
         }
     }
 }
@@ -189,13 +187,13 @@ pub(super) fn date(certificate: &Certificate, mark: Mark, cx: &mut Context) {
     let lifetime = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
     if certificate.not_before > now {
         let what = format!("the certificate in {shown} is not valid yet");
-        cx.warn(mark, Complaint::new(what, "check the clock of this machine"));
+        cx.warn(mark, what, "check the clock of this machine");
     } else if left.is_zero() {
         let what = format!("the certificate in {shown} has expired {}", days(since(now, certificate.not_after)));
-        cx.warn(mark, Complaint::new(what, "renew it: clients refuse it"));
+        cx.warn(mark, what, "renew it: clients refuse it");
     } else if left < SOON.min(lifetime / SOON_SHARE) {
         let what = format!("the certificate in {shown} expires in {}", days(left).trim_end_matches(" ago"));
-        cx.warn(mark, Complaint::new(what, "check its renewal"));
+        cx.warn(mark, what, "check its renewal");
     }
 }
 
@@ -228,7 +226,7 @@ impl Listeners {
             for name in names.into_iter().filter(|name| !ordered.contains(name)) {
                 if !self.servers.iter().any(|server| server.certificates.covers(name)) {
                     let what = format!("no certificate covers {}, which this class matches", quoted(name));
-                    cx.warn(mark, Complaint::new(what, "add a certificate for it, or ignore this if it needs no TLS"));
+                    cx.warn(mark, what, "add a certificate for it, or ignore this if it needs no TLS");
                 }
             }
         }

@@ -42,7 +42,7 @@ impl Lists {
     fn read(&self, path: &str, mark: Mark, cx: &mut Context) -> Option<Arc<AddressList>> {
         let Some(folder) = &self.folder else {
             let hint = "write the networks, such as `source: [10.0.0.0/8]`";
-            cx.fail(mark, Complaint::new("an experiment's policy reads no address lists", hint));
+            cx.fail(mark, "an experiment's policy reads no address lists", hint);
             return None;
         };
         let file = folder.join(path);
@@ -50,7 +50,7 @@ impl Lists {
             Ok(bytes) => bytes,
             Err(why) => {
                 let what = format!("the address list {} cannot be read: {why}", quoted(&file.display().to_string()));
-                cx.fail(mark, Complaint::new(what, "its path counts from the folder of the policy"));
+                cx.fail(mark, what, "its path counts from the folder of the policy");
                 return None;
             }
         };

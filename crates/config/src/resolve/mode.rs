@@ -2,7 +2,6 @@
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::Context;
-use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::Share;
 
 use crate::file::{Class, ModeForm};
@@ -24,7 +23,7 @@ pub(super) fn mode(form: &ModeForm, cx: &mut Context) -> engine::Mode {
     let Some(Share(share)) = part.enforce.get() else { return engine::Mode::Enforce };
     if *share < MIN_SHARE {
         let what = "a share this small enforces nothing";
-        cx.fail(part.enforce.mark, Complaint::new(what, "write `mode: observe`, or at least `0.01%`"));
+        cx.fail(part.enforce.mark, what, "write `mode: observe`, or at least `0.01%`");
     }
     engine::Mode::of_share(*share)
 }

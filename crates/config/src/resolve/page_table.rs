@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Mark, Named, Optional};
-use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::Text;
 use weirgate_wire::RESOURCE_NAMES;
 
@@ -43,7 +42,7 @@ pub(super) fn check_dispatch(file: &PolicyFile, discipline: &engine::Discipline,
         if upstream.dispatch.given {
             let what =
                 format!("`{}` itself chooses the node with the most free capacity for a request", discipline.name);
-            cx.fail(upstream.dispatch.mark, Complaint::new(what, "remove `dispatch:`"));
+            cx.fail(upstream.dispatch.mark, what, "remove `dispatch:`");
         }
     }
 }
@@ -54,7 +53,7 @@ pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx:
         if matches!(discipline.load_control, engine::LoadControl::ResourceAvailability(_)) && !file.page_table.bad {
             let what = format!("`{}` needs the costs of requests", discipline.name);
             let hint = "add `page_table:` with a file of `weirgate probe`, `routes:`, or `learned`";
-            cx.fail(file.discipline.mark, Complaint::new(what, hint));
+            cx.fail(file.discipline.mark, what, hint);
         }
         return None;
     };
@@ -71,7 +70,7 @@ pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx:
     table.learned = form.learned.get().0;
     if routes.is_empty() && !table.learned && !form.file.given && !form.routes.given {
         let hint = "give it `file:` or `routes:`, or write `page_table: learned`";
-        cx.fail(file.page_table.mark, Complaint::new("this page table is empty", hint));
+        cx.fail(file.page_table.mark, "this page table is empty", hint);
     }
     let own = capacity(&form.capacity);
     table.capacity = [0, 1, 2].map(|resource: usize| own[resource].or(table.capacity[resource]));
@@ -83,10 +82,7 @@ pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx:
 fn file_of(file: &PageTableFile, cx: &mut Context) -> PageTable {
     if let Some(version) = file.version.get().filter(|version| version.0 != VERSION) {
         let what = format!("this page table has version {}", version.0);
-        cx.fail(
-            file.version.mark,
-            Complaint::new(what, format!("version {VERSION} is read here: probe the site again")),
-        );
+        cx.fail(file.version.mark, what, format!("version {VERSION} is read here: probe the site again"));
     }
     let mut routes = BTreeMap::new();
     if let Some(named) = file.routes.get() {
@@ -103,7 +99,7 @@ fn bounded(routes: BTreeMap<String, Route>, mark: Mark, cx: &mut Context) -> Vec
     if routes.len() > MAX_ROUTES {
         let what = format!("there are {} routes", routes.len());
         let hint = format!("fold them into at most {MAX_ROUTES} patterns such as `/album/*`");
-        cx.fail(mark, Complaint::new(what, hint));
+        cx.fail(mark, what, hint);
     }
     routes.into_values().collect()
 }
@@ -115,7 +111,7 @@ fn add(named: &Named<RouteText, RouteForm>, routes: &mut BTreeMap<String, Route>
         let costs = [*form.cpu.get(), *form.disk.get(), *form.bandwidth.get()];
         if costs.iter().all(|cost| cost.0 <= 0.0) && !item.value.bad {
             let hint = "give it `cpu:`, `disk:` or `bandwidth:`, or leave the route out";
-            cx.fail(item.value.mark, Complaint::new("a request for this route takes nothing", hint));
+            cx.fail(item.value.mark, "a request for this route takes nothing", hint);
         }
         let route = Route {
             pattern: item.name.0.clone(),

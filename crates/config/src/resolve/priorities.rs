@@ -2,7 +2,7 @@
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Context, Defaulted, Mark, Optional};
-use weirgate_spanned_yaml::errors::{Complaint, unknown};
+use weirgate_spanned_yaml::errors::unknown;
 use weirgate_spanned_yaml::unit::{Amount, Count, Name, number_text};
 
 use crate::file::discipline::{Admit, Discipline, Precedence, PrecedenceWord};
@@ -30,7 +30,7 @@ pub(super) fn slots(field: &Defaulted<Amount>, cx: &mut Context) -> engine::Load
     let Amount(per_cpu) = *field.get();
     if !(per_cpu > 0.0 && per_cpu <= MAX) {
         let what = format!("{} requests a CPU cannot be", number_text(per_cpu));
-        cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 10000; 1 is usual"));
+        cx.fail(field.mark, what, "write more than 0 and at most 10000; 1 is usual");
         return engine::Discipline::seda().load_control;
     }
     engine::LoadControl::Slots { per_cpu }
@@ -40,10 +40,7 @@ pub(super) fn slots(field: &Defaulted<Amount>, cx: &mut Context) -> engine::Load
 fn table(field: &Optional<Vec<At<PriorityForm>>>, cx: &mut Context) -> Vec<engine::PriorityLevel> {
     let Some(list) = field.get() else { return engine::PriorityLevel::seda() };
     if list.is_empty() && !field.bad {
-        cx.fail(
-            field.mark,
-            Complaint::new("this table is empty", "give it a priority, or remove it for the paper's three"),
-        );
+        cx.fail(field.mark, "this table is empty", "give it a priority, or remove it for the paper's three");
     }
     let names: Vec<&str> = list.iter().map(|item| item.value.name.get().map_or("", |name| name.0.as_str())).collect();
     let mut priorities: Vec<engine::PriorityLevel> = Vec::new();
@@ -51,12 +48,12 @@ fn table(field: &Optional<Vec<At<PriorityForm>>>, cx: &mut Context) -> Vec<engin
         let file = &item.value;
         if !names[code].is_empty() && names[..code].contains(&names[code]) {
             let what = format!("the name `{}` is taken by an earlier priority", names[code]);
-            cx.fail(file.name.mark, Complaint::new(what, "give each priority its own name"));
+            cx.fail(file.name.mark, what, "give each priority its own name");
         }
         let Amount(threshold) = *file.threshold.get();
         if threshold <= 0.0 {
             let hint = "write more than 0: 1.5 is one and a half times `threshold`";
-            cx.fail(file.threshold.mark, Complaint::new("this priority is never admitted to a queue", hint));
+            cx.fail(file.threshold.mark, "this priority is never admitted to a queue", hint);
         }
         let reenqueued = match file.reenqueued.get() {
             None => code,
@@ -75,7 +72,7 @@ fn table(field: &Optional<Vec<At<PriorityForm>>>, cx: &mut Context) -> Vec<engin
     for (code, item) in list.iter().enumerate() {
         if !item.bad && !engine::PriorityLevel::is_handled(&priorities, code) {
             let what = format!("requests of the priority `{}` are put back for ever", names[code]);
-            cx.fail(item.mark, Complaint::new(what, "name a priority in `reenqueued` that is handled in the end"));
+            cx.fail(item.mark, what, "name a priority in `reenqueued` that is handled in the end");
         }
     }
     if priorities.is_empty() { engine::PriorityLevel::seda() } else { priorities }
@@ -102,7 +99,7 @@ pub(super) fn priority(class: &Class, priorities: &[engine::PriorityLevel], cx: 
 fn named(Name(name): &Name, names: &[&str], mark: Mark, cx: &mut Context) -> Option<usize> {
     let found = names.iter().position(|known| known == name);
     if found.is_none() {
-        cx.fail(mark, unknown("priority", name, names.iter().copied()));
+        cx.report(mark, unknown("priority", name, names.iter().copied()));
     }
     found
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weirgate_listening::FileAccess;
 use weirgate_reserves::{Cluster, ClusterClass};
 use weirgate_spanned_yaml::decode::{Context, Mark, Optional, Switch};
-use weirgate_spanned_yaml::errors::{Complaint, quoted, unknown};
+use weirgate_spanned_yaml::errors::{quoted, unknown};
 use weirgate_spanned_yaml::unit::{Name, Text, number_text};
 
 use super::gateway::{guarded, hosts};
@@ -43,33 +43,33 @@ pub(super) fn reserves(
     let taken = listeners.iter().any(|l| l.name.address.tcp() == Some(listen));
     if listen.port() != 0 && (taken || admin.is_some_and(|admin| admin.address.tcp() == Some(listen))) {
         let what = format!("the gateway of this policy listens on `{listen}` already");
-        cx.fail(place, Complaint::new(what, "give the coordinator an address of its own"));
+        cx.fail(place, what, "give the coordinator an address of its own");
     }
     guarded(listen, "speak for nodes", trusted, place, cx);
     let coordinator = match form.coordinator.get() {
         Some(address) => {
             if socket_path(&address.0).is_some() {
                 let hint = "write `HOST:PORT`";
-                cx.fail(form.coordinator.mark, Complaint::new("agents do not connect over a Unix socket", hint));
+                cx.fail(form.coordinator.mark, "agents do not connect over a Unix socket", hint);
             }
             address.0.clone()
         }
         None => {
             if listen.ip().is_unspecified() && !form.coordinator.bad {
                 let what = format!("agents cannot find a coordinator at `{listen}`, which is every address");
-                cx.fail(place, Complaint::new(what, format!("add `coordinator: HOST:{}`", listen.port())));
+                cx.fail(place, what, format!("add `coordinator: HOST:{}`", listen.port()));
             }
             listen.to_string()
         }
     };
     let every = form.every.get().on().map(|span| span.0);
     if every.is_some_and(|every| !(EVERY.0..=EVERY.1).contains(&every)) {
-        cx.fail(form.every.mark, Complaint::new("this is out of range", "write a time from 250 ms to 1 h"));
+        cx.fail(form.every.mark, "this is out of range", "write a time from 250 ms to 1 h");
     }
     let on_demand = form.on_demand.get().0;
     if every.is_none() && !on_demand {
         let what = "shares would never be found anew";
-        cx.fail(form.every.mark, Complaint::new(what, "give `every:` a time, or leave out `on_demand: false`"));
+        cx.fail(form.every.mark, what, "give `every:` a time, or leave out `on_demand: false`");
     }
     let admin = page(form, listen, trusted, cx);
     Some(Reserves { listen, admin, every, on_demand, cluster: Cluster { coordinator, nodes, classes } })
@@ -82,12 +82,12 @@ fn nodes(form: &Form, cx: &mut Context) -> Vec<String> {
         let Name(name) = &item.value;
         if let Some(first) = names.insert(name, item.mark) {
             let what = format!("the name {} is taken by the node in line {}", quoted(name), cx.position(first).line);
-            cx.fail(item.mark, Complaint::new(what, "give each node its own name"));
+            cx.fail(item.mark, what, "give each node its own name");
         }
     }
     if list.len() > MAX_NODES {
         let what = format!("{} nodes are too many for one coordinator", list.len());
-        cx.fail(form.nodes.mark, Complaint::new(what, format!("list at most {MAX_NODES}, and divide the cluster")));
+        cx.fail(form.nodes.mark, what, format!("list at most {MAX_NODES}, and divide the cluster"));
     }
     list.iter().map(|item| item.value.0.clone()).collect()
 }
@@ -112,38 +112,35 @@ fn classes(form: &Form, nodes: &[String], cx: &mut Context) -> Vec<ClusterClass>
         if let Some(first) = classes.iter().position(|earlier| earlier.name == class.name) {
             let line = cx.position(marks[first]).line;
             let what = format!("the name {} is taken by the class in line {line}", quoted(&class.name));
-            cx.fail(form.name.mark, Complaint::new(what, "give each class its own name"));
+            cx.fail(form.name.mark, what, "give each class its own name");
         }
         if class.create && class.cgroup.contains('*') {
             let what = format!("a cgroup cannot be made by the name {}", quoted(&class.cgroup));
-            cx.fail(form.cgroup.mark, Complaint::new(what, "write its path without `*`, or leave out `create`"));
+            cx.fail(form.cgroup.mark, what, "write its path without `*`, or leave out `create`");
         }
         if let Some(other) = classes.iter().find(|other| together(other, &class) && within(other, &class)) {
             let what =
                 format!("{} and the cgroup of class {} lie in each other", quoted(&class.cgroup), quoted(&other.name));
-            cx.fail(
-                form.cgroup.mark,
-                Complaint::new(what, "shares are of one node: give each class a cgroup beside the others"),
-            );
+            cx.fail(form.cgroup.mark, what, "shares are of one node: give each class a cgroup beside the others");
         }
         let max = class.nodes.as_ref().map_or(100.0, |on| 100.0 * on.len() as f64 / nodes.len().max(1) as f64);
         if class.share > max + ROUNDING && !form.nodes.bad {
             let (has, promised) = (number_text(max), number_text(class.share));
             let what = format!("{promised} % of the cluster are promised on nodes that are {has} % of it");
-            cx.fail(form.share.mark, Complaint::new(what, "promise less, or let it have more nodes"));
+            cx.fail(form.share.mark, what, "promise less, or let it have more nodes");
         }
         classes.push(class);
         marks.push(item.mark);
     }
     if list.len() > MAX_CLASSES {
         let what = format!("{} classes do not fit a node: each has at least 1 % of it", list.len());
-        cx.fail(form.classes.mark, Complaint::new(what, format!("list at most {MAX_CLASSES}")));
+        cx.fail(form.classes.mark, what, format!("list at most {MAX_CLASSES}"));
     }
     let sum: f64 = classes.iter().map(|class| class.share).sum();
     if sum > 100.0 + ROUNDING {
         let what = format!("the shares sum to {} %, and the cluster has 100 %", number_text(sum));
         let hint = format!("take {} points away", number_text(sum - 100.0));
-        cx.fail(form.classes.mark, Complaint::new(what, hint));
+        cx.fail(form.classes.mark, what, hint);
     }
     classes
 }
@@ -157,11 +154,11 @@ fn placed(class: &ReserveClassForm, unsure: bool, nodes: &[String], cx: &mut Con
         match nodes.iter().position(|node| node == name) {
             Some(index) if on.contains(&index) => {
                 let what = format!("node {} is listed twice", quoted(name));
-                cx.fail(item.mark, Complaint::new(what, "keep one of them"));
+                cx.fail(item.mark, what, "keep one of them");
             }
             Some(index) => on.push(index),
             None if unsure => {}
-            None => cx.fail(item.mark, unknown("node ", name, nodes.iter().map(String::as_str))),
+            None => cx.report(item.mark, unknown("node ", name, nodes.iter().map(String::as_str))),
         }
     }
     on.sort_unstable();
@@ -188,7 +185,7 @@ fn page(form: &Form, listen: std::net::SocketAddr, trusted: bool, cx: &mut Conte
         guarded(address, "reach the coordinator's page", trusted, form.admin.mark, cx);
         if address.port() != 0 && address == listen {
             let what = format!("agents connect to `{address}` already");
-            cx.fail(form.admin.mark, Complaint::new(what, "give the page an address of its own"));
+            cx.fail(form.admin.mark, what, "give the page an address of its own");
         }
     }
     let hosts = hosts(&form.admin_hosts, cx);
@@ -199,7 +196,7 @@ fn page(form: &Form, listen: std::net::SocketAddr, trusted: bool, cx: &mut Conte
 fn token_file(field: &Optional<Text>, cx: &mut Context) -> Option<PathBuf> {
     let path = Path::new(&field.get()?.0);
     if path.as_os_str().is_empty() {
-        cx.fail(field.mark, Complaint::new("this is no file", "write the path of the token's file"));
+        cx.fail(field.mark, "this is no file", "write the path of the token's file");
     }
     Some(path.to_owned())
 }

@@ -77,7 +77,7 @@ impl Compiler {
         cx: &mut Context,
     ) {
         if self.tls.as_ref().is_some_and(|all| !all.iter().any(|tls| meets(tls.as_ref()))) {
-            cx.fail(mark, Complaint::new(what, hint));
+            cx.fail(mark, what, hint);
         }
     }
 
@@ -100,7 +100,7 @@ impl Compiler {
             if let Some(ports) = self.ports.as_ref().filter(|ports| !ports.contains(&number)) {
                 let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
                 let hint = format!("clients connect to {}", listed(ports.iter().map(String::as_str)));
-                cx.fail(port.mark, Complaint::new(format!("no listener has port {number}"), hint));
+                cx.fail(port.mark, format!("no listener has port {number}"), hint);
             }
             Match::Port(number)
         }));
@@ -139,7 +139,7 @@ impl Compiler {
         }
         if let Some(standing) = file.visitor.get() {
             if !self.visitors {
-                cx.fail(file.visitor.mark, visitors::unknown());
+                cx.report(file.visitor.mark, visitors::unknown());
             }
             all.push(Match::Visitor(standing.0));
         }
@@ -159,13 +159,13 @@ impl Compiler {
             let inner = self.condition(part, file.not.mark, file.not.bad, cx);
             if matches!(inner, Match::Any) && !file.not.bad {
                 let hint = "remove the class, or name what it must not be";
-                cx.fail(file.not.mark, Complaint::new("everything is excluded: this matches nothing", hint));
+                cx.fail(file.not.mark, "everything is excluded: this matches nothing", hint);
             }
             all.push(Match::Not(Box::new(inner)));
         }
         if all.is_empty() && !bad {
             let hint = "remove it to match everything, or give it a condition such as `host: example.com`";
-            cx.fail(mark, Complaint::new("this match has no condition", hint));
+            cx.fail(mark, "this match has no condition", hint);
         }
         all.retain(|condition| !matches!(condition, Match::Any));
         match (all.pop(), all.is_empty()) {
@@ -219,13 +219,13 @@ impl Compiler {
         }
         if all.len() == before && !bad {
             let hint = "give it `contains:`, `pattern:`, `form:` or `json:`";
-            cx.fail(mark, Complaint::new("this has no condition on the body", hint));
+            cx.fail(mark, "this has no condition on the body", hint);
             all.push(Match::Any);
         }
         self.bodies += all.iter().skip(before).map(leaves).sum::<usize>();
         if self.bodies > MAX_BODIES {
             let hint = "use fewer, or tell classes by a header or the path, which is also faster";
-            cx.fail(mark, Complaint::new(format!("a policy has at most {MAX_BODIES} conditions on bodies"), hint));
+            cx.fail(mark, format!("a policy has at most {MAX_BODIES} conditions on bodies"), hint);
         }
     }
 
@@ -262,7 +262,7 @@ impl Compiler {
             ValueForm::Rule(ValueRule { prefix, pattern }) => match (prefix.get(), pattern.get()) {
                 (Some(prefix), _) if prefix.0.is_empty() => {
                     let hint = "write the name without a value, such as `header: NAME`, to ask whether it is there";
-                    cx.fail(mark, Complaint::new("every value starts with this empty prefix", hint));
+                    cx.fail(mark, "every value starts with this empty prefix", hint);
                     ValuePattern::Present
                 }
                 (Some(prefix), _) => ValuePattern::Prefix(prefix.0.clone()),
@@ -286,14 +286,14 @@ impl Compiler {
         if self.patterns > MAX_PATTERNS {
             if self.patterns == MAX_PATTERNS + 1 {
                 let hint = "write names, prefixes or lists instead: they are also faster";
-                cx.fail(mark, Complaint::new("a policy has at most 1000 patterns", hint));
+                cx.fail(mark, "a policy has at most 1000 patterns", hint);
             }
             return None;
         }
         match expressions.iter().map(|expression| compile(expression)).collect::<Result<Vec<_>, _>>() {
             Ok(mut all) => all.pop().map(|regex| Pattern { text: text.to_owned(), regex }),
             Err(complaint) => {
-                cx.fail(mark, complaint);
+                cx.report(mark, complaint);
                 None
             }
         }

@@ -10,7 +10,7 @@ use weirgate_engine::ClassId;
 use weirgate_listening::{Address, UNIX};
 use weirgate_site::{MAX_MEMBERS, MAX_SAFE, Settings, Site as Agreed};
 use weirgate_spanned_yaml::decode::{Context, FromText as _};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_spanned_yaml::unit::span_text;
 use weirgate_tls::trust::is_local;
 use weirgate_tls::{CertificateFiles, Client, ClientSettings, Part, Trust, is_party_name};
@@ -46,7 +46,7 @@ pub(super) fn sharing(
     if taken.into_iter().any(|other| *other == listen) {
         let mark = if form.listen.given { form.listen.mark } else { form.members.mark };
         let what = format!("{listen} is an address of another listener");
-        cx.fail(mark, Complaint::new(what, "give the gateways an address of their own for each other"));
+        cx.fail(mark, what, "give the gateways an address of their own for each other");
     }
     let etcd = etcd(form.etcd.get()?, folder, cx)?;
     let (classes, agreed) = agreed(form, members.len(), &classes.classes, cx)?;
@@ -68,7 +68,7 @@ fn members(form: &SharingForm, trusted: bool, cx: &mut Context) -> Option<Vec<(S
     let all = form.members.get()?;
     if all.items.len() > MAX_MEMBERS {
         let what = format!("{} gateways are too many", all.items.len());
-        cx.fail(form.members.mark, Complaint::new(what, format!("write at most {MAX_MEMBERS}")));
+        cx.fail(form.members.mark, what, format!("write at most {MAX_MEMBERS}"));
     }
     let mut members = Vec::with_capacity(all.items.len());
     for item in &all.items {
@@ -76,15 +76,15 @@ fn members(form: &SharingForm, trusted: bool, cx: &mut Context) -> Option<Vec<(S
         if !trusted && !is_local(&address.0) && !address.0.starts_with(UNIX) {
             let what = format!("the gateway at {} could be anyone, because there is no `trust`", quoted(&address.0));
             let hint = "make certificates with `weirgate pki` and write `trust:` with their folder";
-            cx.fail(item.value.mark, Complaint::new(what, hint));
+            cx.fail(item.value.mark, what, hint);
         }
         if !is_party_name(&item.name.0) {
             let what = format!("a certificate cannot be for a gateway called {}", quoted(&item.name.0));
-            cx.fail(item.value.mark, Complaint::new(what, "use letters, digits, `-`, `_` and `.`"));
+            cx.fail(item.value.mark, what, "use letters, digits, `-`, `_` and `.`");
         }
         if members.iter().any(|(_, other)| *other == address.0) {
             let what = format!("another gateway has the address {}, too", quoted(&address.0));
-            cx.fail(item.value.mark, Complaint::new(what, "write the address where only this one listens"));
+            cx.fail(item.value.mark, what, "write the address where only this one listens");
         }
         members.push((item.name.0.clone(), address.0.clone()));
     }
@@ -110,19 +110,19 @@ fn own(
         (None, None) if file.trust.given || form.name.given => return None,
         (None, None) => {
             let hint = "write `name:` with the name of this gateway; with `trust` it is in the certificate";
-            cx.fail(file.site.mark, Complaint::new("this gateway has no name", hint));
+            cx.fail(file.site.mark, "this gateway has no name", hint);
             return None;
         }
     };
     if let Some(certified) = certified.filter(|certified| *certified != name) {
         let what = format!("the certificate of this gateway is for {}", quoted(&certified));
-        cx.fail(mark, Complaint::new(what, "write that name, or nothing"));
+        cx.fail(mark, what, "write that name, or nothing");
     }
     let found = members.iter().position(|(known, _)| *known == name);
     if found.is_none() {
         let known = members.iter().map(|(name, _)| quoted(name)).collect::<Vec<_>>().join(", ");
         let what = format!("this gateway is {}, and the members are {known}", quoted(&name));
-        cx.fail(mark, Complaint::new(what, "add it to `members:`, or write another `name:`"));
+        cx.fail(mark, what, "add it to `members:`, or write another `name:`");
     }
     found
 }
@@ -134,7 +134,7 @@ fn listen(form: &SharingForm, own: &str, cx: &mut Context) -> Option<Address> {
     let address = ListenAddress::from_text(own).ok().map(|address| address.0);
     if address.is_none() {
         let what = format!("{} has a name, and a gateway listens on an IP address", quoted(own));
-        cx.fail(form.members.mark, Complaint::new(what, "add `listen:`, such as `0.0.0.0:9905`"));
+        cx.fail(form.members.mark, what, "add `listen:`, such as `0.0.0.0:9905`");
     }
     address
 }
@@ -147,13 +147,13 @@ fn etcd(form: &EtcdForm, folder: &Path, cx: &mut Context) -> Option<Etcd> {
         if !url.https && !form.insecure.get().0 && !is_local(&url.address) {
             let what = "anybody on the way to this etcd could change what is guaranteed";
             let hint = "write `https://`, or `insecure: true` if nobody is there";
-            cx.fail(at.mark, Complaint::new(what, hint));
+            cx.fail(at.mark, what, hint);
         }
         endpoints.push((url.https, url.address.clone()));
     }
     if form.certificate.given != form.key.given {
         let mark = if form.certificate.given { form.certificate.mark } else { form.key.mark };
-        cx.fail(mark, Complaint::new("a certificate needs its key", "write both `certificate:` and `key:`"));
+        cx.fail(mark, "a certificate needs its key", "write both `certificate:` and `key:`");
     }
     let own = form.certificate.get().zip(form.key.get());
     let own = own.map(|(certificate, key)| CertificateFiles {
@@ -172,22 +172,22 @@ fn etcd(form: &EtcdForm, folder: &Path, cx: &mut Context) -> Option<Etcd> {
                 Part::Key(_) => form.key.mark,
                 Part::Ca | Part::Crl => form.ca.mark,
             };
-            cx.fail(mark, Complaint::new(fault.what, fault.hint));
+            cx.fail(mark, fault.what, fault.hint);
         }
     }
     if form.user.given != form.password_file.given {
         let mark = if form.user.given { form.user.mark } else { form.password_file.mark };
-        cx.fail(mark, Complaint::new("a user needs a password", "write both `user:` and `password_file:`"));
+        cx.fail(mark, "a user needs a password", "write both `user:` and `password_file:`");
     }
     let user = form.user.get().zip(form.password_file.get()).map(|(user, file)| (user.0.clone(), path(file)));
     if let Some((_, file)) = user.as_ref().filter(|(_, file)| !file.is_file()) {
         let what = format!("{} is no file", quoted(&file.display().to_string()));
-        cx.fail(form.password_file.mark, Complaint::new(what, "write the path of a file with the password alone"));
+        cx.fail(form.password_file.mark, what, "write the path of a file with the password alone");
     }
     let prefix = form.prefix.get().0.trim_end_matches('/').to_owned();
     if prefix.is_empty() || prefix.len() > MAX_PREFIX || !prefix.bytes().all(|byte| byte.is_ascii_graphic()) {
         let what = format!("{} cannot begin keys", quoted(&form.prefix.get().0));
-        cx.fail(form.prefix.mark, Complaint::new(what, "write a short name without spaces, such as `weirgate/shop`"));
+        cx.fail(form.prefix.mark, what, "write a short name without spaces, such as `weirgate/shop`");
     }
     Some(Etcd { endpoints, tls, user, prefix })
 }
@@ -202,17 +202,17 @@ fn agreed(
     let (lease, safe_for, safe) = (form.lease.get().0, form.safe_for.get().0, form.safe.get().0);
     if lease < LEASES.0 || lease > LEASES.1 {
         let what = format!("a lease of {} is out of range", span_text(lease));
-        cx.fail(form.lease.mark, Complaint::new(what, "write at least 2s and at most 60s"));
+        cx.fail(form.lease.mark, what, "write at least 2s and at most 60s");
         return None;
     }
     if safe_for < lease || safe_for > MAX_SAFE_FOR {
         let what = format!("safe shares for {} are out of range", span_text(safe_for));
-        cx.fail(form.safe_for.mark, Complaint::new(what, "write at least the `lease:` and at most 1h"));
+        cx.fail(form.safe_for.mark, what, "write at least the `lease:` and at most 1h");
         return None;
     }
     if safe * 1e6 > f64::from(MAX_SAFE) {
         let what = format!("a safe part of {} % is too much", safe * 100.0);
-        cx.fail(form.safe.mark, Complaint::new(what, "write at most 79%: the rest is what the others may use"));
+        cx.fail(form.safe.mark, what, "write at most 79%: the rest is what the others may use");
         return None;
     }
     let mut classes: Vec<(String, ClassId, u64)> = (0..)
@@ -224,7 +224,7 @@ fn agreed(
     for (name, _, rate) in &classes {
         if Settings::new(members, vec![*rate]).check().is_err() {
             let what = format!("{}/s of class {name} cannot be divided among {members} gateways", *rate as f64 / 1e6);
-            cx.fail(form.members.mark, Complaint::new(what, "guarantee more, or divide it among fewer gateways"));
+            cx.fail(form.members.mark, what, "guarantee more, or divide it among fewer gateways");
             return None;
         }
     }
@@ -235,7 +235,7 @@ fn agreed(
         Ok(agreed) => Some((classes.into_iter().map(|(name, id, _)| (name, id)).collect(), agreed)),
         Err(error) => {
             let hint = "guarantee throughputs to fewer classes";
-            cx.fail(form.members.mark, Complaint::new(format!("this cannot be shared: {error}"), hint));
+            cx.fail(form.members.mark, format!("this cannot be shared: {error}"), hint);
             None
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use weirgate_spanned_yaml::decode::Context;
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_tls::trust::is_local;
 use weirgate_tls::{Trust, is_party_name};
 
@@ -21,7 +21,7 @@ pub(super) fn trust(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
         Ok(trust) => listener::date(trust.certificate(), file.trust.mark, cx),
         Err(faults) => {
             for fault in faults {
-                cx.fail(file.trust.mark, Complaint::new(fault.what, fault.hint));
+                cx.fail(file.trust.mark, fault.what, fault.hint);
             }
         }
     }
@@ -44,12 +44,12 @@ pub(super) fn check_collectors(file: &PolicyFile, pools: &Pools, cx: &mut Contex
         if let Some(elsewhere) = elsewhere.filter(|_| !file.trust.given) {
             let what = format!("the collector of {elsewhere} could be anyone, because there is no `trust`");
             let hint = "make certificates with `weirgate pki` and write `trust:` with their folder";
-            cx.fail(mark, Complaint::new(what, hint));
+            cx.fail(mark, what, hint);
         }
         let mut names = members.iter().map(|(node, site, agent)| agent_name(&node.name, &site.address, agent));
         if let Some(name) = names.find(|name| file.trust.given && !is_party_name(name)) {
             let what = format!("a certificate cannot be for an agent called {}", quoted(name));
-            cx.fail(mark, Complaint::new(what, "give the node a `name:`"));
+            cx.fail(mark, what, "give the node a `name:`");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, Mark, Optional, Switch};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_spanned_yaml::tree::{Node, Value};
 use weirgate_spanned_yaml::unit::{Amount, Count, Span, Text, number_text, span_text};
 use weirgate_tls::{CertificateFiles, Client, ClientSettings, Part, is_server_name};
@@ -92,7 +92,7 @@ pub(super) fn pools(file: &PolicyFile, folder: Option<&Path>, cx: &mut Context) 
                 Switch::On(form) => {
                     if matches!(upstream.tls.get(), Switch::On(_)) && *form.port.get() == CollectorPort::Node {
                         let hint = "run `weirgate agent` on the node and write its port";
-                        cx.fail(form.port.mark, Complaint::new("collectors do not speak TLS, as this node does", hint));
+                        cx.fail(form.port.mark, "collectors do not speak TLS, as this node does", hint);
                     }
                     Some(collector(form, learned, cx))
                 }
@@ -134,7 +134,7 @@ fn same_agents(upstream: &Upstream, pool: usize, all: &Pools, agents: &mut Agent
         let (here, first) = (&node.machine, agents.entry(agent.clone()).or_insert_with(|| node.machine.clone()));
         if here != first {
             let what = format!("the agent at {agent} counts for machines {} and {}", quoted(first), quoted(here));
-            cx.warn(form.mark, Complaint::new(what, "write the same `machine:` for both nodes, or give each an agent"));
+            cx.warn(form.mark, what, "write the same `machine:` for both nodes, or give each an agent");
         }
     }
 }
@@ -175,7 +175,7 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
         if let Some(first) = addresses.insert(address, address_mark) {
             let what =
                 format!("`{}` is a node of this upstream already, in line {}", address.0, cx.position(first).line);
-            cx.fail(address_mark, Complaint::new(what, "keep one; its `weight:` may be larger than 1"));
+            cx.fail(address_mark, what, "keep one; its `weight:` may be larger than 1");
         }
         if address.0 == ORIGINAL {
             at_original(upstream, address_mark, all.transparent, cx);
@@ -183,7 +183,7 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
             without_host(upstream, address_mark, ("a Unix socket", "over a Unix socket"), cx);
             if upstream.from_client.get().0 {
                 let what = "a Unix socket has no address of a client";
-                cx.fail(address_mark, Complaint::new(what, "remove `from_client`, or write `proxy_protocol: v2`"));
+                cx.fail(address_mark, what, "remove `from_client`, or write `proxy_protocol: v2`");
             }
         }
         let given = full.and_then(|node| node.name.get().map(|name| (name.0.clone(), node.name.mark)));
@@ -192,7 +192,7 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
             && full.is_some_and(|node| node.name.given)
         {
             let what = format!("the name {} is taken by the node in line {}", quoted(&name), cx.position(first).line);
-            cx.fail(name_mark, Complaint::new(what, "give each node of an upstream its own name"));
+            cx.fail(name_mark, what, "give each node of an upstream its own name");
         }
         let mut weight = 1.0;
         let mut capacity = None;
@@ -202,7 +202,7 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
             Amount(weight) = *node.weight.get();
             if !(weight > 0.0 && weight <= MAX_WEIGHT) {
                 let what = format!("a weight of {} is out of range", number_text(weight));
-                cx.fail(node.weight.mark, Complaint::new(what, "write more than 0 and at most 1000000"));
+                cx.fail(node.weight.mark, what, "write more than 0 and at most 1000000");
             }
             if let Some(name) = node.machine.get() {
                 machine.clone_from(&name.0);
@@ -219,15 +219,15 @@ fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Mac
 fn at_original(upstream: &Upstream, mark: Mark, transparent: bool, cx: &mut Context) {
     if !transparent {
         let what = "no listener intercepts connections, so clients want no other address";
-        cx.fail(mark, Complaint::new(what, "give a listener `transparent: tproxy` or `transparent: redirect`"));
+        cx.fail(mark, what, "give a listener `transparent: tproxy` or `transparent: redirect`");
     }
     if nodes(upstream).len() > 1 {
         let what = "a client wants one address, so there is no choice of nodes";
-        cx.fail(mark, Complaint::new(what, "give the other nodes an upstream of their own"));
+        cx.fail(mark, what, "give the other nodes an upstream of their own");
     }
     if matches!(upstream.health_check.get(), Switch::On(_)) {
         let what = "health checks have no client, and so no address";
-        cx.fail(upstream.health_check.mark, Complaint::new(what, "remove them"));
+        cx.fail(upstream.health_check.mark, what, "remove them");
     }
     without_host(upstream, mark, ("an address that a client wants", "at such an address"), cx);
 }
@@ -239,13 +239,13 @@ fn without_host(upstream: &Upstream, mark: Mark, (it, there): (&str, &str), cx: 
         && !tls.server_name.given
     {
         let what = format!("{it} has no name that a certificate could cover");
-        cx.fail(mark, Complaint::new(what, "write `server_name:` in `tls`"));
+        cx.fail(mark, what, "write `server_name:` in `tls`");
     }
     if let Switch::On(collector) = upstream.collector.get()
         && *collector.port.get() == CollectorPort::Node
     {
         let what = format!("collectors do not ask {there}");
-        cx.fail(mark, Complaint::new(what, "run `weirgate agent` on this machine and write its port as `port:`"));
+        cx.fail(mark, what, "run `weirgate agent` on this machine and write its port as `port:`");
     }
 }
 
@@ -254,14 +254,14 @@ fn node_capacity(field: &Optional<Amount>, machine: &str, machines: &mut Machine
     let &Amount(capacity) = field.get()?;
     if capacity <= 0.0 {
         let hint = "write the node's CPUs, or leave it out if it is unknown";
-        cx.fail(field.mark, Complaint::new("a node without capacity cannot serve", hint));
+        cx.fail(field.mark, "a node without capacity cannot serve", hint);
         return None;
     }
     match machines.get(machine) {
         Some(&(other, mark)) if other != capacity => {
             let (line, here, there) = (cx.position(mark).line, number_text(capacity), number_text(other));
             let what = format!("machine {} has capacity {there} in line {line} and {here} here", quoted(machine));
-            cx.fail(field.mark, Complaint::new(what, "nodes of one machine share its capacity: write it once"));
+            cx.fail(field.mark, what, "nodes of one machine share its capacity: write it once");
         }
         Some(_) => {}
         None => {
@@ -284,12 +284,12 @@ fn tls(form: &NodeTls, folder: Option<&Path>, cx: &mut Context) -> Option<Client
     let server_name = form.server_name.get().map(|name| name.0.to_ascii_lowercase());
     if let Some(name) = server_name.as_ref().filter(|name| !is_server_name(name)) {
         let what = format!("{} is no name of a server", quoted(name));
-        cx.fail(form.server_name.mark, Complaint::new(what, "write a DNS name or an IP address, without a port"));
+        cx.fail(form.server_name.mark, what, "write a DNS name or an IP address, without a port");
         return None;
     }
     if !form.verify.get().0 {
         let what = "the nodes' certificates are not verified: anybody between gateway and node can be the node";
-        cx.warn(form.verify.mark, Complaint::new(what, "write the authority that signs them as `ca:`"));
+        cx.warn(form.verify.mark, what, "write the authority that signs them as `ca:`");
     }
     let ca = form.ca.get().map(path);
     let settings = ClientSettings { ca, server_name, own, verify: form.verify.get().0 };
@@ -303,7 +303,7 @@ fn tls(form: &NodeTls, folder: Option<&Path>, cx: &mut Context) -> Option<Client
                 Part::Key(_) => own.map(|own| own.key.mark),
                 Part::Ca | Part::Crl => None,
             };
-            cx.fail(mark.unwrap_or(form.ca.mark), Complaint::new(fault.what, fault.hint));
+            cx.fail(mark.unwrap_or(form.ca.mark), fault.what, fault.hint);
         }
     }
     Some(settings)
@@ -314,7 +314,7 @@ fn slow_start(field: &Defaulted<Switch<Span>>, cx: &mut Context) -> Duration {
     let &Switch::On(Span(span)) = field.get() else { return Duration::ZERO };
     if span.is_zero() || span > MAX_SLOW_START {
         let what = format!("a slow start of {} is out of range", span_text(span));
-        cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 1h, or `off`"));
+        cx.fail(field.mark, what, "write more than 0 and at most 1h, or `off`");
     }
     span
 }
@@ -338,26 +338,26 @@ fn health(check: &HealthCheck, upstream: &Upstream, cx: &mut Context) -> Option<
         && (host.is_empty() || host.contains(['/', ' ']) || HeaderValue::from_str(host).is_err())
     {
         let what = format!("{} does not serve as a `Host` header", quoted(host));
-        cx.fail(check.host.mark, Complaint::new(what, "write a host name, with a port if the node wants one"));
+        cx.fail(check.host.mark, what, "write a host name, with a port if the node wants one");
     }
     let probe = match (check.path.get(), check.grpc.get()) {
         (Some(text), None) => HealthProbe::Path(path(&text.0, check.path.mark, "/healthz", cx)),
         (None, Some(service)) => {
             if !upstream.protocol.get().0 {
                 let hint = "add `protocol: h2` to the upstream, or check a `path:`";
-                cx.fail(check.grpc.mark, Complaint::new("gRPC needs nodes that speak HTTP/2", hint));
+                cx.fail(check.grpc.mark, "gRPC needs nodes that speak HTTP/2", hint);
             }
             HealthProbe::Grpc(service.0.clone())
         }
         (Some(_), Some(_)) => {
             let what = "a health check has one question";
-            cx.fail(check.grpc.mark, Complaint::new(what, "keep `path:` or `grpc:`"));
+            cx.fail(check.grpc.mark, what, "keep `path:` or `grpc:`");
             return None;
         }
         (None, None) => {
             if !check.path.bad && !check.grpc.bad {
                 let hint = "add `path:` with a path that is cheap, or `grpc:` with a service of gRPC";
-                cx.fail(check.path.mark, Complaint::new("this health check asks for nothing", hint));
+                cx.fail(check.path.mark, "this health check asks for nothing", hint);
             }
             return None;
         }
@@ -377,7 +377,7 @@ fn collector(form: &Collector, learned: bool, cx: &mut Context) -> site::Collect
     let every = if learned && !form.every.given { LEARNED_EVERY } else { form.every.get().0 };
     if learned && every > LEARNED_MAX {
         let what = format!("a page table cannot be learned from questions {} apart", span_text(every));
-        cx.fail(form.every.mark, Complaint::new(what, format!("write at most {}", span_text(LEARNED_MAX))));
+        cx.fail(form.every.mark, what, format!("write at most {}", span_text(LEARNED_MAX)));
     }
     site::Collector {
         path: path(&form.path.get().0, form.path.mark, "/weirgate/report", cx),
@@ -397,7 +397,7 @@ fn at_most(timeout: &Defaulted<Span>, interval: Duration, name: &str, what: &str
     if span > interval && timeout.given {
         let (long, short) = (span_text(span), span_text(interval));
         let hint = format!("{what} would pile up: make it at most {name}");
-        cx.fail(timeout.mark, Complaint::new(format!("the timeout {long} exceeds {name} {short}"), hint));
+        cx.fail(timeout.mark, format!("the timeout {long} exceeds {name} {short}"), hint);
     }
     span.min(interval)
 }
@@ -406,7 +406,7 @@ fn at_most(timeout: &Defaulted<Span>, interval: Duration, name: &str, what: &str
 fn path(path: &str, mark: Mark, example: &str, cx: &mut Context) -> String {
     if !path.starts_with('/') || !path.bytes().all(|b| b.is_ascii_graphic()) || path.contains('#') {
         let what = format!("{} is not a path", quoted(path));
-        cx.fail(mark, Complaint::new(what, format!("write one such as `{example}`, percent-encoded")));
+        cx.fail(mark, what, format!("write one such as `{example}`, percent-encoded"));
     }
     path.to_owned()
 }

@@ -39,7 +39,7 @@ pub(super) fn visitors(file: &PolicyFile, folder: Option<&Path>, cx: &mut Contex
     if !file.visitors.given {
         for class in file.classes.get().map_or(&[][..], Vec::as_slice) {
             if matches!(class.value.source.get(), SourceForm::Visitor) {
-                cx.fail(class.value.source.mark, unknown());
+                cx.report(class.value.source.mark, unknown());
             }
         }
         return None;
@@ -48,11 +48,11 @@ pub(super) fn visitors(file: &PolicyFile, folder: Option<&Path>, cx: &mut Contex
     let (after, lifetime) = (form.returning_after.get().0, form.lifetime.get().0);
     if lifetime < MIN_LIFETIME {
         let what = "a cookie this short-lived knows nobody again";
-        cx.fail(form.lifetime.mark, Complaint::new(what, "write at least `1min`; `720h` is usual"));
+        cx.fail(form.lifetime.mark, what, "write at least `1min`; `720h` is usual");
     } else if after >= lifetime {
         let mark = if form.returning_after.given { form.returning_after.mark } else { form.lifetime.mark };
         let what = "cookies end before a visitor can become a returning one";
-        cx.fail(mark, Complaint::new(what, "make `returning_after` shorter than `lifetime`"));
+        cx.fail(mark, what, "make `returning_after` shorter than `lifetime`");
     }
     let keys = match folder {
         Some(folder) => keys(form, folder, file.visitors.mark, cx),
@@ -76,7 +76,7 @@ fn keys(form: &VisitorsForm, folder: &Path, mark: Mark, cx: &mut Context) -> Vec
                 Ok(bytes) => bytes,
                 Err(error) => {
                     let what = format!("the keys {} cannot be read: {error}", quoted(&file.display().to_string()));
-                    cx.fail(form.keys_file.mark, Complaint::new(what, MAKE));
+                    cx.fail(form.keys_file.mark, what, MAKE);
                     return Vec::new();
                 }
             };
@@ -87,7 +87,7 @@ fn keys(form: &VisitorsForm, folder: &Path, mark: Mark, cx: &mut Context) -> Vec
             Ok(text) => (text.replace(',', "\n"), mark, "key"),
             Err(_) => {
                 let hint = format!("name a file in `keys_file:`, or set {VARIABLE}; {MAKE}");
-                cx.fail(mark, Complaint::new("there are no keys to sign cookies with", hint));
+                cx.fail(mark, "there are no keys to sign cookies with", hint);
                 return Vec::new();
             }
         },
@@ -103,17 +103,17 @@ fn keys(form: &VisitorsForm, folder: &Path, mark: Mark, cx: &mut Context) -> Vec
             (_, false) => Some("is not random: it has fewer than 8 different letters"),
         };
         if let Some(wrong) = wrong {
-            cx.fail(mark, Complaint::new(format!("the key in {of} {line} {wrong}"), MAKE));
+            cx.fail(mark, format!("the key in {of} {line} {wrong}"), MAKE);
         }
         if key == EXAMPLE {
             let what = format!("the key in {of} {line} is that of Weirgate's examples, with which everybody can sign");
-            cx.warn(mark, Complaint::new(what, MAKE));
+            cx.warn(mark, what, MAKE);
         }
         keys.push(SigningKey::new(key.as_bytes()));
     }
     if keys.is_empty() || keys.len() > MAX_KEYS {
         let what = format!("there are {} keys", keys.len());
-        cx.fail(mark, Complaint::new(what, "write one, or two while you change them: the first one signs"));
+        cx.fail(mark, what, "write one, or two while you change them: the first one signs");
     }
     keys
 }

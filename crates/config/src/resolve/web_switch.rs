@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark, Optional};
-use weirgate_spanned_yaml::errors::{Complaint, listed};
+use weirgate_spanned_yaml::errors::listed;
 use weirgate_spanned_yaml::unit::{Amount, Share, Span, number_text};
 
 use super::class::Classes;
@@ -19,14 +19,14 @@ pub(super) fn check_busy(busy: &Defaulted<Share>, cx: &mut Context) {
     let Share(share) = *busy.get();
     if share < 0.1 {
         let what = format!("nodes that are at most {} % busy are idle", number_text(share * 100.0));
-        cx.fail(busy.mark, Complaint::new(what, "write a share from 10% to 100%; 80% is usual"));
+        cx.fail(busy.mark, what, "write a share from 10% to 100%; 80% is usual");
     }
 }
 
 pub(super) fn check_period(every: &Defaulted<Span>, cx: &mut Context) {
     let Span(span) = *every.get();
     if !(EVERY.0..=EVERY.1).contains(&span) {
-        cx.fail(every.mark, Complaint::new("this period is too short or too long", "write one from 1s to 1h"));
+        cx.fail(every.mark, "this period is too short or too long", "write one from 1s to 1h");
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
             return size;
         }
         let what = "this size is out of range";
-        cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 1000000: its nodes, say"));
+        cx.fail(field.mark, what, "write more than 0 and at most 1000000: its nodes, say");
         1.0
     });
     fields(form).iter().any(|field| field.given).then_some(sizes)
@@ -80,7 +80,7 @@ pub(super) fn server_load(form: Figures<'_>, classes: &Classes, mark: Mark, cx: 
         let &Amount(figure) = field.get()?;
         if !(1e-3..=1e6).contains(&figure) {
             let what = format!("{} is out of range", number_text(figure));
-            cx.fail(field.mark, Complaint::new(what, "write a number from 0.001 to 1000000"));
+            cx.fail(field.mark, what, "write a number from 0.001 to 1000000");
         }
         Some(figure)
     };
@@ -99,7 +99,7 @@ pub(super) fn server_load(form: Figures<'_>, classes: &Classes, mark: Mark, cx: 
         if let Some(lacks) = lacks {
             let text = number_text(derived.threshold);
             let what = format!("{lacks}: a threshold of {text} static requests per CPU is a guess");
-            cx.warn(mark, Complaint::new(what, "give it, or write the `threshold` of your choice"));
+            cx.warn(mark, what, "give it, or write the `threshold` of your choice");
         }
     }
     let source = match form.load {
@@ -127,7 +127,7 @@ pub(super) fn check(
         if matches!(discipline.load_control, engine::LoadControl::WindowAdaptive(_)) {
             let what = "nodes that change their set have no window of their own to learn";
             let hint = "use `discipline: dynamic_part`, `static_part` or a load control with one window";
-            cx.fail(mark, Complaint::new(what, hint));
+            cx.fail(mark, what, hint);
         }
         let services = classes.classes.iter().chain(classes.templates.iter().map(|template| &template.class));
         let has = |set: &engine::ServiceSet| {
@@ -138,7 +138,7 @@ pub(super) fn check(
         if nodes < sets.len() && !upstream.nodes.bad && !upstream.discover.given {
             let names = listed(sets.iter().map(|set| set.as_str()));
             let what = format!("{nodes} nodes cannot be divided over {} sets: {names}", sets.len());
-            cx.fail(mark, Complaint::new(what, "add nodes, or use `weighted_round_robin`, which divides nothing"));
+            cx.fail(mark, what, "add nodes, or use `weighted_round_robin`, which divides nothing");
         }
         let form = match upstream.dispatch.get() {
             Dispatch::PartitionStatic(form) => form,
@@ -149,7 +149,7 @@ pub(super) fn check(
         let lacking = |set: &&engine::ServiceSet| given.contains(&true) && !given[set.index()];
         for set in sets.iter().filter(lacking).filter(|_| !upstream.dispatch.bad) {
             let what = format!("the size of `{set}` is missing, and a class of this upstream belongs there");
-            cx.fail(mark, Complaint::new(what, format!("add `{set}:`, or leave all sizes out")));
+            cx.fail(mark, what, format!("add `{set}:`, or leave all sizes out"));
         }
     }
 }

@@ -54,11 +54,11 @@ impl NumbersForm {
             let (&Amount(shape), &Count(min)) = (form.shape.get()?, form.min.get()?);
             let &Count(max) = form.max.get()?;
             if shape <= 0.0 {
-                cx.fail(form.shape.mark, Complaint::new("this is not the shape of a tail", "write more than 0"));
+                cx.fail(form.shape.mark, "this is not the shape of a tail", "write more than 0");
             }
             if max < min {
                 let what = format!("at most {max} are less than at least {min}");
-                cx.fail(form.max.mark, Complaint::new(what, "write `max` not smaller than `min`"));
+                cx.fail(form.max.mark, what, "write `max` not smaller than `min`");
             }
             return (shape > 0.0 && max >= min).then_some(Counts::Pareto { shape, min, max });
         }
@@ -66,7 +66,7 @@ impl NumbersForm {
         let (&Amount(mean), &Amount(shape), &Count(max)) = (form.mean.get()?, form.shape.get()?, form.max.get()?);
         for (figure, mark) in [(mean, form.mean.mark), (shape, form.shape.mark)] {
             if figure <= 0.0 {
-                cx.fail(mark, Complaint::new("there is no such distribution", "write more than 0"));
+                cx.fail(mark, "there is no such distribution", "write more than 0");
             }
         }
         (mean > 0.0 && shape > 0.0).then_some(Counts::InverseGaussian { mean, shape, max })

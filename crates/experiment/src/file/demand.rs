@@ -211,11 +211,11 @@ impl LogNormalForm {
         let (&Span(median), &Amount(sigma), &Span(max)) = (self.median.get()?, self.sigma.get()?, self.max.get()?);
         if sigma <= 0.0 {
             let hint = "write more than 0, or a time alone";
-            cx.fail(self.sigma.mark, Complaint::new("these times are always the same", hint));
+            cx.fail(self.sigma.mark, "these times are always the same", hint);
         }
         if sigma > MAX_SIGMA {
             let hint = format!("write at most {MAX_SIGMA}; SURGE has 1.318");
-            cx.fail(self.sigma.mark, Complaint::new("these times are too different from one another", hint));
+            cx.fail(self.sigma.mark, "these times are too different from one another", hint);
         }
         (sigma > 0.0 && sigma <= MAX_SIGMA).then_some(Distribution::LogNormal { median, sigma, tail, max })
     }
@@ -227,7 +227,7 @@ const MAX_SIGMA: f64 = 10.0;
 /// Whether `shape` is a valid α of a Pareto distribution.
 fn has_tail(shape: f64, mark: Mark, cx: &mut Context) -> bool {
     if shape <= 0.0 {
-        cx.fail(mark, Complaint::new("this is not the shape of a tail", "write more than 0"));
+        cx.fail(mark, "this is not the shape of a tail", "write more than 0");
     }
     shape > 0.0
 }
@@ -235,7 +235,7 @@ fn has_tail(shape: f64, mark: Mark, cx: &mut Context) -> bool {
 /// Whether `max` is at least `min`, the value of `field`.
 fn is_order(min: Duration, max: Duration, mark: Mark, field: &str, cx: &mut Context) -> bool {
     if max < min {
-        cx.fail(mark, Complaint::new(format!("this is shorter than `{field}`"), "make it longer"));
+        cx.fail(mark, format!("this is shorter than `{field}`"), "make it longer");
     }
     max >= min
 }

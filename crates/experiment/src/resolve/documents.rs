@@ -1,7 +1,7 @@
 //! Documents: the files that requests ask for, and the classes that they belong to.
 
 use weirgate_spanned_yaml::decode::{Context, Mark};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Share, Whole, number_text};
 
 use super::names::Names;
@@ -29,21 +29,21 @@ pub(super) fn documents(
     for (field, given) in [("session", of.session.given), ("objects", of.objects.given)] {
         if given {
             let what = format!("`documents` and `{field}` exclude each other");
-            cx.fail(of.documents.mark, Complaint::new(what, "keep one of them"));
+            cx.fail(of.documents.mark, what, "keep one of them");
         }
     }
     let &Count(files) = form.files.get()?;
     if files > MAX_FILES {
-        cx.fail(form.files.mark, Complaint::new(format!("{files} files are too many"), "write at most 10000000"));
+        cx.fail(form.files.mark, format!("{files} files are too many"), "write at most 10000000");
     }
     let &Bytes(bytes) = form.total.get()?;
     if bytes < u64::from(files) {
-        cx.fail(form.total.mark, Complaint::new("the files have less than a byte each", "write their size together"));
+        cx.fail(form.total.mark, "the files have less than a byte each", "write their size together");
     }
     let &Amount(zipf) = form.zipf.get()?;
     if !(zipf > 0.0 && zipf <= MAX_ZIPF) {
         let what = format!("an exponent of {} makes all files equal, or one of them everything", number_text(zipf));
-        cx.fail(form.zipf.mark, Complaint::new(what, "write more than 0 and at most 5; 0.9 is usual"));
+        cx.fail(form.zipf.mark, what, "write more than 0 and at most 5; 0.9 is usual");
     }
     let mut parts: Vec<Part> = Vec::new();
     for item in form.others.get().map_or(&[][..], |named| &named.items) {
@@ -51,7 +51,7 @@ pub(super) fn documents(
         if let Some(other) = class_named(&item.name.0, names, item.value.mark, cx) {
             if other == *class {
                 let what = format!("{} is the `class` of these requests: it has the rest", quoted(&item.name.0));
-                cx.fail(item.value.mark, Complaint::new(what, "remove it"));
+                cx.fail(item.value.mark, what, "remove it");
             }
             parts.push((other, share));
         }
@@ -68,7 +68,7 @@ pub(super) fn documents(
 fn check_rest(rest: f64, mark: Mark, cx: &mut Context) {
     if rest <= 0.0 {
         let what = "nothing is left for the `class` of these requests";
-        cx.fail(mark, Complaint::new(what, "make the others' shares less than 100 % together"));
+        cx.fail(mark, what, "make the others' shares less than 100 % together");
     }
 }
 

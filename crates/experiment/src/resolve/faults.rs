@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weirgate_spanned_yaml::decode::{At, Context, Mark};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_spanned_yaml::unit::{Moment, Name, Share, span_text};
 
 use super::names::{Names, index_of};
@@ -29,7 +29,7 @@ pub(super) fn faults(
                     format!("other addresses may have the servers of machine {}", quoted(&machines[*machine].name));
                 let hint = "write how their `speed:` changes: `[1, { at: 60s, speed: 0.2 }]`; an address can be `removed`, \
                             `crash` or `fail_fast`";
-                cx.fail(form.fault.mark, Complaint::new(what, hint));
+                cx.fail(form.fault.mark, what, hint);
             }
             for (other, first) in &faults {
                 overlap(&fault, *mark, other, *first, names, cx);
@@ -50,18 +50,14 @@ fn fault(form: &FaultForm, mark: Mark, names: &Names, end: Option<Duration>, cx:
     let machines = match form.machines.get() {
         Some(words) if everywhere => {
             let what = "this fault is the gateway's, not one machine's";
-            cx.fail(form.machines.mark, Complaint::new(what, "remove `machines:`"));
+            cx.fail(form.machines.mark, what, "remove `machines:`");
             drop(names.machines(words, cx));
             Vec::new()
         }
         Some(words) => names.machines(words, cx),
         None => {
             if word.is_some() && !everywhere && !form.machines.given {
-                cx.fail_in(
-                    mark,
-                    "machines",
-                    Complaint::new("this field is missing", "say which: a name, a list, or `all`"),
-                );
+                cx.fail_in(mark, "machines", "this field is missing", "say which: a name, a list, or `all`");
             }
             Vec::new()
         }
@@ -69,23 +65,23 @@ fn fault(form: &FaultForm, mark: Mark, names: &Names, end: Option<Duration>, cx:
     let classes = classes(form, word, names, cx);
     let until = form.until.get().map(|&Moment(until)| until);
     if until.is_some() && word == Some(FaultWord::Reload) {
-        cx.fail(form.until.mark, Complaint::new("a policy is loaded in no time", "remove `until:`"));
+        cx.fail(form.until.mark, "a policy is loaded in no time", "remove `until:`");
     }
     if until.is_some() && matches!(word, Some(FaultWord::Restart | FaultWord::Takeover)) {
-        cx.fail(form.until.mark, Complaint::new("another process takes over in no time", "remove `until:`"));
+        cx.fail(form.until.mark, "another process takes over in no time", "remove `until:`");
     }
     let &Moment(at) = form.at.get()?;
     if until.is_some_and(|until| until <= at) {
         let what = format!("this ends before it begins at {}", span_text(at));
-        cx.fail(form.until.mark, Complaint::new(what, "`until` counts from the start of the run, as `at` does"));
+        cx.fail(form.until.mark, what, "`until` counts from the start of the run, as `at` does");
     }
     if let Some(end) = end {
         if at >= end {
             let what = format!("this begins at {}, and the run ends at {}", span_text(at), span_text(end));
-            cx.fail(form.at.mark, Complaint::new(what, "begin earlier, or make the last phase longer"));
+            cx.fail(form.at.mark, what, "begin earlier, or make the last phase longer");
         } else if until.is_some_and(|until| until > end) {
             let what = format!("the run ends before this, at {}", span_text(end));
-            cx.warn(form.until.mark, Complaint::new(what, "leave `until:` out, or make the last phase longer"));
+            cx.warn(form.until.mark, what, "leave `until:` out, or make the last phase longer");
         }
     }
     Some(Fault { at, until, kind: kind?, machines, classes })
@@ -94,7 +90,7 @@ fn fault(form: &FaultForm, mark: Mark, names: &Names, end: Option<Duration>, cx:
 /// Returns the indices of the classes with failing requests, where templates count after all classes.
 fn classes(form: &FaultForm, word: Option<FaultWord>, names: &Names, cx: &mut Context) -> Vec<usize> {
     if form.class.given && word.is_some_and(|word| word != FaultWord::FailFast) {
-        cx.fail(form.class.mark, Complaint::new("only `fault: fail_fast` is of classes", "remove it"));
+        cx.fail(form.class.mark, "only `fault: fail_fast` is of classes", "remove it");
     }
     let known: Vec<String> = names.classes.iter().chain(&names.templates).cloned().collect();
     let named = form.class.get().map_or(&[][..], |named| &named.0);
@@ -108,10 +104,10 @@ fn classes(form: &FaultForm, word: Option<FaultWord>, names: &Names, cx: &mut Co
 /// Returns the kind of fault with its parameter.
 fn kind(form: &FaultForm, word: FaultWord, mark: Mark, cx: &mut Context) -> Option<FaultKind> {
     if form.speed.given && word != FaultWord::Slow {
-        cx.fail(form.speed.mark, Complaint::new("only `fault: slow` has a speed", "remove it"));
+        cx.fail(form.speed.mark, "only `fault: slow` has a speed", "remove it");
     }
     if form.share.given && word != FaultWord::FailFast {
-        cx.fail(form.share.mark, Complaint::new("only `fault: fail_fast` has a share", "remove it"));
+        cx.fail(form.share.mark, "only `fault: fail_fast` has a share", "remove it");
     }
     Some(match word {
         FaultWord::Removed => FaultKind::Removed,
@@ -120,13 +116,13 @@ fn kind(form: &FaultForm, word: FaultWord, mark: Mark, cx: &mut Context) -> Opti
         FaultWord::Slow => match form.speed.get() {
             Some(&Share(speed)) if speed > 0.0 => FaultKind::Slow(speed),
             Some(_) => {
-                cx.fail(form.speed.mark, Complaint::new("a machine without speed is stalled", "write `fault: stall`"));
+                cx.fail(form.speed.mark, "a machine without speed is stalled", "write `fault: stall`");
                 return None;
             }
             None => {
                 if !form.speed.given {
                     let hint = "say what is left of it, such as `speed: 20%`";
-                    cx.fail_in(mark, "speed", Complaint::new("this field is missing", hint));
+                    cx.fail_in(mark, "speed", "this field is missing", hint);
                 }
                 return None;
             }
@@ -165,5 +161,5 @@ fn overlap(fault: &Fault, mark: Mark, other: &Fault, first: Mark, names: &Names,
         None if fault.kind == FaultKind::LostReports => format!("reports are lost in line {line} at that time already"),
         None => return,
     };
-    cx.fail(mark, Complaint::new(what, "make one end before the other begins"));
+    cx.fail(mark, what, "make one end before the other begins");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weirgate_spanned_yaml::decode::{At, Context, Mark};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Moment, Speed, Whole};
 
 use super::names::Names;
@@ -31,7 +31,7 @@ pub(super) fn machines(file: &ExperimentFile, names: &Names, end: Option<Duratio
             }
             if let Some((_, first)) = &rest {
                 let what = format!("the entry in line {} is for all other machines already", cx.position(*first).line);
-                cx.fail(*mark, Complaint::new(what, "say which ones this is for: `machine: …`"));
+                cx.fail(*mark, what, "say which ones this is for: `machine: …`");
             }
             rest = Some((machine, *mark));
             continue;
@@ -40,7 +40,7 @@ pub(super) fn machines(file: &ExperimentFile, names: &Names, end: Option<Duratio
             if let Some(first) = described[index].replace(form.machine.mark) {
                 let name = quoted(&machines[index].name);
                 let what = format!("machine {name} is described in line {} already", cx.position(first).line);
-                cx.fail(form.machine.mark, Complaint::new(what, "describe each machine once"));
+                cx.fail(form.machine.mark, what, "describe each machine once");
             }
             machines[index] = Machine { name: machines[index].name.clone(), ..machine.clone() };
         }
@@ -53,7 +53,7 @@ pub(super) fn machines(file: &ExperimentFile, names: &Names, end: Option<Duratio
         }
         if !used && !described.is_empty() {
             let what = "this entry describes no machine: every one is described by another";
-            cx.warn(mark, Complaint::new(what, "remove it"));
+            cx.warn(mark, what, "remove it");
         }
     }
     same_servers(&machines, &described, cx);
@@ -77,7 +77,7 @@ fn same_servers(machines: &[Machine], described: &[Option<Mark>], cx: &mut Conte
             {
                 let (name, other) = (quoted(name), quoted(&other.name));
                 let what = format!("server {name} is behind machine {other} too, and described otherwise there");
-                cx.fail(mark, Complaint::new(what, "give both entries the same figures, or the server another name"));
+                cx.fail(mark, what, "give both entries the same figures, or the server another name");
             }
         }
     }
@@ -88,7 +88,7 @@ fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machi
     let few = |number: u32, mark: Mark, cx: &mut Context| {
         if number > MAX_CPUS {
             let what = format!("{number} is more than any machine has");
-            cx.fail(mark, Complaint::new(what, format!("write at most {MAX_CPUS}")));
+            cx.fail(mark, what, format!("write at most {MAX_CPUS}"));
         }
         number
     };
@@ -97,7 +97,7 @@ fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machi
     let backlog = form.backlog.get().on().map(|&Whole(max)| max);
     if let (Some(_), None, false) = (backlog, concurrency, form.concurrency.bad) {
         let what = "nothing ever waits in this machine: it works on everything at once";
-        cx.fail(form.backlog.mark, Complaint::new(what, "give it a `concurrency:` too, or remove the backlog"));
+        cx.fail(form.backlog.mark, what, "give it a `concurrency:` too, or remove the backlog");
     }
     let thrashing = form.thrashing.get().on().and_then(|form| {
         let (&Whole(beyond), &Amount(penalty)) = (form.beyond.get()?, form.penalty.get()?);
@@ -107,7 +107,7 @@ fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machi
         let (&Moment(access), &Bytes(each), &Bytes(memory)) =
             (form.access.get()?, form.per_second.get()?, form.memory.get()?);
         if each == 0 {
-            cx.fail(form.per_second.mark, Complaint::new("nothing is ever read at this speed", "write `10MiB`, say"));
+            cx.fail(form.per_second.mark, "nothing is ever read at this speed", "write `10MiB`, say");
         }
         Some(Disk { access, bytes_per_s: each as f64, cache: memory })
     });
@@ -120,7 +120,7 @@ fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machi
     for (index, name) in shared.iter().enumerate() {
         if shared[..index].contains(name) {
             let what = format!("server {} is behind this address twice", quoted(name));
-            cx.fail(form.servers.mark, Complaint::new(what, "name each once"));
+            cx.fail(form.servers.mark, what, "name each once");
         }
     }
     let service = form.service.get().0;
@@ -133,14 +133,14 @@ fn speed(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> (f64, P
     for step in &changing.0 {
         if !(step.value.figure.0 > 0.0 && step.value.figure.0 <= MAX_SPEED) {
             let hint = "write the speed as a multiple of a nominal CPU, above 0 and at most 1000";
-            cx.fail(step.mark, Complaint::new("a machine cannot have this speed", hint));
+            cx.fail(step.mark, "a machine cannot have this speed", hint);
         }
     }
     if let Some(first) = changing.0.first()
         && first.value.over.0 > Duration::ZERO
     {
         let what = "there is no speed before this to change from";
-        cx.fail(first.mark, Complaint::new(what, "write the speed at the start of the run before it"));
+        cx.fail(first.mark, what, "write the speed at the start of the run before it");
     }
     let speeds = profile(changing, |&Speed(speed)| speed, end, cx);
     let first = speeds.0.first().map_or(1.0, |knot| knot.value);

@@ -20,7 +20,7 @@ use std::path::Path;
 use names::Names;
 use weirgate_config::embed::Resolved;
 use weirgate_spanned_yaml::decode::{Context, Mark};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 
 use crate::experiment::{Experiment, TrafficClass};
 use crate::file::ExperimentFile;
@@ -90,7 +90,7 @@ fn warn_of_silence(
         let (Some(mark), Some(name)) = (mark, names.classes.get(class)) else { continue };
         if traffic.iter().all(|t| t.class != TrafficClass::Class(class)) {
             let what = format!("nothing in `traffic` is of class {}", quoted(name));
-            cx.warn(*mark, Complaint::new(what, "give it traffic, or leave the class out"));
+            cx.warn(*mark, what, "give it traffic, or leave the class out");
         }
     }
 }

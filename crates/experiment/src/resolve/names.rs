@@ -3,7 +3,7 @@
 use weirgate_config::Site;
 use weirgate_config::embed::{ClassName, NodeName};
 use weirgate_spanned_yaml::decode::{At, Context, Mark, OneOrMany};
-use weirgate_spanned_yaml::errors::{Complaint, listed, nearest, quoted, unknown};
+use weirgate_spanned_yaml::errors::{listed, nearest, quoted, unknown};
 use weirgate_spanned_yaml::unit::Text;
 
 use crate::file::ExperimentFile;
@@ -107,12 +107,12 @@ impl Names {
                 Some(near) => format!("did you mean {}?", quoted(near)),
                 None => format!("the nodes of the policy run on {}", listed(known())),
             };
-            cx.fail(mark, Complaint::new(format!("machine {} is unknown", quoted(word)), hint));
+            cx.fail(mark, format!("machine {} is unknown", quoted(word)), hint);
         }
         if found.len() > 1 && several.is_none() {
             let names = listed(found.iter().map(|&index| self.machines[index].name.as_str()));
             let what = format!("{} may be one of {names}", quoted(word));
-            cx.fail(mark, Complaint::new(what, "write the machine's own name"));
+            cx.fail(mark, what, "write the machine's own name");
         }
         found
     }
@@ -129,7 +129,7 @@ pub(super) fn index_of(
 ) -> Option<usize> {
     let found = known.iter().position(|other| other == name);
     if found.is_none() && complete {
-        cx.fail(mark, unknown(what, name, known.iter().map(String::as_str)));
+        cx.report(mark, unknown(what, name, known.iter().map(String::as_str)));
     }
     found
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weirgate_spanned_yaml::decode::{Context, Mark};
-use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::errors::quoted;
 use weirgate_spanned_yaml::unit::Count;
 
 use super::names::Names;
@@ -16,13 +16,13 @@ use crate::file::{Numbers, ObjectsForm, Times, TrafficForm};
 pub(super) fn session(form: &TrafficForm, cx: &mut Context) -> Option<Session> {
     if form.session.given && form.users.given {
         let what = "`session` belongs to `rate:` or `trace:`, and here is `users:`, which send the next request after every page";
-        cx.fail(form.session.mark, Complaint::new(what, "remove it"));
+        cx.fail(form.session.mark, what, "remove it");
     }
     let session = form.session.get()?;
     let (&Numbers(pages), &Times(think)) = (session.pages.get()?, session.think.get()?);
     if pages == Counts::Fixed(0) {
         let hint = "write at least 1, or a rate of 0";
-        cx.fail(session.pages.mark, Complaint::new("a session without a page sends nothing", hint));
+        cx.fail(session.pages.mark, "a session without a page sends nothing", hint);
     }
     within_bounds(&pages, "pages", session.pages.mark, cx);
     Some(Session { pages, think })
@@ -46,7 +46,7 @@ pub(super) fn objects(
             }
             Some(_) => {
                 let what = format!("{} is a template, and these pages have no keys of its", quoted(&name.0));
-                cx.fail(form.class.mark, Complaint::new(what, "name a class, or leave `class:` out"));
+                cx.fail(form.class.mark, what, "name a class, or leave `class:` out");
                 None
             }
             None => class_named(&name.0, names, form.class.mark, cx),
@@ -85,6 +85,6 @@ pub(super) fn objects(
 fn within_bounds(count: &Counts, what: &str, mark: Mark, cx: &mut Context) {
     if count.max() > MAX_OF_A_PAGE {
         let what = format!("{} {what} are too many", count.max());
-        cx.fail(mark, Complaint::new(what, format!("write at most {MAX_OF_A_PAGE}")));
+        cx.fail(mark, what, format!("write at most {MAX_OF_A_PAGE}"));
     }
 }

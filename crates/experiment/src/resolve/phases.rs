@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weirgate_spanned_yaml::decode::{At, Context, Mark};
-use weirgate_spanned_yaml::errors::{Complaint, listed};
+use weirgate_spanned_yaml::errors::listed;
 use weirgate_spanned_yaml::unit::{Amount, Frequency, Share, Span, span_text};
 
 use super::names::{Names, index_of};
@@ -25,22 +25,19 @@ pub(super) fn phases(file: &ExperimentFile, cx: &mut Context) -> Vec<Phase> {
         let judged = form.judged.get().0;
         if let Some(first) = names.insert(&name.0, form.name.mark) {
             let what = format!("the name `{}` is taken by the phase in line {}", name.0, cx.position(first).line);
-            cx.fail(form.name.mark, Complaint::new(what, "give each phase its own name"));
+            cx.fail(form.name.mark, what, "give each phase its own name");
         }
         if until <= from {
             let what = format!("this phase ends at {}, before it begins at {}", span_text(until), span_text(from));
-            cx.fail(
-                form.until.mark,
-                Complaint::new(what, "put the phases in order of time; `until` counts from the start of the run"),
-            );
+            cx.fail(form.until.mark, what, "put the phases in order of time; `until` counts from the start of the run");
         } else if judged && until - from <= settle && !file.settle.bad {
             let (long, settle) = (span_text(until - from), span_text(settle));
             let what = format!("the phase takes {long}, and its first {settle} are judged apart: nothing is left");
-            cx.warn(*mark, Complaint::new(what, "make it longer, shorten `settle:`, or write `judged: false`"));
+            cx.warn(*mark, what, "make it longer, shorten `settle:`, or write `judged: false`");
         }
         if until > MAX_RUN {
             let what = format!("the run would take {} h", until.as_secs() / 3_600);
-            cx.fail(form.until.mark, Complaint::new(what, "write at most 24h"));
+            cx.fail(form.until.mark, what, "write at most 24h");
         }
         from = until.max(from);
         let x = form.x.get().map(|&Amount(x)| x);
@@ -48,7 +45,7 @@ pub(super) fn phases(file: &ExperimentFile, cx: &mut Context) -> Vec<Phase> {
     }
     axis(file, cx);
     if phases.iter().all(|phase| !phase.judged) && !file.phases.bad && !phases.is_empty() {
-        cx.warn(file.phases.mark, Complaint::new("no phase is judged", "leave out `judged: false` somewhere"));
+        cx.warn(file.phases.mark, "no phase is judged", "leave out `judged: false` somewhere");
     }
     phases
 }
@@ -61,25 +58,22 @@ fn axis(file: &ExperimentFile, cx: &mut Context) {
         let Some(&Amount(x)) = form.x.get() else { continue };
         if let Some((_, first)) = taken.iter().find(|(other, _)| *other == x) {
             let what = format!("`x: {x}` is taken by the phase in line {}", cx.position(*first).line);
-            cx.fail(form.x.mark, Complaint::new(what, "give each phase its own place on the axis"));
+            cx.fail(form.x.mark, what, "give each phase its own place on the axis");
         }
         taken.push((x, form.x.mark));
     }
     let points = forms.iter().any(|At { value: form, .. }| form.judged.get().0 && (form.x.given || form.x.bad));
     match (file.axis.get(), taken.first()) {
         (Some(axis), _) if axis.0.trim().is_empty() => {
-            cx.fail(
-                file.axis.mark,
-                Complaint::new("the axis has no name", "say what `x` counts, as in `axis: clients`"),
-            );
+            cx.fail(file.axis.mark, "the axis has no name", "say what `x` counts, as in `axis: clients`");
         }
         (Some(_), _) if !points && !file.phases.bad => {
             let hint = "give the phases their `x:`, or leave out `axis:`";
-            cx.fail(file.axis.mark, Complaint::new("no judged phase has a place on this axis", hint));
+            cx.fail(file.axis.mark, "no judged phase has a place on this axis", hint);
         }
         (None, Some((_, mark))) if !file.axis.given => {
             let hint = "say at the top what `x` counts, as in `axis: clients`, or leave it out";
-            cx.fail(*mark, Complaint::new("there is no axis for this `x`", hint));
+            cx.fail(*mark, "there is no axis for this `x`", hint);
         }
         _ => {}
     }
@@ -93,7 +87,7 @@ pub(super) fn published(file: &ExperimentFile, phases: &[Phase], names: &Names, 
     for At { value: form, mark, bad, .. } in file.published.get().map_or(&[][..], Vec::as_slice) {
         if !(form.served.given || form.response_time.given || form.shed.given || *bad) {
             let hint = "give it `served:`, `response_time:` or `shed:`";
-            cx.fail(*mark, Complaint::new("nothing is published here", hint));
+            cx.fail(*mark, "nothing is published here", hint);
         }
         let phase = form.phase.get().and_then(|name| index_of("phase", &name.0, &known, complete, form.phase.mark, cx));
         let class = form
@@ -104,11 +98,11 @@ pub(super) fn published(file: &ExperimentFile, phases: &[Phase], names: &Names, 
         match (form.phase.given, alone) {
             (false, true) => {
                 let hint = "add `phase:`, or write points: `[[x, figure], …]`";
-                cx.fail_in(*mark, "phase", Complaint::new("this field is missing", hint));
+                cx.fail_in(*mark, "phase", "this field is missing", hint);
             }
             (true, false) if !bad => {
                 let what = "there is no figure for this phase: points say with their `x` where they belong";
-                cx.fail(form.phase.mark, Complaint::new(what, "leave out `phase:`"));
+                cx.fail(form.phase.mark, what, "leave out `phase:`");
             }
             _ => {}
         }
@@ -161,7 +155,7 @@ fn figures<T: Copy>(
         match phases.iter().position(|phase| phase.x == Some(*x)) {
             Some(phase) if figures.iter().any(|(other, _)| *other == phase) => {
                 let what = format!("there are two points with the x {x}");
-                cx.fail(*mark, Complaint::new(what, "write one figure for each x"));
+                cx.fail(*mark, what, "write one figure for each x");
             }
             Some(phase) => figures.push((phase, *figure)),
             None if complete => {
@@ -170,7 +164,7 @@ fn figures<T: Copy>(
                     [] => "give the phases their `x:`".to_owned(),
                     some => format!("known here: {}", listed(some.iter().map(String::as_str))),
                 };
-                cx.fail(*mark, Complaint::new(format!("no phase has `x: {x}`"), hint));
+                cx.fail(*mark, format!("no phase has `x: {x}`"), hint);
             }
             None => {}
         }

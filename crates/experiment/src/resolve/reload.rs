@@ -8,7 +8,7 @@
 use weirgate_config::embed::warn_if_infeasible;
 use weirgate_config::{ClassSite, Site};
 use weirgate_spanned_yaml::decode::{Context, Mark};
-use weirgate_spanned_yaml::errors::{Complaint, listed};
+use weirgate_spanned_yaml::errors::listed;
 use weirgate_spanned_yaml::unit::Moment;
 use weirgate_spanned_yaml::unit::span_text;
 
@@ -47,13 +47,13 @@ pub(super) fn reloads(
     let mut reloads: Vec<Reload> = Vec::new();
     for Other { form, site } in others {
         if form.fault.get().is_some_and(|word| *word != FaultWord::Reload) {
-            cx.fail(form.policy.mark, Complaint::new("only `fault: reload` loads a policy", "remove it"));
+            cx.fail(form.policy.mark, "only `fault: reload` loads a policy", "remove it");
         }
         let at = form.at.get().map(|&Moment(at)| at);
         if let Some(at) = at.filter(|at| complete && !at.is_zero() && phases.iter().all(|phase| phase.until != *at)) {
             let what = format!("no phase begins at {}, when other guarantees hold", span_text(at));
             let hint = "let one end and the next begin there, so that each is judged by its own";
-            cx.fail(form.at.mark, Complaint::new(what, hint));
+            cx.fail(form.at.mark, what, hint);
         }
         let (Some(at), Some(other), Some(first)) = (at, site, first) else { continue };
         same(first, &other, form.policy.mark, cx);
@@ -73,7 +73,7 @@ fn same(first: &Site, other: &Site, mark: Mark, cx: &mut Context) {
         let (ours, theirs) = (names(first), names(other));
         let what = format!("its classes are {}", list(&theirs));
         let hint = format!("give it those of the policy under test in their order, {}", list(&ours));
-        return cx.fail(mark, Complaint::new(what, hint));
+        return cx.fail(mark, what, hint);
     }
     let mut differs = Vec::new();
     if first.policy.nodes != other.policy.nodes
@@ -102,9 +102,6 @@ fn same(first: &Site, other: &Site, mark: Mark, cx: &mut Context) {
     }
     for what in differs {
         let what = format!("{what} are not those of the policy under test");
-        cx.fail(
-            mark,
-            Complaint::new(what, "a reload in an experiment changes guarantees and other figures of classes"),
-        );
+        cx.fail(mark, what, "a reload in an experiment changes guarantees and other figures of classes");
     }
 }

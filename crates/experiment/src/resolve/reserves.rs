@@ -1,7 +1,6 @@
 //! Shares of the machines' CPUs.
 
 use weirgate_spanned_yaml::decode::Context;
-use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::{Moment, Share, number_text};
 
 use super::names::{Names, index_of};
@@ -27,16 +26,16 @@ pub(super) fn reserves(
     let sum: f64 = shares.iter().sum();
     if sum > 100.0 + 1e-9 {
         let what = format!("these are {} % of the cluster together", number_text(sum));
-        cx.fail(form.classes.mark, Complaint::new(what, "write at most 100 %"));
+        cx.fail(form.classes.mark, what, "write at most 100 %");
     }
     if let Some(machine) = machines.iter().find(|machine| machine.thrashing.is_some()) {
         let what = format!("machine `{}` thrashes, and shares are of CPUs alone", machine.name);
-        cx.fail(file.reserves.mark, Complaint::new(what, "remove its `thrashing:`"));
+        cx.fail(file.reserves.mark, what, "remove its `thrashing:`");
     }
     if let Some(machine) = machines.iter().find(|machine| !machine.shared.is_empty()) {
         let what =
             format!("machine `{}` has servers that others may have too, and shares are of one machine's", machine.name);
-        cx.fail(file.reserves.mark, Complaint::new(what, "write how many `servers:` it has"));
+        cx.fail(file.reserves.mark, what, "write how many `servers:` it has");
     }
     let every = form.every.get().on().map(|every| every.0);
     let (on_demand, Moment(from)) = (form.on_demand.get().0, *form.from.get());

@@ -39,7 +39,7 @@ pub(super) fn traffic(
         let Whole(retries) = *form.retries.get();
         if retries > MAX_RETRIES {
             let what = format!("no client tries {retries} times");
-            cx.fail(form.retries.mark, Complaint::new(what, format!("write at most {MAX_RETRIES}")));
+            cx.fail(form.retries.mark, what, format!("write at most {MAX_RETRIES}"));
         }
         let Times(retry_after) = *form.retry_after.get();
         let session = pages::session(form, cx);
@@ -76,7 +76,7 @@ pub(super) fn traffic(
         requests += expected;
         if requests > MAX_REQUESTS && requests - expected <= MAX_REQUESTS {
             let what = format!("with this the run has about {} million requests", number_text(requests / 1e6));
-            cx.fail(*mark, Complaint::new(what, "a record of each is kept: make it at most 100 million"));
+            cx.fail(*mark, what, "a record of each is kept: make it at most 100 million");
         }
         parted.extend(others.into_iter().flatten().map(|part| (all.len(), part)));
         all.push(traffic);
@@ -96,7 +96,7 @@ pub(super) fn request(form: &RequestForm, cx: &mut Context) -> RequestShape {
     let mut text = |field: &Optional<Text>, says: fn(&str) -> bool, hint: &str| {
         let Text(text) = field.get()?;
         if !says(text.as_str()) || text.bytes().any(|b| b.is_ascii_control()) {
-            cx.fail(field.mark, Complaint::new(format!("{} cannot be sent", quoted(text)), hint));
+            cx.fail(field.mark, format!("{} cannot be sent", quoted(text)), hint);
         }
         Some(text.clone())
     };
@@ -108,7 +108,7 @@ pub(super) fn request(form: &RequestForm, cx: &mut Context) -> RequestShape {
         let Text(value) = item.value.value.as_ref()?;
         if value.bytes().any(|b| b.is_ascii_control()) {
             let what = format!("{} cannot be sent in a header", quoted(value));
-            cx.fail(item.value.mark, Complaint::new(what, "write it in one line"));
+            cx.fail(item.value.mark, what, "write it in one line");
         }
         Some((item.name.0.clone(), value.clone()))
     });
@@ -122,19 +122,19 @@ fn target(form: &TrafficForm, names: &Names, cx: &mut Context) -> Option<Traffic
         let Some(&Count(keys)) = form.keys.get() else {
             if !form.keys.given {
                 let what = format!("{} is a template: it makes a class of every key", quoted(name));
-                cx.fail(form.class.mark, Complaint::new(what, "say how many there are: `keys: 100`"));
+                cx.fail(form.class.mark, what, "say how many there are: `keys: 100`");
             }
             return None;
         };
         if f64::from(keys) > MAX_POPULATION {
-            cx.fail(form.keys.mark, Complaint::new(format!("{keys} keys are too many"), "write at most 1000000"));
+            cx.fail(form.keys.mark, format!("{keys} keys are too many"), "write at most 1000000");
         }
         return Some(TrafficClass::Template { template, keys });
     }
     let class = class_named(name, names, form.class.mark, cx)?;
     if form.keys.given {
         let what = format!("{} is a class, not a template", quoted(name));
-        cx.fail(form.keys.mark, Complaint::new(what, "remove `keys:`"));
+        cx.fail(form.keys.mark, what, "remove `keys:`");
     }
     Some(class)
 }
@@ -164,7 +164,7 @@ fn source(
                 "keep one of them; write two entries for two streams",
             ),
         };
-        cx.fail(mark, complaint);
+        cx.report(mark, complaint);
         return None;
     };
     let belongs = [
@@ -175,7 +175,7 @@ fn source(
     for (field, given, mark, to) in belongs {
         if given && to != *source {
             let what = format!("`{field}` belongs to `{to}:`, and here is `{source}:`");
-            cx.fail(mark, Complaint::new(what, "remove it"));
+            cx.fail(mark, what, "remove it");
         }
     }
     if *source != "trace" {
@@ -197,12 +197,12 @@ fn source(
         "users" => {
             let users = profile(form.users.get()?, |&Amount(users)| users, end, cx);
             if users.0.iter().any(|knot| knot.value > MAX_POPULATION) {
-                cx.fail(form.users.mark, Complaint::new("these are too many users", "write at most 1000000"));
+                cx.fail(form.users.mark, "these are too many users", "write at most 1000000");
             }
             let Some(&Times(think)) = form.think.get() else {
                 if !form.think.given {
                     let hint = "say how long users think, such as `think: { exponential: 7s }`";
-                    cx.fail_in(mark, "think", Complaint::new("this field is missing", hint));
+                    cx.fail_in(mark, "think", "this field is missing", hint);
                 }
                 return None;
             };
@@ -211,7 +211,7 @@ fn source(
         _ => {
             let Amount(speed) = *form.speed.get();
             if speed <= 0.0 {
-                cx.fail(form.speed.mark, Complaint::new("at this speed the trace never begins", "write more than 0"));
+                cx.fail(form.speed.mark, "at this speed the trace never begins", "write more than 0");
                 return None;
             }
             let Text(path) = form.trace.get()?;
@@ -219,7 +219,7 @@ fn source(
             match trace::read(&folder.join(path), speed, end?, MAX_REQUESTS as usize, &wanted) {
                 Ok((instants, costs)) => Some((Source::Trace(instants), costs)),
                 Err(complaint) => {
-                    cx.fail(form.trace.mark, complaint);
+                    cx.report(form.trace.mark, complaint);
                     None
                 }
             }
@@ -235,7 +235,7 @@ fn traced(form: &TrafficForm) -> impl Iterator<Item = &(Traced, Mark)> {
 /// Complains about every part of a cost that refers to a trace.
 pub(super) fn refuse_traced(demand: Option<&Changing<file::Demand>>, what: &str, hint: &str, cx: &mut Context) {
     for (_, mark) in demand.into_iter().flat_map(|steps| &steps.0).flat_map(|step| &step.value.figure.traced) {
-        cx.fail(*mark, Complaint::new(what, hint));
+        cx.fail(*mark, what, hint);
     }
 }
 
@@ -248,13 +248,10 @@ fn arrivals(form: &TrafficForm, cx: &mut Context) -> Option<Arrivals> {
     let (&Amount(burst), &Share(share), &Span(length)) = (form.burst.get()?, form.share.get()?, form.length.get()?);
     if burst <= 1.0 {
         let what = format!("a burst of {} × the mean is no burst", number_text(burst));
-        cx.fail(form.burst.mark, Complaint::new(what, "write more than 1"));
+        cx.fail(form.burst.mark, what, "write more than 1");
     }
     if share <= 0.0 {
-        cx.fail(
-            form.share.mark,
-            Complaint::new("there are no bursts", "write `arrivals: poisson`, or a share above 0"),
-        );
+        cx.fail(form.share.mark, "there are no bursts", "write `arrivals: poisson`, or a share above 0");
     } else if burst * share >= 1.0 {
         let what = format!(
             "{} × the mean for {} % of the time is more than all arrivals",
@@ -262,7 +259,7 @@ fn arrivals(form: &TrafficForm, cx: &mut Context) -> Option<Arrivals> {
             number_text(share * 100.0)
         );
         let hint = format!("make `burst` × `share` less than 1: a share below {} %", number_text(100.0 / burst));
-        cx.fail(form.burst.mark, Complaint::new(what, hint));
+        cx.fail(form.burst.mark, what, hint);
     }
     Some(Arrivals::Mmpp { burst, share, length })
 }
@@ -289,7 +286,7 @@ pub(super) fn demands(changing: &Changing<file::Demand>, end: Option<Duration>, 
         && first.value.over.0 > Duration::ZERO
     {
         let what = "there is no demand before this to change from";
-        cx.fail(first.mark, Complaint::new(what, "remove `over:`"));
+        cx.fail(first.mark, what, "remove `over:`");
     }
     let from = |step: &At<Step<file::Demand>>| {
         let Step { at: Moment(at), over: Moment(over), figure } = &step.value;
@@ -308,25 +305,22 @@ fn in_order<T: Figure>(changing: &Changing<T>, end: Option<Duration>, cx: &mut C
         match free {
             None if at > Duration::ZERO => {
                 let what = format!("no {field} is given before {}", span_text(at));
-                cx.fail(
-                    *mark,
-                    Complaint::new(what, format!("begin the list with the {field} at the start of the run")),
-                );
+                cx.fail(*mark, what, format!("begin the list with the {field} at the start of the run"));
             }
             Some(free) if at < free => {
                 let what =
                     format!("this change begins at {}, the one before ends at {}", span_text(at), span_text(free));
-                cx.fail(*mark, Complaint::new(what, "put the changes in order of time"));
+                cx.fail(*mark, what, "put the changes in order of time");
             }
             Some(_) if at.is_zero() && over.is_zero() => {
                 let what = format!("two {field}s are given for the start of the run");
-                cx.fail(*mark, Complaint::new(what, "say from when on this one holds: `at: 60s`"));
+                cx.fail(*mark, what, "say from when on this one holds: `at: 60s`");
             }
             _ => {}
         }
         if end.is_some_and(|end| at >= end) {
             let what = format!("the run ends before this change, at {}", span_text(end.unwrap_or_default()));
-            cx.warn(*mark, Complaint::new(what, "change earlier, or make the last phase longer"));
+            cx.warn(*mark, what, "change earlier, or make the last phase longer");
         }
         free = Some(free.unwrap_or_default().max(at.saturating_add(over)));
     }

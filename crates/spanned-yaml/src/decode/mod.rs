@@ -14,7 +14,7 @@ mod words;
 
 use std::rc::Rc;
 
-use crate::errors::{Complaint, Position, Problem, Problems, Source, key_name, quoted};
+use crate::errors::{Complaint, Position, Problem, Problems, Source, key_name};
 use crate::tree::{Node, Value};
 
 pub use choice::{ChoiceSchema, OneOf, defaults};
@@ -151,7 +151,7 @@ impl Context {
 
     /// Reports a problem at the position of the decoder.
     pub fn complain(&mut self, complaint: Complaint) {
-        self.fail(self.current, complaint);
+        self.report(self.current, complaint);
     }
 
     /// Reports a word that is not in `known`. The hint names the new word for one that was renamed.
@@ -168,30 +168,33 @@ impl Context {
                 Complaint::new("this has no value", format!("give it {expected}, or remove the line for its default"))
             }
             Value::Wrong => return self.problems.known(),
-            Value::Text(ref text) => {
-                Complaint::new(format!("{} is a single value", quoted(text)), format!("write {expected}"))
-            }
+            Value::Text(ref text) => Complaint::about(text, "is a single value", format!("write {expected}")),
             Value::List(_) => Complaint::new("this is a list", format!("write {expected}")),
             Value::Map(_) => Complaint::new("this is a map", format!("write {expected}")),
         };
         self.complain(complaint);
     }
 
-    /// Reports a problem at `mark`.
-    pub fn fail(&mut self, mark: Mark, complaint: Complaint) {
+    /// Reports a complaint about the part at `mark`.
+    pub fn report(&mut self, mark: Mark, complaint: Complaint) {
         let problem = self.problem(mark, None, complaint);
         self.problems.add(problem);
+    }
+
+    /// Reports a problem at `mark`, with a hint.
+    pub fn fail(&mut self, mark: Mark, what: impl Into<String>, hint: impl Into<String>) {
+        self.report(mark, Complaint::new(what, hint));
     }
 
     /// Reports a problem of the field `name` in the map at `mark`. The file need not have that field.
-    pub fn fail_in(&mut self, mark: Mark, name: &str, complaint: Complaint) {
-        let problem = self.problem(mark, Some(name), complaint);
+    pub fn fail_in(&mut self, mark: Mark, name: &str, what: impl Into<String>, hint: impl Into<String>) {
+        let problem = self.problem(mark, Some(name), Complaint::new(what, hint));
         self.problems.add(problem);
     }
 
-    /// Warns about the part at `mark`.
-    pub fn warn(&mut self, mark: Mark, complaint: Complaint) {
-        let problem = self.problem(mark, None, complaint);
+    /// Warns about the part at `mark`, with a hint.
+    pub fn warn(&mut self, mark: Mark, what: impl Into<String>, hint: impl Into<String>) {
+        let problem = self.problem(mark, None, Complaint::new(what, hint));
         self.warnings.add(problem);
     }
 

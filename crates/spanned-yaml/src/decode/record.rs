@@ -148,7 +148,7 @@ impl<'n> Fields<'n> {
         let Some(entry) = self.entries.iter().find(|e| *e.key == *name) else {
             let missing = F::REQUIRED;
             if missing {
-                cx.fail_in(cx.here(), name, Complaint::new("this field is missing", format!("add `{name}:`")));
+                cx.fail_in(cx.here(), name, "this field is missing", format!("add `{name}:`"));
             }
             let found = Found { value: None, mark: cx.here(), bad: missing, given: false };
             return F::from_found(found, default, cx);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use schemars::{JsonSchema, json_schema};
 
 use super::{At, Context, Decode, FromText, StepName};
-use crate::errors::{Complaint, quoted};
+use crate::errors::Complaint;
 use crate::tree::{Entry, Node, Value};
 
 /// Implements [`JsonSchema`] for a type whose schema stands where the type is used. Its parameters may have bounds.
@@ -166,7 +166,7 @@ impl<T: Decode> Decode for Switch<T> {
                     }
                     _ => return T::decode(node, cx).map(Switch::On),
                 };
-                cx.complain(Complaint::new(format!("{} means nothing here", quoted(text)), hint));
+                cx.complain(Complaint::about(text, "means nothing here", hint));
                 None
             }
             _ => T::decode(node, cx).map(Switch::On),
