@@ -1,16 +1,14 @@
 //! The demo's experiment in virtual time: with control every guarantee is held at any length, and without control
 //! none of those that the surge and the expensive requests touch.
 
-use std::path::Path;
+mod support;
 
-use weirgate_experiment::{Experiment, lasting, load_experiment_file, under_discipline};
+use weirgate_experiment::{Experiment, lasting};
 use weirgate_verdict::judge;
 
 /// The experiment, `seconds` long, as `weirgate demo --seconds` plays it.
 fn demo(seconds: f64, discipline: &str) -> Experiment {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/demo.yaml");
-    let loaded = load_experiment_file(&file, &[under_discipline(discipline)]);
-    let experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
+    let experiment = support::example("demo", &[&format!("policy.discipline={discipline}")]);
     lasting(&experiment, seconds).expect("every length from 6 s on can be played")
 }
 

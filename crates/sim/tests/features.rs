@@ -1,20 +1,16 @@
 //! The example experiments of file features. Each is played whole and must show the effect that its header
 //! describes.
 
-use std::path::Path;
+mod support;
 
-use weirgate_experiment::{Experiment, Fate, Record, Run, load_experiment_file, under_discipline};
-use weirgate_sim::run;
+use weirgate_experiment::{Experiment, Fate, Record, Run};
 use weirgate_verdict::judge;
 
 /// Plays the example `name` under the discipline `none`, which sheds nothing, so effects come from the
 /// experiment.
 fn played(name: &str) -> (Experiment, Run) {
-    let path = Path::new("../../experiments").join(format!("{name}.yaml"));
-    let loaded = load_experiment_file(&path, &[under_discipline("none")]);
-    let experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
-    let run = run(&experiment, 1, |_| ());
-    assert_eq!(run.violations, [], "{name}");
+    let experiment = support::example(name, &["policy.discipline=none"]);
+    let run = support::sound(&experiment, 1);
     (experiment, run)
 }
 

@@ -1,26 +1,15 @@
 //! A page becomes three times as expensive: the effect with a page table that is learned in production, and
 //! without one. (The learned costs are asserted in `src/driver/pages/tests.rs`.)
 
-use std::path::Path;
+mod support;
 
-use weirgate_experiment::{Experiment, load_experiment_file};
-use weirgate_sim::run;
-use weirgate_spanned_yaml::overrides::Override;
+use support::{example, sound};
 use weirgate_verdict::{ResourceUse, judge};
-
-fn load(changes: &[&str]) -> Experiment {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/mqos-learned.yaml");
-    let changes: Vec<Override> =
-        changes.iter().map(|text| text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))).collect();
-    load_experiment_file(&path, &changes).unwrap_or_else(|errors| panic!("{errors}")).experiment
-}
 
 /// Returns the use of resources before the change, in the minute after it, and in the next.
 fn used(changes: &[&str]) -> Vec<ResourceUse> {
-    let experiment = load(changes);
-    let run = run(&experiment, 1, |_| ());
-    assert_eq!(run.violations, []);
-    let phases = judge(&experiment, &run).phases;
+    let experiment = example("mqos-learned", changes);
+    let phases = judge(&experiment, &sound(&experiment, 1)).phases;
     phases.into_iter().map(|phase| phase.resources.expect("requests take several resources")).collect()
 }
 

@@ -1,16 +1,13 @@
 //! Observed classes: what would have been refused, compared with what is refused under the same seeds.
 
-use std::path::Path;
+mod support;
 
+use support::{example, sound};
 use weirgate_experiment::{Experiment, Fate, TrafficClass};
-use weirgate_spanned_yaml::overrides::Override;
 
 /// The experiment with these changes.
 fn load(changes: &[&str]) -> Experiment {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/observe.yaml");
-    let changes: Vec<Override> = changes.iter().map(|change| change.parse().expect("a change")).collect();
-    let loaded = weirgate_experiment::load_experiment_file(&path, &changes);
-    loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
+    example("observe", changes)
 }
 
 /// Refused requests of each class when it is enforced, and those that would have been when it is observed.
@@ -19,9 +16,7 @@ fn counts(changes: &[&str], seeds: std::ops::RangeInclusive<u64>) -> Vec<(u64, u
     let (enforce, observe) = (with("policy.mode=enforce"), with("policy.mode=observe"));
     let mut sums = vec![(0, 0); enforce.site.policy.classes.len()];
     for seed in seeds {
-        let enforced = weirgate_sim::run(&enforce, seed, |_| {});
-        let observed = weirgate_sim::run(&observe, seed, |_| {});
-        assert_eq!((&enforced.violations, &observed.violations), (&Vec::new(), &Vec::new()));
+        let (enforced, observed) = (sound(&enforce, seed), sound(&observe, seed));
         assert!(observed.records.iter().all(|record| record.fate != Fate::Shed), "nothing is refused");
         assert!(enforced.samples.iter().all(|sample| sample.would_shed.is_empty()));
         let last = observed.samples.last().expect("a sample at the end");
@@ -79,8 +74,7 @@ fn a_share_of_the_sources_is_enforced() {
     let half = load(&["policy.mode={ enforce: 50% }"]);
     let all = load(&["policy.mode=enforce"]);
     let shed = |experiment: &Experiment| {
-        let run = weirgate_sim::run(experiment, 1, |_| {});
-        assert_eq!(run.violations, []);
+        let run = sound(experiment, 1);
         let shed = run.records.iter().filter(|record| record.fate == Fate::Shed).count() as f64;
         (shed, run.samples.last().map_or(0, |sample| sample.would_shed.iter().sum::<u64>()) as f64)
     };
@@ -91,7 +85,7 @@ fn a_share_of_the_sources_is_enforced() {
 
 #[test]
 fn the_report_shows_what_would_have_been_refused() {
-    let played = weirgate_sim::run(&load(&[]), 1, |_| {});
+    let played = sound(&load(&[]), 1);
     let verdict = weirgate_verdict::judge(&load(&[]), &played);
     let surge = &verdict.phases[1];
     assert!(surge.classes[1].would_shed.is_some_and(|count| count > 1_000), "{:?}", surge.classes[1]);

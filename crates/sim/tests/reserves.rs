@@ -2,20 +2,12 @@
 //! have the printed shape, and runs are repeatable. The results of the experiments are held to bands in
 //! `weirgate_sim::bands`.
 
-use std::path::Path;
+mod support;
 
+use support::{example, sound};
+use weirgate_experiment::Experiment;
 use weirgate_experiment::traffic::Library;
-use weirgate_experiment::{Experiment, load_experiment_file};
 use weirgate_sim::run;
-use weirgate_spanned_yaml::overrides::Override;
-
-/// An experiment of this repository with some changes.
-fn load(name: &str, changes: &[&str]) -> Experiment {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../experiments/{name}.yaml"));
-    let changes: Vec<Override> =
-        changes.iter().map(|text| text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))).collect();
-    load_experiment_file(&path, &changes).unwrap_or_else(|errors| panic!("{errors}")).experiment
-}
 
 #[test]
 fn the_synthetic_logs_have_the_printed_shape() {
@@ -24,8 +16,8 @@ fn the_synthetic_logs_have_the_printed_shape() {
         let documents = experiment.traffic[stream].documents.as_ref().expect("a stream with files");
         (documents.bytes as f64 / MIB, Library::new(documents, stream))
     };
-    let merged = load("reserves-table3", &[]);
-    let departments = load("reserves-lard3", &[]);
+    let merged = example("reserves-table3", &[]);
+    let departments = example("reserves-lard3", &[]);
     let printed = [
         (&merged, 0, 1015.0, vec![(0.97, 526.0), (0.98, 619.0), (0.99, 745.0)]),
         (&departments, 0, 358.0, vec![(0.98, 248.0)]),
@@ -45,13 +37,12 @@ fn the_synthetic_logs_have_the_printed_shape() {
 
 #[test]
 fn without_reserves_shares_are_not_counted() {
-    let run = run(&load("reserves-lard3", &["reserves=null", "phases.warm.until=130s"]), 1, |_| ());
-    assert_eq!(run.violations, []);
+    let run = sound(&example("reserves-lard3", &["reserves=null", "phases.warm.until=130s"]), 1);
     assert!(run.samples.iter().all(|sample| sample.usage.is_empty()));
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let experiment = load("reserves-geographic", &[]);
+    let experiment = example("reserves-geographic", &[]);
     assert_eq!(run(&experiment, 3, |_| ()), run(&experiment, 3, |_| ()));
 }

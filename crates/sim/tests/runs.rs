@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{experiment, exponential, fault, ms, open, policy, s, users};
+use support::{experiment, exponential, fault, ms, open, policy, s, sound, users};
 use weirgate_experiment::{
     Arrivals, Distribution, Experiment, Fate, FaultKind, Knot, Profile, Record, Run, Source, TrafficClass,
 };
@@ -16,12 +16,6 @@ const CHECKED: &str = ", health_check: { path: /health, interval: 1s, timeout: 5
 
 fn count(run: &Run, fate: Fate) -> usize {
     run.records.iter().filter(|record| record.fate == fate).count()
-}
-
-fn sound(experiment: &Experiment, seed: u64) -> Run {
-    let run = run(experiment, seed, |_| ());
-    assert_eq!(run.violations, []);
-    run
 }
 
 /// Four nodes of one CPU under 150 % load of two classes.

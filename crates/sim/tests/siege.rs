@@ -1,9 +1,10 @@
 //! The experiment of `weirgate demo --siege` in virtual time: no reader is refused, and their response times stay near
 //! those of calm.
 
-use std::path::Path;
+mod support;
 
-use weirgate_experiment::{Fate, load_experiment_file};
+use support::{example, sound};
+use weirgate_experiment::Fate;
 use weirgate_verdict::judge;
 
 /// The readers among the traffic of the experiment.
@@ -27,12 +28,10 @@ fn p95(experiment: &weirgate_experiment::Experiment, run: &weirgate_experiment::
 
 #[test]
 fn no_reader_is_refused_while_ten_thousand_addresses_crawl() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/siege.yaml");
-    let experiment = load_experiment_file(&file, &[]).unwrap_or_else(|errors| panic!("{errors}")).experiment;
+    let experiment = example("siege", &[]);
     let mut ratios = vec![Vec::new(); experiment.phases.len()];
     for seed in 1..=8 {
-        let run = weirgate_sim::run(&experiment, seed, |_| ());
-        assert!(run.violations.is_empty(), "seed {seed}: {:?}", run.violations);
+        let run = sound(&experiment, seed);
         let refused = |record: &&weirgate_experiment::Record| {
             record.traffic == READERS && !matches!(record.fate, Fate::Served | Fate::Cut)
         };

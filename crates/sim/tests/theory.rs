@@ -4,9 +4,8 @@ mod support;
 
 use std::time::Duration;
 
-use support::{experiment, exponential, ms, open, policy, users};
+use support::{experiment, exponential, ms, open, policy, sound, users};
 use weirgate_experiment::{Distribution, Fate, Profile, Record, Run};
-use weirgate_sim::run;
 
 const PLAIN: &str = "classes: [{ name: all }]";
 
@@ -27,8 +26,7 @@ fn processor_sharing_is_insensitive_to_the_distribution() {
         for rho in [0.3, 0.7] {
             let mut experiment = experiment(&policy(1, "none", "", PLAIN), 1, 3000);
             experiment.traffic.push(open(0, rho * 100.0, cpu));
-            let run = run(&experiment, 5, |_| ());
-            assert_eq!(run.violations, []);
+            let run = sound(&experiment, 5);
             let expected = 0.010 / (1.0 - rho);
             assert!((mean(&run) / expected - 1.0).abs() < 0.05, "{cpu:?} at {rho}: {} of {expected}", mean(&run));
         }
@@ -41,7 +39,7 @@ fn two_processors_are_those_of_erlang() {
     for rho in [0.5f64, 0.8] {
         let mut experiment = experiment(&policy(1, "none", "", PLAIN), 2, 3000);
         experiment.traffic.push(open(0, rho * 200.0, exponential(ms(10))));
-        let run = run(&experiment, 6, |_| ());
+        let run = sound(&experiment, 6);
         let expected = 0.010 / (1.0 - rho * rho);
         assert!((mean(&run) / expected - 1.0).abs() < 0.05, "at {rho}: {} of {expected}", mean(&run));
     }
@@ -53,7 +51,7 @@ fn a_concurrency_limit_makes_a_queue() {
     let mut experiment = experiment(&policy(1, "none", "", PLAIN), 2, 3000);
     experiment.machines[0].concurrency = Some(2);
     experiment.traffic.push(open(0, 160.0, exponential(ms(10))));
-    let run = run(&experiment, 6, |_| ());
+    let run = sound(&experiment, 6);
     let expected = 0.010 / (1.0 - 0.64);
     assert!((mean(&run) / expected - 1.0).abs() < 0.05, "{} of {expected}", mean(&run));
 }
@@ -65,7 +63,7 @@ fn io_and_network_add_up() {
     experiment.network_delay = ms(2);
     experiment.traffic.push(open(0, 50.0, exponential(ms(10))));
     experiment.traffic[0].demand[0].io = exponential(ms(30));
-    let run = run(&experiment, 7, |_| ());
+    let run = sound(&experiment, 7);
     let expected = 0.010 / 0.5 + 0.030 + 0.004;
     assert!((mean(&run) / expected - 1.0).abs() < 0.04, "{} of {expected}", mean(&run));
     // Utilisation is ρ.
@@ -80,8 +78,7 @@ fn a_closed_loop_keeps_its_bounds() {
         let mut experiment = experiment(&policy(1, "none", "", PLAIN), 2, 400);
         let think = exponential(ms(1000));
         experiment.traffic.push(users(0, Profile::constant(n), think, exponential(ms(10))));
-        let run = run(&experiment, 8, |_| ());
-        assert_eq!(run.violations, []);
+        let run = sound(&experiment, 8);
         let late: Vec<&Record> =
             run.records.iter().filter(|r| r.fate == Fate::Served && r.ended > 100_000_000_000).collect();
         let rate = late.len() as f64 / 300.0;
@@ -100,7 +97,7 @@ fn thrashing_divides_the_speed_by_what_is_inside() {
     experiment.machines[0].thrashing = Some(weirgate_experiment::Thrashing { beyond: 10, penalty: 0.05 });
     // Users without thinking time: 30 requests in the server, so 2 CPUs do 200 / (1 + 0.05 · 20) = 100/s.
     experiment.traffic.push(users(0, Profile::constant(30.0), Distribution::Fixed(ms(0)), exponential(ms(10))));
-    let run = run(&experiment, 9, |_| ());
+    let run = sound(&experiment, 9);
     let rate = times(&run).count() as f64 / 200.0;
     assert!((rate / 100.0 - 1.0).abs() < 0.03, "{rate}/s");
 }
@@ -112,8 +109,7 @@ fn a_window_makes_the_gateway_the_queue() {
     let text = policy(2, discipline, "", PLAIN);
     let mut experiment = experiment(&text, 1, 3000);
     experiment.traffic.push(open(0, 160.0, exponential(ms(10))));
-    let run = run(&experiment, 10, |_| ());
-    assert_eq!(run.violations, []);
+    let run = sound(&experiment, 10);
     let expected = 0.010 / (1.0 - 0.64);
     assert!((mean(&run) / expected - 1.0).abs() < 0.05, "{} of {expected}", mean(&run));
 }

@@ -3,9 +3,8 @@
 
 mod support;
 
-use support::{experiment, exponential, fault, ms, open, policy};
+use support::{experiment, exponential, fault, ms, open, policy, sound};
 use weirgate_experiment::{Experiment, Fate, FaultKind, Run};
-use weirgate_sim::run;
 
 const CLASSES: &str = "classes:
   - { name: top_static, match: { path: /a }, content: static, service_time: 5ms, guarantee: { throughput: 100/s, response_time: { p95: 600ms } } }
@@ -26,12 +25,6 @@ fn overloaded(discipline: &str, seconds: u64) -> Experiment {
     experiment
 }
 
-fn sound(experiment: &Experiment) -> Run {
-    let run = run(experiment, 1, |_| ());
-    assert_eq!(run.violations, []);
-    run
-}
-
 /// Returns the response times of a class's served requests in seconds, sorted.
 fn served(run: &Run, class: u32) -> Vec<f64> {
     let mine = run.records.iter().filter(|r| r.traffic == class && r.fate == Fate::Served);
@@ -46,10 +39,10 @@ fn p95(times: &[f64]) -> f64 {
 
 #[test]
 fn top_users_keep_their_limits_under_every_policy_and_not_without() {
-    let plain = sound(&overloaded("none", 60));
+    let plain = sound(&overloaded("none", 60), 1);
     assert!(p95(&served(&plain, 1)) > 1.0);
     for discipline in ["switch_adm", "static_part", "dynamic_part"] {
-        let run = sound(&overloaded(discipline, 60));
+        let run = sound(&overloaded(discipline, 60), 1);
         let (cheap, expensive) = (p95(&served(&run, 0)), p95(&served(&run, 1)));
         assert!(cheap < 0.6 && expensive < 1.0, "{discipline}: {cheap} {expensive}");
         let shed = |class| run.records.iter().filter(|r| r.traffic == class && r.fate == Fate::Shed).count();
@@ -61,12 +54,12 @@ fn top_users_keep_their_limits_under_every_policy_and_not_without() {
 /// At 50 ms a request, ten seconds are long: normal users are admitted all at once or not at all.
 #[test]
 fn stale_reports_are_worse_than_live_counts() {
-    let live = sound(&overloaded("switch_adm", 200));
-    let stale = sound(&overloaded("{ switch_adm: { load: reports } }", 200));
+    let live = sound(&overloaded("switch_adm", 200), 1);
+    let stale = sound(&overloaded("{ switch_adm: { load: reports } }", 200), 1);
     let (now, then) = (p95(&served(&live, 1)), p95(&served(&stale, 1)));
     assert!(now < 1.0 && then > 2.0 * now, "95 % of top pages within {now} s live, {then} s with reports");
     // A report every second is closer to live counts.
-    let fresher = sound(&overloaded("{ switch_adm: { load: reports, every: 1s } }", 200));
+    let fresher = sound(&overloaded("{ switch_adm: { load: reports, every: 1s } }", 200), 1);
     assert!(p95(&served(&fresher, 1)) < p95(&served(&stale, 1)));
 }
 
@@ -80,7 +73,7 @@ fn partitions_survive_nodes_that_come_and_go_and_lost_reports() {
             fault(FaultKind::LostReports, 25, 40, &[]),
             fault(FaultKind::Reload, 35, 36, &[]),
         ];
-        let run = sound(&experiment);
+        let run = sound(&experiment, 1);
         assert!(served(&run, 1).len() > 1_000, "{discipline}");
     }
 }

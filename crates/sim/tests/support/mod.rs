@@ -1,10 +1,11 @@
-//! Experiments built by hand, small enough to compute on paper.
+//! Experiments of this repository with changes, and ones built by hand, small enough to compute on paper.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::path::Path;
 use std::time::Duration;
 
 use weirgate_experiment::{
-    Arrivals, Distribution, Experiment, Fault, FaultKind, Machine, Phase, Profile, Source, Traffic, TrafficClass,
+    Arrivals, Distribution, Experiment, Fault, FaultKind, Machine, Phase, Profile, Run, Source, Traffic, TrafficClass,
 };
 
 pub fn ms(millis: u64) -> Duration {
@@ -17,6 +18,20 @@ pub fn s(seconds: u64) -> Duration {
 
 pub fn exponential(mean: Duration) -> Distribution {
     Distribution::Exponential { mean }
+}
+
+/// An experiment of this repository with some changes.
+pub fn example(name: &str, changes: &[&str]) -> Experiment {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../experiments/{name}.yaml"));
+    let changes: Vec<_> = changes.iter().map(|text| text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))).collect();
+    weirgate_experiment::load_experiment_file(&path, &changes).unwrap_or_else(|errors| panic!("{errors}")).experiment
+}
+
+/// Plays an experiment, and checks that the run is without violations.
+pub fn sound(experiment: &Experiment, seed: u64) -> Run {
+    let run = weirgate_sim::run(experiment, seed, |_| ());
+    assert_eq!(run.violations, [], "seed {seed}");
+    run
 }
 
 /// A policy of one pool `web` with nodes at 127.0.0.1, ports 9000, 9001, …, and the rest of the file in
