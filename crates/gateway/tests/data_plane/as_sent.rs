@@ -4,7 +4,7 @@
 //! each message the fields that concern one connection are compared apart, and the gateway's own fields come after all
 //! others.
 
-use crate::stage::{Client, Node, PLAIN, Stage, ok, policy};
+use crate::stage::{Client, Node, PLAIN, Stage, ok};
 
 /// Reads the messages of a file, with their names. A line `== NAME` stands before each, and lines end with CR LF.
 fn messages(file: &str) -> Vec<(&str, String)> {
@@ -33,8 +33,7 @@ fn compare(name: &str, direct: &str, through: &str, added: &[&str]) {
 
 #[test]
 fn nodes_get_what_clients_send() {
-    let node = Node::replying(|_, _| ok("x"));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) = Stage::of(Node::replying(|_, _| ok("x")), PLAIN);
     let added = ["x-forwarded-for:", "x-forwarded-proto:", "x-forwarded-host:", "forwarded:", "via:", "traceparent:"];
     for (name, message) in messages(include_str!("as_sent/requests.txt")) {
         let (head, body) = message.split_once("\r\n\r\n").unwrap_or((message.trim_end_matches("\r\n"), ""));

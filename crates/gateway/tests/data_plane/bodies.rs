@@ -8,8 +8,7 @@ use crate::stage::{Node, PLAIN, Stage, chunked, ok, policy, wait_until};
 
 #[test]
 fn large_bodies_pass_both_ways() {
-    let node = Node::replying(|_, body| ok(&String::from_utf8_lossy(body)));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (_node, stage) = Stage::of(Node::replying(|_, body| ok(&String::from_utf8_lossy(body))), PLAIN);
     let mut client = stage.client();
     let body: String = (0..2_000_000).map(|i| char::from(b'a' + (i % 26) as u8)).collect();
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
@@ -31,8 +30,7 @@ fn a_long_response_in_chunks_of_any_size_arrives_whole() {
         let mut turn = sizes.iter().cycle();
         let chunks = chunked(&body, |_| (*turn.next().expect("it never ends"), ""));
         let answer = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunks.as_slice()].concat();
-        let node = Node::replying(move |_, _| answer.clone());
-        let stage = Stage::open(&policy(&[&node], PLAIN));
+        let (_node, stage) = Stage::of(Node::replying(move |_, _| answer.clone()), PLAIN);
         // An old client gets the bytes without chunks.
         for protocol in ["1.1", "1.0"] {
             let answer = stage.exchange(format!("GET / HTTP/{protocol}\r\nHost: a\r\n\r\n"));

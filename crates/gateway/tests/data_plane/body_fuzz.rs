@@ -7,7 +7,7 @@ use weirgate_gateway::Ending;
 
 use crate::draw::Draw;
 use crate::http2;
-use crate::stage::{Node, PLAIN, Stage, chunked, policy};
+use crate::stage::{Node, PLAIN, Stage, chunked};
 
 /// Number of responses, each for a client of every protocol.
 const RESPONSES: usize = 40;
@@ -52,8 +52,8 @@ fn responses_arrive_as_they_were_sent() {
     let mut draw = Draw::seeded();
     let answer = Arc::new(Mutex::new(Vec::new()));
     let given = Arc::clone(&answer);
-    let node = Node::replying(move |_, _| given.lock().expect("no test has panicked").clone());
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (_node, stage) =
+        Stage::of(Node::replying(move |_, _| given.lock().expect("no test has panicked").clone()), PLAIN);
     let mut new = http2::Client::connect(stage.address());
     for turn in 0..RESPONSES {
         let body = draw.body();
@@ -80,8 +80,7 @@ fn responses_arrive_as_they_were_sent() {
 #[test]
 fn requests_arrive_as_they_were_sent() {
     let mut draw = Draw::seeded();
-    let node = Node::replying(|_, body| crate::stage::ok(&String::from_utf8_lossy(body)));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (_node, stage) = Stage::of(Node::replying(|_, body| crate::stage::ok(&String::from_utf8_lossy(body))), PLAIN);
     let mut client = stage.client();
     for turn in 0..RESPONSES {
         let body = draw.body();

@@ -2,7 +2,7 @@
 
 use weirgate_gateway::Ending;
 
-use crate::stage::{Node, PLAIN, Stage, ok, policy};
+use crate::stage::{Node, PLAIN, Stage, ok};
 
 #[test]
 fn a_request_reaches_the_node_and_its_answer_the_client() {
@@ -47,8 +47,7 @@ fn connections_are_kept_on_both_sides() {
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
-    let node = Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default()));
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (_node, stage) = Stage::of(Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default())), PLAIN);
     let mut client = stage.client();
     client.send((0..20).map(|i| format!("GET /{i} HTTP/1.1\r\nHost: a\r\n\r\n")).collect::<String>());
     for i in 0..20 {
@@ -155,8 +154,8 @@ fn bytes_after_an_answer_belong_to_no_request() {
 
 #[test]
 fn old_clients_get_what_they_understand() {
-    let node = Node::answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
-    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let (node, stage) =
+        Stage::of(Node::answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), PLAIN);
     let mut client = stage.client();
     client.send("GET / HTTP/1.0\r\n\r\n");
     let all = String::from_utf8(client.rest()).expect("text");

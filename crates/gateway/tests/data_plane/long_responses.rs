@@ -87,12 +87,11 @@ fn a_response_that_is_not_long_holds_its_slot() {
 /// The timeouts of the class go on without the slot, and a client that leaves frees the place.
 #[test]
 fn a_long_response_ends_at_its_timeouts_and_with_its_client() {
-    let node = Node::scripted();
     let rest = windowed(1).replace(
         "{ name: all }",
         "{ name: all, long_responses: { after: 0s }, timeouts: { first_byte: 1s, body_progress: 300ms, total: 1s } }",
     );
-    let stage = Stage::open(&policy(&[&node], &rest));
+    let (node, stage) = Stage::of(Node::scripted(), &rest);
     let (mut client, mut leaving) = (stage.client(), stage.client());
     client.get("/events");
     let silent = node.call();

@@ -26,8 +26,8 @@ fn a_request_waits_until_the_one_inside_is_done() {
 
 #[test]
 fn requests_on_all_threads_are_released() {
-    let node = Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default()));
-    let stage = Stage::open(&policy(&[&node], &windowed(2)));
+    let (_node, stage) =
+        Stage::of(Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default())), &windowed(2));
     let mut clients: Vec<_> = (0..60).map(|_| stage.client()).collect();
     for round in 0..5 {
         for (i, client) in clients.iter_mut().enumerate() {
@@ -95,10 +95,9 @@ fn a_client_that_leaves_while_inside_frees_its_slot() {
 
 #[test]
 fn what_is_shed_is_told_why_and_when_to_come_back() {
-    let node = Node::scripted();
     let rest = "classes: [{ name: all, queue: { max_waiting: 1 }, shed: { status: 429, body: \"later\\n\", content_type: text/x-sorry } }]\n\
                 discipline: { custom: { admit: none, load_control: { fixed: 1 }, precedence: fifo } }\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (node, stage) = Stage::of(Node::scripted(), rest);
     let (mut in_flight, mut queued, mut shed) = (stage.client(), stage.client(), stage.client());
     in_flight.get("/");
     let call = node.call();
@@ -125,10 +124,9 @@ fn what_is_shed_is_told_why_and_when_to_come_back() {
 
 #[test]
 fn what_waits_too_long_is_shed() {
-    let node = Node::scripted();
     let rest = "classes: [{ name: all, queue: { max_wait: 50ms } }]\n\
                 discipline: { custom: { admit: none, load_control: { fixed: 1 }, precedence: fifo } }\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (node, stage) = Stage::of(Node::scripted(), rest);
     let (mut in_flight, mut queued) = (stage.client(), stage.client());
     in_flight.get("/");
     let call = node.call();
@@ -143,8 +141,8 @@ fn what_waits_too_long_is_shed() {
 fn a_slow_reader_does_not_hold_its_slot() {
     // More than the sockets hold, and less than a request's buffer.
     const SIZE: usize = 24 * 1024 * 1024;
-    let node = Node::replying(|head, _| if head.contains("/big") { ok(&"x".repeat(SIZE)) } else { ok("small") });
     let rest = format!("{}limits: {{ buffer_per_request: 64MiB, buffer_total: 64MiB }}\n", windowed(1));
+    let node = Node::replying(|head, _| if head.contains("/big") { ok(&"x".repeat(SIZE)) } else { ok("small") });
     let stage = Stage::open(&policy(&[&node], &rest));
     let mut slow = stage.client();
     slow.get("/big");
@@ -162,9 +160,8 @@ fn a_slow_reader_does_not_hold_its_slot() {
 fn past_its_buffer_the_node_has_to_wait() {
     // More than the kernel buffers for a client that reads nothing.
     const SIZE: usize = 24 * 1024 * 1024;
-    let node = Node::replying(|_, _| ok(&"x".repeat(SIZE)));
     let rest = format!("{}limits: {{ buffer_per_request: 64KiB }}\n", windowed(1));
-    let stage = Stage::open(&policy(&[&node], &rest));
+    let (_node, stage) = Stage::of(Node::replying(|_, _| ok(&"x".repeat(SIZE))), &rest);
     let mut slow = stage.client();
     slow.get("/");
     let buffered = || stage.gateway.counters().buffered_bytes.load(std::sync::atomic::Ordering::Relaxed);

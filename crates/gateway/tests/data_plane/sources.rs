@@ -111,10 +111,9 @@ fn a_policy_says_what_a_source_is() {
 
 #[test]
 fn every_network_has_a_class_of_its_own() {
-    let node = Node::answering(crate::stage::ok("x"));
     let rest = "trusted_proxies: [127.0.0.1]\ndiscipline: none\n\
                 classes: [{ name: network, per: { source: /24 } }, { name: other }]\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (_node, stage) = Stage::of(Node::answering(crate::stage::ok("x")), rest);
     for address in ["192.0.2.1", "192.0.2.200", "198.51.100.1", "2001:db8::1"] {
         assert_eq!(from(&stage, address, "").answer().status, 200);
     }
@@ -125,10 +124,9 @@ fn every_network_has_a_class_of_its_own() {
 
 #[test]
 fn a_source_beyond_its_rate_is_told_to_wait() {
-    let node = Node::answering(crate::stage::ok("x"));
     let rest = "trusted_proxies: [127.0.0.1]\ndiscipline: none\n\
                 classes: [{ name: all, limit_per_source: 6/min, fallback: { body: never } }]\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (_node, stage) = Stage::of(Node::answering(crate::stage::ok("x")), rest);
     assert_eq!(from(&stage, "192.0.2.1", "").answer().status, 200);
     let answer = from(&stage, "192.0.2.1", "").answer();
     assert_eq!((answer.status, answer.text().as_str()), (429, "429 Too Many Requests: source_rate\n"));
@@ -143,9 +141,8 @@ fn a_source_beyond_its_rate_is_told_to_wait() {
 
 #[test]
 fn a_peer_beyond_its_connections_is_closed() {
-    let node = Node::answering(crate::stage::ok("x"));
     let rest = "discipline: none\nclasses: [{ name: all }]\nlimits: { connections_per_source: 3 }\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (_node, stage) = Stage::of(Node::answering(crate::stage::ok("x")), rest);
     let answers = |client: &mut Client| client.ask("/").status == 200;
     let mut first: Vec<Client> = (0..3).map(|_| stage.client()).collect();
     assert!(first.iter_mut().all(answers));
@@ -204,10 +201,9 @@ fn the_rate_of_connections_is_that_of_the_clients_behind_a_balancer() {
 
 #[test]
 fn a_listed_proxy_has_no_limit_of_connections() {
-    let node = Node::answering(crate::stage::ok("x"));
     let rest = "trusted_proxies: [127.0.0.1]\ndiscipline: none\nclasses: [{ name: all }]\n\
                 limits: { connections_per_source: 1, new_connections_per_source: 1/min }\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (_node, stage) = Stage::of(Node::answering(crate::stage::ok("x")), rest);
     let mut clients: Vec<Client> = (0..4).map(|_| stage.client()).collect();
     for client in &mut clients {
         assert_eq!(client.ask("/").status, 200);

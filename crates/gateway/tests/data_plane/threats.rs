@@ -31,9 +31,8 @@ fn d2_no_spelling_dodges_a_rule() {
 
 #[test]
 fn d7_ten_thousand_clients_that_leave_lose_no_slot() {
-    let node = Node::answering(ok("x"));
     let rest = format!("{}timeouts: {{ header: 1s }}\n", windowed(3));
-    let stage = Stage::open(&policy(&[&node], &rest));
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), &rest);
     // Requests truncated at every position, and complete ones with clients that leave at once, in a
     // deterministic mix.
     let request = "POST /x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello";
@@ -61,11 +60,10 @@ fn d7_ten_thousand_clients_that_leave_lose_no_slot() {
 
 #[test]
 fn d8_a_hog_does_not_keep_others_out() {
-    let node = Node::scripted();
     let rest = "trusted_proxies: [127.0.0.1]\n\
                 classes: [{ name: all, queue: { max_waiting: 100, max_waiting_per_source: 10 } }]\n\
                 discipline: { custom: { admit: none, load_control: { fixed: 1 }, precedence: fifo } }\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (node, stage) = Stage::of(Node::scripted(), rest);
     let from = |address: &str| {
         let mut client = stage.client();
         client.send(format!("GET /{address} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {address}\r\n\r\n"));
@@ -154,10 +152,10 @@ fn idle_connections_of_a_greedy_peer_make_room() {
 /// At the limit with no idle connection, a request that waits gives way: not one of a class with a guarantee.
 #[test]
 fn waiting_requests_make_room_for_a_class_within_its_guarantee() {
-    let node = Node::scripted();
     let rest = "discipline: { custom: { admit: none, load_control: { fixed: 1 }, precedence: tokens } }\n\
         classes:\n  - { name: gold, match: { path_prefix: /gold }, guarantee: { throughput: 10/s } }\n  - { name: all }\n\
         limits: { connections: 4 }\n";
+    let node = Node::scripted();
     let stage = Stage::open(&policy(&[&node], rest).replace("threads: 2", "threads: 1"));
     let mut first = stage.client();
     first.get("/");

@@ -184,8 +184,8 @@ fn a_client_that_stops_sending_gets_a_408() {
 
 #[test]
 fn a_client_that_stops_reading_is_cut_off() {
-    let node = Node::replying(|_, _| ok(&"x".repeat(32 * 1024 * 1024)));
-    let stage = Stage::open(&policy(&[&node], &class_with("body_progress: 200ms")));
+    let (_node, stage) =
+        Stage::of(Node::replying(|_, _| ok(&"x".repeat(32 * 1024 * 1024))), &class_with("body_progress: 200ms"));
     let mut client = stage.client();
     client.get("/");
     let record = stage.record();

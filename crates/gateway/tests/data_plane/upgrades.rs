@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weirgate_gateway::Ending;
 
-use crate::stage::{Call, Client, Node, Stage, ok, policy, wait_until, windowed};
+use crate::stage::{Call, Client, Node, Stage, ok, wait_until, windowed};
 
 const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 const GRANT: &str =
@@ -66,8 +66,8 @@ fn a_tunnel_carries_bytes_and_holds_no_slot() {
 
 #[test]
 fn a_declined_change_leaves_a_connection_that_works() {
-    let node = Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default()));
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (_node, stage) =
+        Stage::of(Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default())), &windowed(1));
     let mut client = stage.client();
     assert_eq!(client.exchange(format!("{ASK}GET /behind HTTP/1.1\r\nHost: a\r\n\r\n")).text(), "/chat");
     assert_eq!(client.answer().text(), "/behind");
@@ -95,9 +95,8 @@ fn an_unasked_change_and_h2c_are_not_passed_on() {
 
 #[test]
 fn a_silent_tunnel_is_closed() {
-    let node = Node::scripted();
     let rest = "discipline: none\nclasses: [{ name: all, tunnels: { idle: 100ms } }]\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (node, stage) = Stage::of(Node::scripted(), rest);
     let (mut client, _call) = open(&node, &stage, "/chat");
     assert!(client.is_closed());
     assert_eq!(stage.record().ending, Ending::Tunnelled);
@@ -109,9 +108,8 @@ fn a_silent_tunnel_is_closed() {
 
 #[test]
 fn a_tunnel_ends_at_its_total_time_however_much_it_is_used() {
-    let node = Node::scripted();
     let rest = "discipline: none\nclasses: [{ name: all, tunnels: { total: 400ms, idle: 300ms } }]\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (node, stage) = Stage::of(Node::scripted(), rest);
     let (mut client, call) = open(&node, &stage, "/chat");
     // A byte comes long before the idle time, again and again.
     let writer = std::thread::spawn(move || {
@@ -130,10 +128,9 @@ fn a_tunnel_ends_at_its_total_time_however_much_it_is_used() {
 
 #[test]
 fn tunnels_are_bounded_in_all_and_by_class() {
-    let node = Node::scripted();
     let rest = "discipline: none\nlimits: { tunnels: 2 }\nclasses:\n  - { name: chat, match: { path: /chat }, tunnels: { \
                 max: 1 } }\n  - { name: all }\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (node, stage) = Stage::of(Node::scripted(), rest);
     let open = |path: &str| open(&node, &stage, path);
     let refused = |path: &str| {
         let mut client = stage.client();

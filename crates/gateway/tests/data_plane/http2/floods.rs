@@ -112,8 +112,8 @@ fn streams_past_the_limit() {
 
 #[test]
 fn heads_without_an_end_and_bombs() {
-    let node = Node::answering(ok("x"));
-    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}limits: {{ head_bytes: 4KiB, headers: 20 }}\n")));
+    let (node, stage) =
+        Stage::of(Node::answering(ok("x")), &format!("{PLAIN}limits: {{ head_bytes: 4KiB, headers: 20 }}\n"));
     // A head that never ends.
     let (rounds, code) = flood(&stage, &frame(HEADERS, 0, 1, &pseudo("GET", "/")), |n| {
         frame(CONTINUATION, 0, 1, &field(&format!("x{n}"), &"y".repeat(900)))

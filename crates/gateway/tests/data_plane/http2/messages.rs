@@ -5,17 +5,18 @@ use http::{HeaderMap, HeaderValue};
 use weirgate_gateway::{Ending, Protocol};
 
 use super::{Client, get, request};
-use crate::stage::{Node, PLAIN, Stage, ok, policy, windowed};
+use crate::stage::{Node, PLAIN, Stage, ok, windowed};
 
-fn stage(node: &Node) -> Stage {
-    Stage::open(&policy(&[node], PLAIN))
+/// Opens a gateway in front of a node, and a connection to it.
+fn open(node: Node) -> (Node, Stage, Client) {
+    let (node, stage) = Stage::of(node, PLAIN);
+    let client = Client::connect(stage.address());
+    (node, stage, client)
 }
 
 #[test]
 fn a_request_reaches_the_node_over_http1() {
-    let node = Node::answering(ok("hello"));
-    let stage = stage(&node);
-    let mut client = Client::connect(stage.address());
+    let (node, stage, mut client) = open(Node::answering(ok("hello")));
     let request = request("GET", "/a//b%2f?q=1").header("x-a", "1").header("te", "trailers").header("cookie", "a=b");
     let whole = client.ask(request.header("cookie", "c=d").body(()).expect("it is sound")).expect("a response");
     assert_eq!((whole.head.status().as_u16(), whole.text().as_str()), (200, "hello"));
@@ -43,9 +44,7 @@ fn a_request_reaches_the_node_over_http1() {
 fn bodies_and_trailers_pass_in_both_directions() {
     let answer =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 6\r\n\r\n";
-    let node = Node::answering(answer);
-    let stage = stage(&node);
-    let mut client = Client::connect(stage.address());
+    let (node, stage, mut client) = open(Node::answering(answer));
     let (response, mut send) = client.begin(request("POST", "/").body(()).expect("it is sound"), false);
     for piece in ["one", "two"] {
         send.send_data(Bytes::from(piece), false).expect("it is open");
@@ -63,9 +62,7 @@ fn bodies_and_trailers_pass_in_both_directions() {
 
 #[test]
 fn a_body_with_a_length_keeps_it() {
-    let node = Node::replying(|_, body| ok(&body.len().to_string()));
-    let stage = stage(&node);
-    let mut client = Client::connect(stage.address());
+    let (node, _stage, mut client) = open(Node::replying(|_, body| ok(&body.len().to_string())));
     for length in [0, 1, 65_535, 65_536, 65_537, 3_000_000] {
         let head = request("PUT", "/").header("content-length", length).body(()).expect("it is sound");
         let (response, mut send) = client.begin(head, false);
@@ -80,22 +77,18 @@ fn a_body_with_a_length_keeps_it() {
 #[test]
 fn a_large_response_arrives_whole() {
     let body = "0123456789abcdef".repeat(500_000);
-    let node = Node::answering(ok(&body));
-    let stage = stage(&node);
-    let mut client = Client::connect(stage.address());
+    let (_node, _stage, mut client) = open(Node::answering(ok(&body)));
     assert!(client.get("/").expect("a response").text() == body, "another body");
 }
 
 #[test]
 fn responses_without_a_body_end_with_their_head() {
-    let node = Node::replying(|head, _| {
+    let (_node, _stage, mut client) = open(Node::replying(|head, _| {
         let status = head.split(['/', ' ']).nth(2).unwrap_or_default();
         format!("HTTP/1.1 {status} X\r\nContent-Length: 7\r\nETag: \"x\"\r\n\r\n")
             .replace("204 X\r\nContent-Length: 7", "204 X")
             .into_bytes()
-    });
-    let stage = stage(&node);
-    let mut client = Client::connect(stage.address());
+    }));
     for (method, path, length) in [("HEAD", "/200", Some("7")), ("GET", "/204", None), ("GET", "/304", Some("7"))] {
         let whole = client.ask(request(method, path).body(()).expect("it is sound")).expect("a response");
         assert_eq!(format!("/{}", whole.head.status().as_u16()), path);
@@ -108,9 +101,7 @@ fn responses_without_a_body_end_with_their_head() {
 
 #[test]
 fn interim_responses_pass() {
-    let node = Node::scripted();
-    let stage = stage(&node);
-    let mut client = Client::connect(stage.address());
+    let (node, _stage, mut client) = open(Node::scripted());
     let (mut response, _) = client.begin(get("/"), true);
     let call = node.call();
     call.write("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n");
@@ -133,9 +124,8 @@ fn interim_responses_pass() {
 
 #[test]
 fn refusals_are_those_of_http1() {
-    let node = Node::scripted();
     let rest = windowed(1).replace("name: all", "name: all, queue: { max_waiting: 1 }");
-    let stage = Stage::open(&policy(&[&node], &rest));
+    let (node, stage) = Stage::of(Node::scripted(), &rest);
     let mut client = Client::connect(stage.address());
     let (first, _) = client.begin(get("/1"), true);
     let call = node.call();
@@ -158,9 +148,7 @@ fn refusals_are_those_of_http1() {
 
 #[test]
 fn a_response_that_breaks_off_is_reset() {
-    let node = Node::scripted();
-    let stage = stage(&node);
-    let mut client = Client::connect(stage.address());
+    let (node, stage, mut client) = open(Node::scripted());
     let (response, _) = client.begin(get("/"), true);
     let call = node.call();
     call.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
@@ -184,9 +172,8 @@ fn a_response_that_breaks_off_is_reset() {
 
 #[test]
 fn rules_and_limits_are_those_of_http1() {
-    let node = Node::answering(ok("x"));
     let rest = format!("{PLAIN}limits: {{ head_bytes: 4KiB, headers: 20, body_bytes: 10B }}\n");
-    let stage = Stage::open(&policy(&[&node], &rest));
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), &rest);
     let mut client = Client::connect(stage.address());
     let many = (0..30).fold(request("GET", "/"), |request, _| request.header("x", "1"));
     for (request, status) in [

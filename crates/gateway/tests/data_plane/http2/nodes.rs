@@ -363,9 +363,8 @@ fn the_server_of_a_call_may_speak_first_and_the_client_be_silent() {
 
 #[test]
 fn refusals_of_calls_are_trailers_alone() {
-    let node = Node::scripted();
     let rest = windowed(1).replace("name: all", "name: all, queue: { max_waiting: 1 }");
-    let stage = Stage::open(&policy(&[&node], &rest));
+    let (node, stage) = Stage::of(Node::scripted(), &rest);
     let mut client = Client::connect(stage.address());
     let (first, _) = client.begin(get("/1"), true);
     let in_flight = node.call();

@@ -9,10 +9,9 @@ use crate::stage::{Node, PLAIN, Stage, ok, policy, wait_until, windowed};
 
 #[test]
 fn each_stream_waits_on_its_own() {
-    let node = Node::scripted();
     let rest = "classes:\n  - { name: a, match: { path: /a } }\n  - { name: b }\n\
                 discipline: { custom: { admit: none, load_control: { fixed: 2 }, precedence: fifo } }\n";
-    let stage = Stage::open(&policy(&[&node], rest));
+    let (node, stage) = Stage::of(Node::scripted(), rest);
     let mut client = Client::connect(stage.address());
     let (a, _) = client.begin(get("/a"), true);
     let first = node.call();
@@ -75,9 +74,8 @@ fn the_window_opens_by_the_bytes_that_were_passed_on() {
 
 #[test]
 fn a_slow_body_holds_no_slot() {
-    let node = Node::answering(ok("x"));
     let rest = format!("{}timeouts: {{ body: 1s }}\n", windowed(1));
-    let stage = Stage::open(&policy(&[&node], &rest));
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), &rest);
     let mut client = Client::connect(stage.address());
     let head = request("POST", "/").header("content-length", 10).body(()).expect("it is sound");
     let (slow, mut send) = client.begin(head, false);
@@ -89,8 +87,8 @@ fn a_slow_body_holds_no_slot() {
 #[test]
 fn a_client_that_does_not_read_holds_no_slot_and_no_other_stream() {
     let body = "x".repeat(300_000);
-    let node = Node::replying(move |head, _| ok(if head.starts_with("GET /large") { &body } else { "small" }));
     let rest = windowed(1).replace("name: all", "name: all, timeouts: { body_progress: 1s }");
+    let node = Node::replying(move |head, _| ok(if head.starts_with("GET /large") { &body } else { "small" }));
     let stage = Stage::open(&policy(&[&node], &rest));
     // The window of each stream is 10 bytes.
     let mut wire = Wire::connect(stage.address(), &[0, 4, 0, 0, 0, 10]);
@@ -110,9 +108,8 @@ fn a_client_that_does_not_read_holds_no_slot_and_no_other_stream() {
 
 #[test]
 fn streams_past_the_limit_are_refused() {
-    let node = Node::scripted();
     let rest = format!("{PLAIN}limits: {{ http2_streams: 2 }}\n");
-    let stage = Stage::open(&policy(&[&node], &rest));
+    let (node, stage) = Stage::of(Node::scripted(), &rest);
     let mut wire = Wire::connect(stage.address(), b"");
     for stream in [1, 3, 5] {
         wire.get(stream, "/");
