@@ -13,14 +13,10 @@ use http::StatusCode;
 use tokio::sync::{Notify, watch};
 use weirgate_clock::{self as clock, Clock};
 use weirgate_config::Reserves;
-use weirgate_http_server::Peer;
+use weirgate_http_server::{Lines, Peer, Rate};
 use weirgate_reserves as reserves;
 use weirgate_reserves::{Cause, Coordinator, Problem, Settings, Shares, Solution};
 use weirgate_wire::{NodeFigures, NodeReport, reserves_admin as view};
-
-/// Maximum rate of log lines about connections, per second, and the size of a burst. Strangers must not fill the log.
-/// Suppressed lines are counted.
-const LINES_PER_SECOND: f64 = 10.0;
 
 /// Maximum rate of the reports of one node, per second, and the size of a burst. Agents send four.
 const REPORTS_PER_SECOND: f64 = 20.0;
@@ -44,23 +40,6 @@ impl Refusal {
     }
 }
 
-/// A limit of a rate. Its burst is the number of a second.
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    left: f64,
-    at: Duration,
-}
-
-impl Rate {
-    /// Returns whether one more is within `per_second`.
-    fn takes(&mut self, per_second: f64, now: Duration) -> bool {
-        let left = (self.left + per_second * now.saturating_sub(self.at).as_secs_f64()).min(per_second);
-        let takes = left >= 1.0;
-        *self = Rate { left: if takes { left - 1.0 } else { left }, at: now };
-        takes
-    }
-}
-
 /// State of the coordinator, shared by its parts.
 pub struct SharedState {
     clock: Clock,
@@ -73,8 +52,8 @@ pub struct SharedState {
 struct State {
     coordinator: Coordinator,
     nodes: Vec<Agent>,
-    lines: Rate,
-    left_out: u64,
+    /// Limits the lines about connections.
+    lines: Lines,
     refused: u64,
 }
 
@@ -118,8 +97,7 @@ impl SharedState {
         let state = State {
             coordinator: Coordinator::new(now, settings),
             nodes: policy.cluster.nodes.iter().map(|_| Agent::default()).collect(),
-            lines: Rate { left: LINES_PER_SECOND, at: now },
-            left_out: 0,
+            lines: Lines::new(now),
             refused: 0,
         };
         SharedState { clock, policy: policy.clone(), state: Mutex::new(state), changed: Notify::new(), say }
@@ -174,7 +152,7 @@ impl SharedState {
             peer: peer.address,
             number: 0,
             heard: now,
-            reports: Rate { left: REPORTS_PER_SECOND, at: now },
+            reports: Rate::new(REPORTS_PER_SECOND, now),
             shares: watch::channel(None).0,
         };
         let agent = &mut state.nodes[node];
@@ -268,7 +246,7 @@ impl SharedState {
             let why = format!("report {number} comes after report {}", open.number);
             return Err(Refusal::new(StatusCode::CONFLICT, why));
         }
-        if !open.reports.takes(REPORTS_PER_SECOND, now) {
+        if !open.reports.takes(now) {
             let why = format!("node {name}: more than {REPORTS_PER_SECOND} reports in a second");
             return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, why));
         }
@@ -315,13 +293,8 @@ impl SharedState {
 
     /// Writes a log line about connections, unless there were too many.
     fn line(&self, state: &mut State, line: &str) {
-        if !state.lines.takes(LINES_PER_SECOND, self.now()) {
-            state.left_out += 1;
-            return;
-        }
-        match std::mem::take(&mut state.left_out) {
-            0 => (self.say)(line),
-            more => (self.say)(&format!("{line} ({more} lines before it were left out)")),
+        if let Some(line) = state.lines.limit(line.to_owned(), self.now()) {
+            (self.say)(&line);
         }
     }
 

@@ -164,7 +164,7 @@ impl Floors for OfEngine {
         let unix = weirgate_clock::calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
         let message = self.shared.events.add(self.now(), unix, kind, text);
         // Not on this thread: a slow reader of standard error would delay reports.
-        tokio::task::spawn_blocking(move || weirgate_log::write(&[message]));
+        weirgate_log::pass(message);
     }
 
     fn check(&self, text: &str) -> Result<(), String> {

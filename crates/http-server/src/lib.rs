@@ -9,8 +9,8 @@
 //! # Modules
 //! `listen` opens sockets, `serve` accepts connections, `places` bounds them, `handshake` does TLS, `strict` checks the
 //! bytes of requests, `guard` checks permissions, `token` is a secret that clients may show, `attempts` limits wrong
-//! tries, `source` tells senders apart, `answer` makes answers, `families` writes metrics, `exposition` answers with
-//! them, and `page` has the common parts of pages for people.
+//! tries, `rate` limits reports and lines, `source` tells senders apart, `answer` makes answers, `families` writes
+//! metrics, `exposition` answers with them, and `page` has the common parts of pages for people.
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -22,6 +22,7 @@ mod handshake;
 mod listen;
 pub mod page;
 mod places;
+mod rate;
 mod serve;
 mod source;
 mod strict;
@@ -29,5 +30,6 @@ mod token;
 
 pub use guard::{Access, Peer};
 pub use handshake::without_tls;
+pub use rate::{Lines, Rate};
 pub use serve::{Listener, follow};
 pub use token::Token;

@@ -1,13 +1,15 @@
 //! Messages of the process on standard error, for people, log collectors and systemd's journal.
 //!
-//! All messages of a running process go through [`write()`]. As text, a line begins with `weirgate: `, and the reader
-//! of standard error adds the time. As JSON, a message is one object on one line. If standard error is the journal, a
-//! line also begins with its priority, `<4>` for example, which the journal takes off (sd-daemon(3), `JOURNAL_STREAM`
-//! of systemd.exec(5)).
+//! All messages of a running process go through [`write()`], those of code that must not block by way of [`pass()`].
+//! As text, a line begins with `weirgate: `, and the reader of standard error adds the time. As JSON, a message is one
+//! object on one line. If standard error is the journal, a line also begins with its priority, `<4>` for example, which
+//! the journal takes off (sd-daemon(3), `JOURNAL_STREAM` of systemd.exec(5)).
 //!
 //! The `tracing` library is not used: there are a few messages a second, they have no spans, and the data plane writes
 //! none of them.
 #![forbid(unsafe_code)]
+
+mod queue;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,6 +18,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::SystemTime;
+
+pub use queue::pass;
 
 /// How much a message matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

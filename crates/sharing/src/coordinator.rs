@@ -77,6 +77,22 @@ impl Shared {
     fn refused(&self) {
         self.lock().refused += 1;
     }
+
+    /// Writes a warning about a sender, unless there were too many.
+    fn warn(&self, sender: usize, text: String) {
+        self.lock().senders[sender].warn(self.floors.now(), text);
+    }
+
+    /// Counts a report of a gateway, and returns its number. Those without a member's name have one number together.
+    fn sender(&self, name: &str) -> Result<usize, (StatusCode, String)> {
+        let members = &self.settings.members;
+        let sender = members.iter().position(|(known, _)| known == name).unwrap_or(members.len());
+        let now = self.floors.now().since(Time::ZERO);
+        if self.lock().senders[sender].reports.takes(now) {
+            return Ok(sender);
+        }
+        Err((StatusCode::TOO_MANY_REQUESTS, "there are too many reports under this name".to_owned()))
+    }
 }
 
 /// Serves the other gateways, until the task is aborted.
@@ -122,7 +138,7 @@ fn access(shared: &Arc<Shared>) -> Access {
         open: &[],
         say: Box::new(move |line| {
             told.refused();
-            say(Level::Warning, format!("site: {line}"));
+            told.warn(told.settings.members.len(), format!("site: {line}"));
         }),
     }
 }
@@ -167,11 +183,12 @@ impl Shared {
         peer: &Peer,
         report: SiteReport,
     ) -> Result<oneshot::Receiver<weirgate_site::Grant>, (StatusCode, String)> {
+        let sender = self.sender(peer.party.as_ref().map_or(&report.member, |party| &party.name))?;
         let name: String = report.member.chars().take(MAX_QUOTED).collect();
         let own = self.name();
         if let Some(party) = peer.party.as_ref().filter(|party| party.name != report.member) {
             let why = format!("{party} reports as {name:?}");
-            say(Level::Warning, format!("site: refused: {why}"));
+            self.warn(sender, format!("site: refused: {why}"));
             return Err((StatusCode::FORBIDDEN, why));
         }
         if report.version != SITE_VERSION {
@@ -190,7 +207,7 @@ impl Shared {
                  policy in force on both"
             );
             if self.lock().disagrees(member, &report.checksum) {
-                say(Level::Warning, format!("site: {name} gets no shares: {why}"));
+                self.warn(sender, format!("site: {name} gets no shares: {why}"));
             }
             return Err((StatusCode::CONFLICT, why));
         }

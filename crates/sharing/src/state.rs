@@ -11,7 +11,7 @@ use weirgate_site::{Coordinator, Grant, GroupShare, Member, Record, Stage};
 use weirgate_tls::LiveTrust;
 use weirgate_wire::{RolloutAnswer, RolloutPolicy, RolloutStep};
 
-use crate::told::Health;
+use crate::told::{Health, Sender};
 use crate::{Floors, carried};
 
 /// Millionths of a request.
@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub(crate) etcd: Health,
     pub(crate) answers: Health,
     pub(crate) refused: u64,
+    /// Limits of the senders of reports, by member. The last one is for strangers.
+    pub(crate) senders: Vec<Sender>,
     /// Number of times that shares have changed.
     pub(crate) changes: u64,
     /// Requests in flight of all others, as the elected gateway has told last. `None` before that.
@@ -106,6 +108,8 @@ impl Shared {
             None => Member::new(Arc::clone(&settings.agreed), 0),
         };
         let replies = settings.members.iter().map(|_| None).collect();
+        let pace = settings.agreed.settings().pace;
+        let senders = (0..=settings.members.len()).map(|_| Sender::new(pace)).collect();
         let state = State {
             member,
             coordinator: None,
@@ -116,6 +120,7 @@ impl Shared {
             etcd: Health::default(),
             answers: Health::default(),
             refused: 0,
+            senders,
             changes: 0,
             in_flight_of_others: None,
             rollout: None,

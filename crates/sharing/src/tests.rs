@@ -188,6 +188,36 @@ async fn reports_are_taken_from_the_gateway_that_they_name_alone() {
     assert_eq!(status(&Peer::default(), report(|_| {})), Err(StatusCode::CONFLICT), "the same one again");
 }
 
+/// A flood of reports is refused, and each member has a limit of its own.
+#[tokio::test]
+async fn g5_reports_of_each_member_are_limited() {
+    let (floors, shared) = shared(settings(1, 1_000_000));
+    let pace = shared.settings.agreed.settings().pace;
+    let report = |name: &str| {
+        let mut report = SiteReport::new(&settings(1, 1_000_000), largest_report());
+        report.member = name.into();
+        report
+    };
+    let peer = |name: &str| Peer {
+        address: None,
+        party: Some(Party { site: "s".into(), role: Role::Gateway, name: name.into() }),
+    };
+    let statuses = |from: &str, name: &str| {
+        let status = || shared.take(&peer(from), report(name)).map(drop).expect_err("it is not elected").0;
+        (0..1_000).map(|_| status()).collect::<Vec<_>>()
+    };
+    let count = |statuses: &[StatusCode]| statuses.iter().filter(|&&s| s == StatusCode::TOO_MANY_REQUESTS).count();
+    // Under another's name it still uses its own limit.
+    let flood = statuses("b", "a");
+    let honest = (2.0 / pace.as_secs_f64()) as usize;
+    assert!(flood[..honest].iter().all(|&status| status == StatusCode::FORBIDDEN));
+    assert_eq!(count(&flood), 1_000 - honest);
+    assert_eq!(count(&statuses("a", "a")), 1_000 - honest, "the other one has its own");
+    // A second later there may be as many again.
+    floors.nanos.store(1_000_000_000, Ordering::Relaxed);
+    assert_eq!(count(&statuses("b", "b")), 1_000 - honest);
+}
+
 /// The elected gateway grants itself its demand, and the engine has a lower share before it is confirmed.
 #[tokio::test]
 async fn shares_reach_the_engine() {

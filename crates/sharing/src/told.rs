@@ -1,7 +1,11 @@
 //! Messages for people about changes: of the elected gateway, of stages, and of other processes that answer or do not.
+//!
+//! Senders of reports cause some of them, so each has a limit.
 
-use tokio::task::spawn_blocking;
+use std::time::Duration;
+
 use weirgate_engine::Time;
+use weirgate_http_server::{Lines, Rate};
 use weirgate_log::{Level, Message};
 use weirgate_site::Stage;
 use weirgate_spanned_yaml::unit::span_text;
@@ -41,9 +45,31 @@ impl Health {
     }
 }
 
-/// Writes a message. Not on this thread: a slow reader of standard error would delay reports.
+/// Has a message written. Not on this thread: a slow reader of standard error would delay reports.
 pub(crate) fn say(level: Level, text: String) {
-    spawn_blocking(move || weirgate_log::write(&[Message::new(level, text)]));
+    weirgate_log::pass(Message::new(level, text));
+}
+
+/// Limits of one sender: a gateway by its name, or all strangers.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) reports: Rate,
+    lines: Lines,
+}
+
+impl Sender {
+    /// Reports of an honest gateway are at least a `pace` apart. Twice as many may arrive, because the network can hold
+    /// some back.
+    pub(crate) fn new(pace: Duration) -> Sender {
+        Sender { reports: Rate::new(2.0 / pace.as_secs_f64(), Duration::ZERO), lines: Lines::new(Duration::ZERO) }
+    }
+
+    /// Writes a warning about it, unless there were too many.
+    pub(crate) fn warn(&mut self, now: Time, text: String) {
+        if let Some(line) = self.lines.limit(text, now.since(Time::ZERO)) {
+            say(Level::Warning, line);
+        }
+    }
 }
 
 /// Tells of a change of the stage.
