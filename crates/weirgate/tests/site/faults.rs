@@ -53,6 +53,8 @@ struct Tally {
     good: f64,
     /// Requests of both classes that were answered in time.
     all: f64,
+    /// Requests of both classes that gateways which run have lost: their connection ended before the whole answer.
+    lost: f64,
     /// Requests of the guaranteed class beyond the share of their gateway at the time.
     uncovered: f64,
     /// Longest time for which less than four fifths of them were answered.
@@ -73,7 +75,8 @@ impl Tally {
         eprintln!(
             "{of}, {:.0} s: {:.0} requests within the guarantee, {:.2} % not answered in time, {:.2} % beyond the share \
              of their gateway; all good answers {:.1}/s; longest time with less than 80 % answered {:.1} s; {} such times, \
-             and {} longer than lease and skew, {LEASE_AND_SKEW} s; requests sent {:.2} ms late on average",
+             and {} longer than lease and skew, {LEASE_AND_SKEW} s; {:.0} requests lost; requests sent {:.2} ms late on \
+             average",
             self.seconds,
             self.sent,
             percent((self.sent - self.good).max(0.0)),
@@ -82,6 +85,7 @@ impl Tally {
             self.missed,
             self.misses[0],
             self.misses[1],
+            self.lost,
             self.late_ms,
         );
     }
@@ -104,10 +108,12 @@ impl Run {
         Some(Run { site, floor, clock: Clock::start() })
     }
 
-    /// Numbers of all gateways so far: guaranteed requests sent, answered, and all answers.
-    fn counts(&self) -> Vec<[f64; 3]> {
-        let of =
-            |one: &Gateway| [one.gold.sent(), one.gold.good(), one.gold.good() + one.rest.good()].map(|n| n as f64);
+    /// Numbers of all gateways so far: guaranteed requests sent, answered, all answers, and all lost requests.
+    fn counts(&self) -> Vec<[f64; 4]> {
+        let of = |one: &Gateway| {
+            let all = one.gold.good() + one.rest.good();
+            [one.gold.sent(), one.gold.good(), all, one.gold.lost() + one.rest.lost()].map(|n| n as f64)
+        };
         self.site.gateways.iter().map(of).collect()
     }
 
@@ -143,9 +149,10 @@ impl Run {
             let counts = self.counts();
             let (mut asked, mut answered) = (0.0, 0.0);
             for (index, gateway) in self.site.gateways.iter().enumerate().filter(|(index, _)| away != Some(*index)) {
-                let [sent, good, all] = [0, 1, 2].map(|of| counts[index][of] - before[index][of]);
+                let [sent, good, all, lost] = [0, 1, 2, 3].map(|of| counts[index][of] - before[index][of]);
                 (asked, answered) = (asked + sent, answered + good);
                 tally.all += all;
+                tally.lost += lost;
                 let Some(seen) = gateway.site() else { continue };
                 tally.uncovered += (sent - seconds * seen.classes[0].share_per_second).max(0.0);
                 tally.stages[match seen.stage {
@@ -191,6 +198,7 @@ impl Run {
             tally.sent += after[0] - before[0];
             tally.good += after[1] - before[1];
             tally.all += after[2] - before[2];
+            tally.lost += after[3] - before[3];
         }
     }
 }
@@ -247,6 +255,7 @@ fn random_faults_never_exceed_the_guarantee() {
     eprintln!("looks at gateways that run, granted, safe, minimum: {:?}", all.stages);
     eprintln!("largest sum of shares: {sum:.6} of the guarantee");
     assert!(sum <= 1.0 + 1e-5, "{sum}");
+    assert_eq!((all.misses[1], all.lost as u64), (0, 0), "misses longer than lease and skew, and lost requests");
 }
 
 impl Run {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::{LocalSet, spawn_local};
 use weirgate_clock::{Clock, sleep};
 use weirgate_emulator::random::Random;
-use weirgate_http_client::{Address, Connection, Limits, Request};
+use weirgate_http_client::{Address, Connection, Error, Limits, Request};
 
 /// Time for an answer. Weirgate judges a class without a guaranteed response time by it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1);
@@ -35,6 +35,8 @@ pub(crate) struct Stream {
     per_second: AtomicU64,
     sent: AtomicU64,
     good: AtomicU64,
+    /// Requests whose connection ended before the whole answer.
+    lost: AtomicU64,
     /// Sum of the times by which requests were sent late, because the machine is busy, in microseconds.
     late: AtomicU64,
     /// When each request was sent, on the clock of the load, and the time of its answer with 200.
@@ -43,8 +45,8 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(to: SocketAddr, path: String, limit: Duration) -> Arc<Stream> {
-        let (per_second, sent, good, late, asked) = Default::default();
-        Arc::new(Stream { to, path, limit, per_second, sent, good, late, asked })
+        let (per_second, sent, good, lost, late, asked) = Default::default();
+        Arc::new(Stream { to, path, limit, per_second, sent, good, lost, late, asked })
     }
 
     /// Sends so many requests a second from now on.
@@ -65,6 +67,12 @@ impl Stream {
     /// Sum of the times by which requests were sent late so far.
     pub(crate) fn late(&self) -> Duration {
         Duration::from_micros(self.late.load(Ordering::Relaxed))
+    }
+
+    /// Number of requests so far whose connection ended before the whole answer. Refused and late ones are not among
+    /// them.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// Number of requests that were answered with 200 in time so far.
@@ -145,6 +153,9 @@ async fn ask(
 ) {
     let since = clock.now();
     let answer = connection.send(&Request::get("a.test", &stream.path), &Limits::new(stream.limit, 1 << 16)).await;
+    if matches!(answer, Err(Error::Lost(_) | Error::CutHead | Error::CutBody)) {
+        stream.lost.fetch_add(1, Ordering::Relaxed);
+    }
     let is_good = answer.is_ok_and(|answer| answer.status == 200);
     if is_good {
         stream.good.fetch_add(1, Ordering::Relaxed);
