@@ -218,6 +218,30 @@ async fn g5_reports_of_each_member_are_limited() {
     assert_eq!(count(&statuses("b", "b")), 1_000 - honest);
 }
 
+/// The elected gateway shows the shares of each gateway in the largest guarantees, and the part that nobody has stated.
+#[test]
+fn shares_of_each_gateway_are_those_of_the_largest_guarantees() {
+    let mut all = settings(150, 1_000_000);
+    let budgets = (0..150).map(|budget| 1_000_000 + 1_000 * budget).collect();
+    all.agreed = Arc::new(Settings::new(2, budgets).check().expect("sound settings"));
+    let (_, shared) = shared(all);
+    let status = shared.status();
+    assert!(status.members.iter().all(|member| member.shares.is_empty()), "it is not elected");
+    assert_eq!((status.classes_left_out, status.classes[0].site_demand_per_second), (0, None));
+    let agreed = Arc::clone(&shared.settings.agreed);
+    shared.lock().coordinator = Some(Coordinator::new(Time::ZERO, agreed, 7, &[Record::Nothing, Record::Granted]));
+    let status = shared.status();
+    assert_eq!(status.classes_left_out, 50);
+    for member in &status.members {
+        let names: Vec<&str> = member.shares.iter().map(|share| share.class.as_str()).collect();
+        assert_eq!((names.len(), names[0], names[99]), (100, "c149", "c50"));
+    }
+    let whole = &status.classes[149];
+    let held: f64 = status.members.iter().map(|member| member.shares[0].held_per_second).sum();
+    let unstated = whole.unstated_per_second.expect("a silent gateway may hold anything");
+    assert!((held + unstated - whole.held_per_second.expect("it is elected")).abs() < 1e-9, "{whole:?}");
+}
+
 /// The elected gateway grants itself its demand, and the engine has a lower share before it is confirmed.
 #[tokio::test]
 async fn shares_reach_the_engine() {
@@ -259,6 +283,11 @@ async fn shares_reach_the_engine() {
     let status = shared.status();
     assert_eq!((status.coordinator.as_deref(), status.members[0].phase.as_deref()), (Some("a"), Some("live")));
     assert!(status.classes[0].held_per_second.is_some_and(|held| held <= 100.0));
+    let held: Vec<f64> = status.members.iter().map(|member| member.shares[0].held_per_second).collect();
+    assert_eq!(status.classes[0].held_per_second, Some(held.iter().sum()), "{held:?}");
+    let demands: Vec<Option<f64>> = status.members.iter().map(|member| member.shares[0].demand_per_second).collect();
+    assert_eq!(demands, [Some(60.0), None], "the other one has no lease");
+    assert_eq!((status.classes[0].site_demand_per_second, status.classes_left_out), (Some(60.0), 0));
     // Another gateway needs as much.
     let farewell = { shared.lock().member.ends().expect("it was granted something").0 };
     assert!(farewell > floors.now() + Duration::from_secs(4));

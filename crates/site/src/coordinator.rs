@@ -494,6 +494,15 @@ impl Coordinator {
         self.table.held(member, budget)
     }
 
+    /// The demand of `member`, by its last report: at most the whole budget. `None` if its lease has ended, because a
+    /// member without one does not report.
+    ///
+    /// # Panics
+    /// If there is no such member or budget.
+    pub fn demanded(&self, member: usize, budget: usize) -> Option<u64> {
+        (self.slots[member].phase == Phase::Live).then(|| self.table.demanded(member, budget))
+    }
+
     /// The part of a budget that no member can hold.
     ///
     /// # Panics

@@ -20,7 +20,7 @@ pub use events::{Event, EventKind, Events, Refusals};
 pub use groups::{Contention, ContentionState, MachineGroup, Moved, Surplus};
 pub use pages::{PageTable, Route};
 pub use resources::{Resource, Rounds, by_name};
-pub use site::{SiteMember, SiteRollout, SiteShare, SiteStage, SiteStatus};
+pub use site::{MemberShare, SiteMember, SiteRollout, SiteShare, SiteStage, SiteStatus};
 
 /// Maximum number of characters shown of a template's key.
 const MAX_KEY_CHARS: usize = 128;

@@ -79,6 +79,10 @@ impl Table {
         self.cells[budget * self.members + member].counted()
     }
 
+    pub(super) fn demanded(&self, member: usize, budget: usize) -> u64 {
+        self.cells[budget * self.members + member].demand
+    }
+
     pub(super) fn free(&self, budget: usize) -> u64 {
         let used: u64 = (0..self.members).map(|member| self.held(member, budget)).sum();
         self.site.total(budget).saturating_sub(self.silent[budget]).saturating_sub(used)

@@ -48,6 +48,9 @@ pub struct SiteStatus {
     pub changes: u64,
     /// Classes with a guaranteed throughput, by name.
     pub classes: Vec<SiteShare>,
+    /// Number of classes that [`SiteMember::shares`] leave out: those with the smallest guarantees.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub classes_left_out: usize,
     /// The latest rollout of a policy. Absent if there was none, or if the policy does not allow them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<SiteRollout>,
@@ -104,6 +107,22 @@ pub struct SiteMember {
     /// Requests that it has in flight, by its last report. Absent if this gateway is not the elected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<f64>,
+    /// What it holds and what reaches it, for each of the largest guarantees, the largest first: at most 100 classes,
+    /// fewer if the site has more than 20 gateways, and at least one. Absent if this gateway is not the elected one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<MemberShare>,
+}
+
+/// The share of one gateway in the guaranteed throughput of a class, as the elected gateway knows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemberShare {
+    /// The class.
+    pub class: String,
+    /// The most of the guarantee that it may hold.
+    pub held_per_second: f64,
+    /// Requests that reach it, by its last report, counted up to the whole guarantee. Absent if its lease has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demand_per_second: Option<f64>,
 }
 
 /// The share of this gateway in the guaranteed throughput of a class.
@@ -120,4 +139,17 @@ pub struct SiteShare {
     /// The most that all gateways may hold together, as the elected one counts it. Absent on the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_per_second: Option<f64>,
+    /// The part of that which no gateway has stated yet, after an election. It is part of the share of no
+    /// [`SiteMember`]. Absent if there is none, and on gateways that are not elected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unstated_per_second: Option<f64>,
+    /// Requests that reach all gateways whose leases run, each counted up to the whole guarantee. Absent on gateways
+    /// that are not elected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site_demand_per_second: Option<f64>,
+}
+
+/// Whether a number is left out.
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
