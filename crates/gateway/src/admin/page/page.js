@@ -3,6 +3,8 @@
 
 const SHOWN_EVENTS = 100;
 const FIRST_CLASSES = 25; // Shown at first, so that the parts below them are not far away.
+const SITE_CLASSES = 4; // Columns of the table of gateways.
+const SITE_GATEWAYS = 50; // Rows of it.
 const GOOD = new Set(["node_up", "node_appeared", "upstream_usable", "shedding_ended", "guarantee_held", "limit_possible"]);
 const BAD = new Set(["node_down", "node_ejected", "upstream_unusable", "guarantee_missed", "limit_impossible",
   "shares_minimum", "gateway_fenced"]);
@@ -147,12 +149,66 @@ function showFigures(look) {
   if (site) {
     const divides = site.coordinator == null ? "none is elected" : site.coordinator === site.gateway ? "divides the guarantees" : `${site.coordinator} divides the guarantees`;
     boxes.push([`Shares of ${site.gateway}`, site.stage, [divides, site.error ?? site.etcd_error].filter((text) => text).join(": ")]);
-    if (site.in_flight_of_others != null) {
-      const each = site.members.filter(({ name, in_flight: count }) => name !== site.gateway && count != null).map(({ name, in_flight: count }) => `${name} ${count.toFixed(1)}`);
-      boxes.push(["In flight elsewhere", site.in_flight_of_others.toFixed(1), each.join(", ")]);
-    }
+    if (site.in_flight_of_others != null) boxes.push(["In flight elsewhere", site.in_flight_of_others.toFixed(1), "at the other gateways"]);
   }
   showBoxes(boxes);
+}
+
+const gateways = new Map();
+const live = (m) => m.phase === "live";
+/* Fills the cells of a row after its first one, each with a figure and a note. */
+function fillCells(row, cells) {
+  while (row.children.length > cells.length + 1) row.lastElementChild.remove();
+  cells.forEach(([figure, note], index) => {
+    let cell = row.children[index + 1];
+    if (!cell) {
+      cell = make(row.dataset.cell ?? "td", "number");
+      if (row.dataset.cell) cell.scope = "col";
+      cell.append(make("b"), make("small"));
+      row.append(cell);
+    }
+    say(cell.firstElementChild, figure);
+    say(cell.lastElementChild, note);
+  });
+}
+/* Shows each gateway if this one is elected, and otherwise the one that does. */
+function showSite(look) {
+  const { site } = look;
+  const section = byId("site");
+  section.hidden = site?.coordinator == null;
+  if (section.hidden) return;
+  const elected = site.members.some((m) => m.phase != null);
+  section.querySelector("table").hidden = !elected;
+  const note = section.querySelector("p");
+  const host = site.members.find((m) => m.name === site.coordinator)?.address.match(/^(?!unix:)(.+):/)?.[1];
+  say(note, elected ? "" : `${site.coordinator} divides the guarantees, and its page shows each gateway.${host ? ` Its host is ${host}.` : ""}`);
+  if (!elected) return;
+  const wanted = byId("filter").value.toLowerCase();
+  const missed = new Set(look.classes.filter(misses).map((c) => c.name));
+  const all = (site.members[0].shares ?? []).map((share) => share.class);
+  const chosen = all.filter((name) => name.toLowerCase().includes(wanted)).sort((a, b) => missed.has(b) - missed.has(a)).slice(0, SITE_CLASSES);
+  const left = site.classes.length - chosen.length;
+  say(note, left > 0 ? `Not shown: ${number(left)} more ${left === 1 ? "class" : "classes"} with a guarantee. To choose, filter the classes above by name.` : "");
+  const whole = chosen.map((name) => site.classes.find((c) => c.class === name));
+  fillCells(section.querySelector("thead tr"), [["State", ""], ["Last report", ""], ["In flight", ""], ...whole.map((c) => [c.class, `holds, of ${rate(c.guaranteed_per_second)} guaranteed`])]);
+  const perSecond = (value) => (value == null ? "–" : rate(value));
+  const of = (held, demand) => [perSecond(held), demand == null ? "no lease" : `demand ${rate(demand)}`];
+  const demand = (m) => m.shares?.[0]?.demand_per_second ?? 0;
+  // Those without a lease first, because something is wrong with them.
+  const rows = [...site.members].sort((a, b) => live(a) - live(b) || demand(b) - demand(a)).slice(0, SITE_GATEWAYS).sort((a, b) => (a.name < b.name ? -1 : 1));
+  const create = (m) => { const row = make("tr"); const head = make("th", "", m.name); head.scope = "row"; row.append(head); return row; };
+  const update = (row, m) => {
+    const shares = chosen.map((name) => m.shares.find((share) => share.class === name));
+    fillCells(row, [[m.phase, ""], [m.age_seconds == null ? "–" : `${m.age_seconds.toFixed(1)} s ago`, ""], [m.in_flight == null ? "–" : m.in_flight.toFixed(1), ""],
+      ...shares.map((share) => of(share.held_per_second, share.demand_per_second))]);
+    row.children[1].classList.toggle("warn", !live(m));
+  };
+  keep(section.querySelector("tbody"), gateways, rows, (m) => `g${m.name}`, create, update);
+  const flight = site.members.reduce((sum, m) => sum + (m.in_flight ?? 0), 0);
+  const sums = whole.map((c) => [perSecond(c.held_per_second), `demand ${perSecond(c.site_demand_per_second)}${c.unstated_per_second == null ? "" : `, ${rate(c.unstated_per_second)} not stated yet`}`]);
+  const name = rows.length < site.members.length ? `All ${site.members.length}` : "All";
+  say(section.querySelector("tfoot th"), name);
+  fillCells(section.querySelector("tfoot tr"), [[`${site.members.filter(live).length} of ${site.members.length} live`, ""], ["", ""], [flight.toFixed(1), ""], ...sums]);
 }
 
 const refusals = new Map();
@@ -268,6 +324,7 @@ function show(look) {
   showVerdict(look);
   showFigures(look);
   showClasses(look);
+  showSite(look);
   showRefusals(look);
   showCertificates(look);
   showWindows(look);
