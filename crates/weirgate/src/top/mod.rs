@@ -3,6 +3,7 @@
 //! It reads `/snapshot` and `/events` of the admin API, so it needs the same rights as a reader of the page.
 
 mod screen;
+mod site;
 mod table;
 
 use std::io::{self, IsTerminal};

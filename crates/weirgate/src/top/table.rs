@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use weirgate_spanned_yaml::unit::{number_text, span_text};
-use weirgate_wire::admin::{Class, Followed, NodeState, SiteMember, SiteRollout, SiteStage, SiteStatus};
-use weirgate_wire::{RolloutStage, RolloutState};
+use weirgate_wire::admin::{Class, Followed, NodeState};
 
-use super::Look;
+use super::{Look, site};
 
 /// Titles of the columns of [`row`].
 pub(super) const TITLES: [&str; COLUMNS] =
@@ -17,6 +16,9 @@ const COLUMNS: usize = 10;
 
 /// Maximum width of a class's name.
 const NAME: usize = 32;
+
+/// Maximum width of the table of gateways in [`text`], without the two spaces before it: a terminal has 80 columns.
+const SITE: usize = 78;
 
 /// Number of events in [`text`].
 const EVENTS: usize = 5;
@@ -97,17 +99,22 @@ fn name(class: &Class) -> String {
         Some(key) => format!("{} {key}", class.name),
         None => class.name.clone(),
     };
-    match name.char_indices().nth(NAME) {
+    shortened(&name, NAME)
+}
+
+/// Returns a name, or its first `most` characters and a mark.
+pub(super) fn shortened(name: &str, most: usize) -> String {
+    match name.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &name[..end]),
-        None => name,
+        None => name.to_owned(),
     }
 }
 
-fn rate(per_second: f64) -> String {
+pub(super) fn rate(per_second: f64) -> String {
     format!("{}/s", number_text(per_second))
 }
 
-fn span(seconds: f64) -> String {
+pub(super) fn span(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds).map_or("-".to_owned(), span_text)
 }
 
@@ -175,57 +182,6 @@ pub(super) fn followed(look: &Look) -> Vec<String> {
     look.follows.iter().map(of).collect()
 }
 
-/// Returns the site in one line, if there is one.
-pub(super) fn site(look: &Look) -> Vec<String> {
-    let tenths = |seconds: f64| span((10.0 * seconds).round() / 10.0);
-    let of = |site: &SiteStatus| {
-        let shares = match site.stage {
-            SiteStage::Granted => "shares granted",
-            SiteStage::Safe => "SAFE shares",
-            SiteStage::Minimum => "MINIMUM shares",
-        };
-        let until = site.stage_ends_in_seconds.map_or(String::new(), |left| format!(" for {}", tenths(left)));
-        let all = site.members.len();
-        let live = site.members.iter().filter(|member| member.phase.as_deref() == Some("live")).count();
-        let divides = match &site.coordinator {
-            Some(name) if *name == site.gateway => {
-                format!("it divides the guarantees among {all} gateways, and {live} of them report")
-            }
-            Some(name) => format!("{name} divides the guarantees among {all} gateways"),
-            None => "none is elected".to_owned(),
-        };
-        let error = site.error.as_ref().or(site.etcd_error.as_ref());
-        let error = error.map_or(String::new(), |error| format!(": {error}"));
-        format!("{}: {shares}{until}, {divides}{error}", site.gateway)
-    };
-    let rollout = |site: &SiteStatus| site.rollout.as_ref().map(rollout);
-    let site = || look.site.iter();
-    site().map(of).chain(site().filter_map(in_flight)).chain(site().filter_map(rollout)).collect()
-}
-
-/// Requests in flight of the other gateways, and of each of them if this one is elected.
-fn in_flight(site: &SiteStatus) -> Option<String> {
-    let all = site.in_flight_of_others?;
-    let of = |member: &SiteMember| Some(format!("{} {:.1}", member.name, member.in_flight?));
-    let each: Vec<String> = site.members.iter().filter(|member| member.name != site.gateway).filter_map(of).collect();
-    let each = if each.is_empty() { String::new() } else { format!(" ({})", each.join(", ")) };
-    Some(format!("the other gateways have {all:.1} requests in flight{each}"))
-}
-
-/// The latest rollout of a policy in words.
-fn rollout(rollout: &SiteRollout) -> String {
-    let step = &rollout.step;
-    let stage = match step.stage {
-        RolloutStage::Proposed => "all gateways check the policy".to_owned(),
-        RolloutStage::Canary => format!("{} tries the policy", step.canary),
-        RolloutStage::InForce => "in force".to_owned(),
-        RolloutStage::Withdrawn => format!("withdrawn: {}", step.why),
-    };
-    let refused = rollout.answer.as_ref().filter(|answer| answer.state == RolloutState::Refused);
-    let own = refused.map_or(String::new(), |answer| format!(". This gateway KEEPS the one before: {}", answer.why));
-    format!("rollout {}: {stage}{own}", step.id)
-}
-
 /// Returns everything as text.
 pub(super) fn text(look: &Look) -> String {
     let mut rows = vec![TITLES.map(str::to_owned)];
@@ -248,12 +204,13 @@ pub(super) fn text(look: &Look) -> String {
         .rev()
         .take(EVENTS)
         .map(|event| format!("{} ago: {}", ago(look, event.at_seconds), event.text));
+    let of_site = site::lines(look).into_iter().chain(site::table(look, SITE, usize::MAX)).collect();
     let parts = [
         ("Refused", refusals(look)),
         ("Observed", observed(look)),
         ("In flight", windows(look)),
         ("Not usable", unusable(look)),
-        ("Site", site(look)),
+        ("Site", of_site),
         ("Standby", followed(look)),
         ("Changes", latest.collect()),
     ];

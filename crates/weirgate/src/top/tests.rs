@@ -42,7 +42,7 @@ fn look(held: bool) -> Look {
         "site": {
             "gateway": "gw1", "stage": "granted", "stage_ends_in_seconds": 4.25, "coordinator": "gw2", "revision": 9,
             "checksum": "c", "refused": 0, "in_flight_of_others": 6.25,
-            "members": [{ "name": "gw1", "address": "a", "in_flight": 2.0 }, { "name": "gw2", "address": "b", "in_flight": 6.25 }],
+            "members": [{ "name": "gw1", "address": "10.0.0.1:9905" }, { "name": "gw2", "address": "10.0.0.2:9905" }],
             "classes": [],
         },
     }))
@@ -73,7 +73,8 @@ fn it_shows_classes_refusals_windows_nodes_and_changes() {
         for part in [
             "discipline weirgate, configuration 2, up 75 s",
             "gw1: shares granted for 4.3 s, gw2 divides the guarantees among 2 gateways",
-            "the other gateways have 6.2 requests in flight (gw2 6.2)",
+            "the other gateways have 6.2 requests in flight",
+            "gw2 shows the share of each gateway: look there, on 10.0.0.2",
             "in flight 7 (window 10), 1 of 2 nodes usable",
             "silver",
             "MISSED",
@@ -93,6 +94,63 @@ fn it_shows_classes_refusals_windows_nodes_and_changes() {
         assert!(at("silver") < at("gold"), "a missed guarantee comes first:\n{text}");
     }
     assert!(!look.holds());
+}
+
+/// A site of so many gateways, as the elected one knows it. The last one has lost its lease.
+fn elected(count: usize) -> Look {
+    let mut look = look(false);
+    let member = |index: usize| {
+        let (gone, name) = (index + 1 == count, format!("gw{:02}", index + 1));
+        let share = |class: &str| match gone {
+            true => json!({ "class": class, "held_per_second": 20.0 }),
+            false => json!({ "class": class, "held_per_second": 100.0, "demand_per_second": 90.0 + index as f64 }),
+        };
+        json!({
+            "name": name, "address": "a", "phase": if gone { "unknown" } else { "live" }, "age_seconds": 0.25,
+            "in_flight": 2.5, "shares": [share("gold"), share("bronze-of-many-friends"), share("silver")],
+        })
+    };
+    let class = |name: &str, unstated: Option<f64>| {
+        json!({
+            "class": name, "guaranteed_per_second": 300.0, "share_per_second": 100.0, "demand_per_second": 90.0,
+            "held_per_second": 220.0, "site_demand_per_second": 181.0, "unstated_per_second": unstated,
+        })
+    };
+    let site = json!({
+        "gateway": "gw01", "stage": "granted", "coordinator": "gw01", "revision": 9, "checksum": "c", "refused": 0,
+        "members": (0..count).map(member).collect::<Vec<_>>(),
+        "classes": [class("bronze-of-many-friends", None), class("gold", None), class("silver", Some(40.0))],
+    });
+    look.site = Some(serde_json::from_value(site).unwrap());
+    look
+}
+
+#[test]
+fn the_elected_gateway_shows_each_gateway_and_the_sums() {
+    let look = elected(3);
+    // Silver misses its guarantee, so it comes first.
+    let table = site::table(&look, 78, 10);
+    assert_eq!(
+        table,
+        [
+            "                                    silver 300/s   gold 300/s",
+            "GATEWAY     PHASE    HEARD  FLIGHT  HOLDS  DEMAND  HOLDS  DEMAND",
+            "gw01        live     0.2 s  2.5     100/s  90/s    100/s  90/s",
+            "gw02        live     0.2 s  2.5     100/s  91/s    100/s  91/s",
+            "gw03        unknown  0.2 s  2.5     20/s   -       20/s   -",
+            "not stated                          40/s",
+            "all         2 live          7.5     220/s  181/s   220/s  181/s",
+        ],
+    );
+    let narrow = drawn(80, 30, &look, None);
+    for text in [&narrow, &table::text(&look)] {
+        assert!(table.iter().all(|line| text.contains(line)), "{text}");
+    }
+    assert!(narrow.contains("silver") && narrow.contains("REFUSED"), "classes have their names, too:\n{narrow}");
+    assert_eq!(site::table(&look, 20, 10)[0].trim(), "silver 300/s", "one class is shown at any width");
+    let many = site::table(&elected(30), 78, 4);
+    let names: Vec<&str> = many.iter().skip(2).map(|line| line.split("  ").next().unwrap_or_default()).collect();
+    assert_eq!(names, ["gw27", "gw28", "gw29", "gw30", "not stated", "all 30"], "the last one has no lease");
 }
 
 #[test]
