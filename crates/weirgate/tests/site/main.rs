@@ -14,7 +14,7 @@ mod standby;
 use std::time::Duration;
 
 use weirgate_clock::pause;
-use weirgate_wire::admin::SiteStage;
+use weirgate_wire::admin::{MemberShare, SiteStage};
 
 use gateway::{FLOOR, Site, get};
 
@@ -42,6 +42,17 @@ fn shares_follow_the_load_and_outlive_gateways() {
     let events = get(&site.gateways[3].admin, "/events").expect("it answers").1;
     let events = String::from_utf8_lossy(&events).into_owned();
     assert!(events.contains("gateway_elected") && events.contains("shares_granted"), "{events}");
+
+    // The elected one knows each gateway, and its figures agree with one another.
+    let seen = site.gateways[elected].site().expect("it answers");
+    let sum = |of: fn(&MemberShare) -> f64| -> f64 { seen.members.iter().map(|member| of(&member.shares[0])).sum() };
+    let (held, demand) = (sum(|share| share.held_per_second), sum(|share| share.demand_per_second.unwrap_or(0.0)));
+    let gold = &seen.classes[0];
+    assert!(
+        gold.held_per_second.is_some_and(|all| (all - held).abs() < ROUNDING && all <= FLOOR + ROUNDING),
+        "{seen:?}"
+    );
+    assert!(gold.site_demand_per_second.is_some_and(|all| (all - demand).abs() < ROUNDING), "{seen:?}");
 
     // The one with most of the load is not there any more, and its clients go to another one.
     let busy = if elected == 3 { 0 } else { 3 };
