@@ -163,31 +163,6 @@ fn the_cpu_time_that_is_asked_for_is_used(kind: Kind) {
 }
 
 #[test]
-fn apache_php_answers_each_request_once() {
-    each_request_is_answered_once(Kind::ApachePhp);
-}
-
-#[test]
-fn tomcat_answers_each_request_once() {
-    each_request_is_answered_once(Kind::Tomcat);
-}
-
-#[test]
-fn xapian_answers_each_request_once() {
-    each_request_is_answered_once(Kind::Xapian);
-}
-
-#[test]
-fn gunicorn_answers_each_request_once() {
-    each_request_is_answered_once(Kind::Gunicorn);
-}
-
-#[test]
-fn cgit_answers_each_request_once() {
-    each_request_is_answered_once(Kind::Cgit);
-}
-
-#[test]
 fn cgit_shows_files_differences_and_archives() {
     let Some(bench) = Bench::new(Kind::Cgit) else { return };
     let instances = Instances::start(Kind::Cgit, 1, 2, None, bench.directory.path()).expect("it starts");
@@ -205,26 +180,6 @@ fn cgit_shows_files_differences_and_archives() {
     }
     assert_eq!(status(&show("tree/no-such-file")), "404");
     assert_eq!(status(&ask(instances.addresses()[0], "/robots.txt", "check")), "200");
-}
-
-#[test]
-fn gunicorn_uses_the_cpu_time_that_is_asked_for() {
-    the_cpu_time_that_is_asked_for_is_used(Kind::Gunicorn);
-}
-
-#[test]
-fn gunicorn_can_be_killed_and_frozen() {
-    it_can_be_killed_and_frozen(Kind::Gunicorn);
-}
-
-#[test]
-fn gunicorn_waits_without_a_cpu_and_sends_events_as_they_come() {
-    it_waits_and_streams(Kind::Gunicorn, "/loop");
-}
-
-#[test]
-fn mediawiki_answers_each_request_once() {
-    each_request_is_answered_once(Kind::MediaWiki);
 }
 
 #[test]
@@ -250,16 +205,6 @@ fn mediawiki_shows_pages_lists_and_histories_and_its_database_is_counted() {
     let family = descendants();
     drop(instances);
     nothing_is_left(&bench, &family);
-}
-
-#[test]
-fn apache_php_uses_the_cpu_time_that_is_asked_for() {
-    the_cpu_time_that_is_asked_for_is_used(Kind::ApachePhp);
-}
-
-#[test]
-fn apache_php_waits_without_a_cpu_and_sends_events_as_they_come() {
-    it_waits_and_streams(Kind::ApachePhp, "/loop.php");
 }
 
 fn it_waits_and_streams(kind: Kind, page: &str) {
@@ -332,21 +277,6 @@ fn it_can_be_killed_and_frozen(kind: Kind) {
 }
 
 #[test]
-fn apache_php_can_be_killed_and_frozen() {
-    it_can_be_killed_and_frozen(Kind::ApachePhp);
-}
-
-#[test]
-fn mediawiki_can_be_killed_and_its_database_be_frozen() {
-    it_can_be_killed_and_frozen(Kind::MediaWiki);
-}
-
-#[test]
-fn tomcat_uses_the_cpu_time_that_is_asked_for() {
-    the_cpu_time_that_is_asked_for_is_used(Kind::Tomcat);
-}
-
-#[test]
 fn xapian_finds_pages_and_its_searches_are_counted() {
     let Some(bench) = Bench::new(Kind::Xapian) else { return };
     let instances = Instances::start(Kind::Xapian, 1, 4, None, bench.directory.path()).expect("it starts");
@@ -358,6 +288,30 @@ fn xapian_finds_pages_and_its_searches_are_counted() {
     let used = instances.measure(100, Duration::ZERO).expect("all are answered");
     assert!(used.cpu > Duration::from_millis(1) && used.cpu < used.mean.mul_f64(1.5), "{used:?}");
 }
+
+/// Declares a test for each of these kinds of a service, which calls the function of the module's name.
+macro_rules! of_kinds {
+    ($check:ident: $($name:ident = $kind:ident $(at $page:literal)?),+) => {
+        mod $check {
+            use super::*;
+
+            $(
+                #[test]
+                fn $name() {
+                    super::$check(Kind::$kind $(, $page)?);
+                }
+            )+
+        }
+    };
+}
+
+of_kinds! {
+    each_request_is_answered_once:
+    apache_php = ApachePhp, tomcat = Tomcat, xapian = Xapian, gunicorn = Gunicorn, cgit = Cgit, mediawiki = MediaWiki
+}
+of_kinds! { the_cpu_time_that_is_asked_for_is_used: gunicorn = Gunicorn, apache_php = ApachePhp, tomcat = Tomcat }
+of_kinds! { it_can_be_killed_and_frozen: gunicorn = Gunicorn, apache_php = ApachePhp, mediawiki = MediaWiki }
+of_kinds! { it_waits_and_streams: gunicorn = Gunicorn at "/loop", apache_php = ApachePhp at "/loop.php" }
 
 /// Measures the figures of `docs/guide/services.md`.
 #[test]
