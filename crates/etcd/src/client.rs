@@ -240,7 +240,8 @@ impl Client {
     async fn call<T: DeserializeOwned>(&mut self, path: &str, body: &Value) -> Result<T, Error> {
         let body = body.to_string();
         let deadline = self.deadline;
-        let calling = async {
+        // On the heap: every future that makes a call contains this one, some of them several times.
+        let calling = Box::pin(async {
             let knew = self.token.is_some();
             self.log_in().await?;
             match self.ask(path, &body).await {
@@ -252,7 +253,7 @@ impl Client {
                 }
                 answer => answer,
             }
-        };
+        });
         within(deadline, calling).await.unwrap_or_else(|| Err(Error::Unreachable(format!("no answer in {deadline:?}"))))
     }
 
