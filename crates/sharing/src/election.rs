@@ -295,6 +295,13 @@ impl Voter<'_> {
             state.records.pop_front();
             state.coordinator.iter_mut().for_each(|coordinator| coordinator.recorded(member, record));
             self.shared.coordinator.notify_one();
+            let is_more = !state.records.is_empty();
+            drop(state);
+            if is_more && self.shared.floors.now().since(self.asked) >= EVERY {
+                // The next proof is due. A member that comes and goes all the time must not keep it waiting.
+                self.shared.election.notify_one();
+                return Ok(());
+            }
         }
     }
 
@@ -335,6 +342,7 @@ impl Voter<'_> {
                     self.shared.wait(self.shared.floors.now() + EVERY / 10, &self.shared.ended).await;
                 }
                 self.shared.coordinator.notify_one();
+                self.asked = self.shared.floors.now();
                 let _ = self.keep_records().await;
                 if let Some(client) = &mut self.client {
                     let _ = self.election.resign(client).await;
