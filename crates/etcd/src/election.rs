@@ -57,11 +57,9 @@ impl Election {
             }
             self.elected = None;
         }
-        if let Some(entry) = client.get(&self.key).await? {
-            if entry.lease == 0 {
-                return Err(Error::NoLease(self.key.clone()));
-            }
-            return Ok(Turn::Follow { revision: entry.create_revision, value: entry.value });
+        match self.look(client).await? {
+            Turn::Nobody => {}
+            other => return Ok(other),
         }
         let lease = client.grant(self.ttl).await?;
         let written = client.write(&[Guard::Unchanged(&self.key, 0)], &self.key, &self.value, Some(lease)).await;
@@ -72,6 +70,18 @@ impl Election {
         // Whether or not it was written: nothing remains of a lease that is not used.
         end(client, lease).await?;
         written.map(|_| Turn::Nobody)
+    }
+
+    /// Looks who is elected, without standing for election.
+    ///
+    /// # Errors
+    /// There is no answer in time, or the key is there without a lease.
+    pub async fn look(&self, client: &mut Client) -> Result<Turn, Error> {
+        match client.get(&self.key).await? {
+            None => Ok(Turn::Nobody),
+            Some(entry) if entry.lease == 0 => Err(Error::NoLease(self.key.clone())),
+            Some(entry) => Ok(Turn::Follow { revision: entry.create_revision, value: entry.value }),
+        }
     }
 
     /// Writes `value` to `key` if this process is still elected, and `key` was last written at revision `last` (0:

@@ -257,6 +257,41 @@ async fn a_member_that_hangs_costs_its_part_of_the_deadline() {
     assert!(matches!(Client::new(Vec::new(), DEADLINE).get("a").await, Err(Error::Unreachable(_))));
 }
 
+/// The commands are those of `docs/guide/site.md`, for a gateway that may not be elected.
+#[tokio::test]
+async fn a_gateway_may_write_what_is_its_own_and_nothing_else() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    etcd.is_ready().await;
+    for command in [
+        "role add weirgate-gw2",
+        "role grant-permission weirgate-gw2 --prefix=true read weirgate/",
+        "role grant-permission weirgate-gw2 readwrite weirgate/members/gw2",
+        "role grant-permission weirgate-gw2 readwrite weirgate/policy/answers/gw2",
+        "user add weirgate-gw2:word",
+        "user grant-role weirgate-gw2 weirgate-gw2",
+        "user add root:secret",
+        "user grant-role root root",
+        "auth enable",
+    ] {
+        etcd.control(command);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let password = folder.path().join("password");
+    std::fs::write(&password, "word").expect("the folder is writable");
+    let mut client = etcd.client().with_user(Some(("weirgate-gw2".to_owned(), password)));
+    let election = |value: &[u8]| Election::new("weirgate/coordinator", value, Duration::from_secs(600));
+    assert_eq!(election(b"gw2").look(&mut client).await.unwrap(), Turn::Nobody);
+    for own in ["weirgate/members/gw2", "weirgate/policy/answers/gw2"] {
+        let first = client.replace(None, own, 0, b"one").await.unwrap().unwrap();
+        assert!(client.replace(None, own, first, b"two").await.unwrap() > Some(first));
+    }
+    assert!(matches!(election(b"gw2").turn(&mut client).await, Err(Error::Refused(_))));
+    for other in ["coordinator", "records/gw2", "members/gw1", "policy/answers/gw1", "policy/step", "policy/proposed"] {
+        let refused = client.replace(None, &format!("weirgate/{other}"), 0, b"gw2").await;
+        assert!(matches!(refused, Err(Error::Refused(_))), "{other}: {refused:?}");
+    }
+}
+
 /// The commands are those of `docs/guide/site.md`.
 #[tokio::test]
 async fn a_user_may_use_its_prefix_and_nothing_else() {

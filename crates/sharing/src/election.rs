@@ -184,7 +184,12 @@ impl Voter<'_> {
     /// Stands for election, or proves it.
     async fn vote(&mut self, asked: Time) -> Result<(), String> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        let elected = match self.election.turn(client).await.map_err(|error| error.to_string())? {
+        let settings = &self.shared.settings;
+        let turn = match settings.electable.contains(&settings.own) {
+            true => self.election.turn(client).await,
+            false => self.election.look(client).await,
+        };
+        let elected = match turn.map_err(|error| error.to_string())? {
             Turn::Elected { revision } => {
                 let name = self.shared.name().to_owned();
                 let known = self.shared.lock().coordinator.as_ref().map(Coordinator::revision);
@@ -224,8 +229,16 @@ impl Voter<'_> {
                     ));
                 }
                 self.misnamed_since = None;
-                if self.shared.settings.members.iter().all(|(known, _)| *known != name) {
-                    return Err(format!("{name:?} is elected, and no member: does another site use the same prefix?"));
+                match settings.members.iter().position(|(known, _)| *known == name) {
+                    None => {
+                        return Err(format!(
+                            "{name:?} is elected, and no member: does another site use the same prefix?"
+                        ));
+                    }
+                    Some(member) if !settings.electable.contains(&member) => {
+                        return Err(format!("{name} is elected, and is not among `electable:`. It is not followed"));
+                    }
+                    Some(_) => {}
                 }
                 Some(Elected { revision, name })
             }

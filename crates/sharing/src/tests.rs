@@ -25,6 +25,7 @@ fn settings(classes: usize, floor: u64) -> Sharing {
     Sharing {
         members: [("a", "127.0.0.1:1"), ("b", "127.0.0.1:2")].map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec(),
         own: 0,
+        electable: vec![0, 1],
         listen: weirgate_listening::Address::Tcp(([127, 0, 0, 1], 1).into()),
         etcd: Etcd { endpoints: Vec::new(), tls, user: None, prefix: "p".into() },
         rollouts: false,

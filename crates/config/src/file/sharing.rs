@@ -22,6 +22,9 @@ record! {
         /// Address where this gateway listens for the others: `IP:PORT` or `unix:/path`. By default its address among
         /// `members`.
         listen: Optional<ListenAddress>,
+        /// Names of the gateways that may be elected to divide the guarantees. All by default. The others follow no
+        /// other gateway, so one of them in the wrong hands cannot divide anything.
+        electable: Optional<OneOrMany<Name>>,
         /// The etcd in which the gateways elect the one that divides the guarantees.
         etcd: Required<EtcdForm>,
         /// How long a gateway keeps its shares without an answer. 5 s by default, in which another gateway is elected.
@@ -51,7 +54,8 @@ record! {
         certificate: Optional<Text>,
         /// File with its private key (PEM), without a passphrase.
         key: Optional<Text>,
-        /// User of etcd, if it has users. The name in a certificate does not count at the interface that is used.
+        /// User of etcd, if it has users. `{name}` in it is the name of this gateway, so that each can have a user of
+        /// its own. The name in a certificate does not count at the interface that is used.
         user: Optional<Text>,
         /// File with the user's password. It is read at each connection.
         password_file: Optional<Text>,

@@ -48,11 +48,12 @@ pub(super) fn sharing(
         let what = format!("{listen} is an address of another listener");
         cx.fail(mark, what, "give the gateways an address of their own for each other");
     }
-    let etcd = etcd(form.etcd.get()?, folder, cx)?;
+    let electable = electable(form, &members, cx);
+    let etcd = etcd(form.etcd.get()?, folder, &members[own].0, cx)?;
     let (classes, agreed) = agreed(form, members.len(), &classes.classes, cx)?;
-    let checksum = checksum(&members, &classes, &agreed);
+    let checksum = checksum((&members, &electable), &classes, &agreed);
     let rollouts = form.rollouts.get().0;
-    Some(Sharing { members, own, listen, etcd, classes, agreed: Arc::new(agreed), rollouts, checksum })
+    Some(Sharing { members, own, electable, listen, etcd, classes, agreed: Arc::new(agreed), rollouts, checksum })
 }
 
 /// Divides the guaranteed throughputs of templates evenly: their classes are too many to be shared by demand.
@@ -127,6 +128,27 @@ fn own(
     found
 }
 
+/// Returns the indexes of the gateways that may be elected.
+fn electable(form: &SharingForm, members: &[(String, String)], cx: &mut Context) -> Vec<usize> {
+    let Some(names) = form.electable.get() else { return (0..members.len()).collect() };
+    if names.0.is_empty() {
+        cx.fail(form.electable.mark, "nobody may be elected", "name one gateway at least, or leave `electable:` out");
+    }
+    let mut electable = Vec::with_capacity(names.0.len());
+    for name in &names.0 {
+        match members.iter().position(|(known, _)| *known == name.value.0) {
+            Some(index) if !electable.contains(&index) => electable.push(index),
+            Some(_) => cx.fail(name.mark, format!("{} is there twice", quoted(&name.value.0)), "write it once"),
+            None => {
+                let what = format!("{} is no gateway of the site", quoted(&name.value.0));
+                cx.fail(name.mark, what, "write names of `members:`");
+            }
+        }
+    }
+    electable.sort_unstable();
+    electable
+}
+
 fn listen(form: &SharingForm, own: &str, cx: &mut Context) -> Option<Address> {
     if form.listen.given {
         return form.listen.get().map(|address| address.0.clone());
@@ -139,7 +161,7 @@ fn listen(form: &SharingForm, own: &str, cx: &mut Context) -> Option<Address> {
     address
 }
 
-fn etcd(form: &EtcdForm, folder: &Path, cx: &mut Context) -> Option<Etcd> {
+fn etcd(form: &EtcdForm, folder: &Path, gateway: &str, cx: &mut Context) -> Option<Etcd> {
     let path = |text: &weirgate_spanned_yaml::unit::Text| folder.join(&text.0);
     let mut endpoints = Vec::new();
     for at in &form.endpoints.get()?.0 {
@@ -179,7 +201,11 @@ fn etcd(form: &EtcdForm, folder: &Path, cx: &mut Context) -> Option<Etcd> {
         let mark = if form.user.given { form.user.mark } else { form.password_file.mark };
         cx.fail(mark, "a user needs a password", "write both `user:` and `password_file:`");
     }
-    let user = form.user.get().zip(form.password_file.get()).map(|(user, file)| (user.0.clone(), path(file)));
+    let user = form
+        .user
+        .get()
+        .zip(form.password_file.get())
+        .map(|(user, file)| (user.0.replace("{name}", gateway), path(file)));
     if let Some((_, file)) = user.as_ref().filter(|(_, file)| !file.is_file()) {
         let what = format!("{} is no file", quoted(&file.display().to_string()));
         cx.fail(form.password_file.mark, what, "write the path of a file with the password alone");
@@ -243,12 +269,17 @@ fn agreed(
 
 /// Returns the checksum of all that gateways must agree on: the hash FNV-1a (Fowler, Noll, Vo) of 64 bits in
 /// hexadecimal digits. It tells policies apart and resists nobody.
-fn checksum(members: &[(String, String)], classes: &[(String, ClassId)], agreed: &Agreed) -> String {
+fn checksum(
+    (members, electable): (&[(String, String)], &[usize]),
+    classes: &[(String, ClassId)],
+    agreed: &Agreed,
+) -> String {
     let settings = agreed.settings();
     let mut text = String::new();
     members.iter().for_each(|(name, _)| text += &format!("{name}\n"));
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "{electable:?}");
     for ((name, _), rate) in classes.iter().zip(&settings.budgets) {
-        // Writing to a String does not fail.
         let _ = writeln!(text, "{name} {rate}");
     }
     let _ = writeln!(text, "{:?} {} {:?}", settings.lease, settings.safe, settings.safe_for);

@@ -15,6 +15,8 @@ pub struct Sharing {
     pub members: Vec<(String, String)>,
     /// Index of this gateway among them.
     pub own: usize,
+    /// Indexes of those that may be elected.
+    pub electable: Vec<usize>,
     /// Address where it listens.
     pub listen: Address,
     /// The etcd of the site.

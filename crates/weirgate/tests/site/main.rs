@@ -25,6 +25,22 @@ fn stage(site: &Site, gateway: usize) -> Option<SiteStage> {
     site.gateways[gateway].site().map(|site| site.stage)
 }
 
+/// Only gateways that may be elected divide the guarantees, also after one of them is gone.
+#[test]
+fn only_electable_gateways_are_elected() {
+    let Some(mut site) = Site::start(3, "  electable: [gw2, gw3]\n") else { return };
+    let first = site.elected();
+    assert_ne!(first, 0);
+    site.follows(&[60.0, 20.0, 10.0]);
+    site.gateways[first].kill();
+    site.wait("another one is elected", |site| {
+        let elected = site.gateways[0].site().and_then(|seen| seen.coordinator);
+        elected.is_some_and(|name| name != site.gateways[first].name)
+    });
+    let name = site.gateways[0].site().and_then(|seen| seen.coordinator);
+    assert_eq!(name.as_ref(), Some(&site.gateways[3 - first].name));
+}
+
 /// Load moves from one gateway to the other ones, and shares follow. The share of a gateway that is killed is free
 /// after its lease, that of one that ends properly at once, and another one is elected.
 #[test]
