@@ -143,8 +143,8 @@ fn nodes_that_fail_their_checks_are_not_asked() {
     });
     let well = Node::replying(|_, _| ok("well"));
     let text = format!(
-        "listen: 127.0.0.1:0\nadmin: off\nupstreams: {{ web: {{ nodes: [{}, {}], health_check: {{ path: /health, interval: 20ms, \
-         timeout: 20ms, fall: 2, rise: 2 }} }} }}\n{PLAIN}",
+        "listen: 127.0.0.1:0\nadmin: off\nupstreams: {{ web: {{ nodes: [{}, {}], health_check: {{ path: /health, interval: 100ms, \
+         timeout: 100ms, fall: 2, rise: 2 }} }} }}\n{PLAIN}",
         sick.address, well.address
     );
     let stage = Stage::open(&text);
@@ -152,9 +152,11 @@ fn nodes_that_fail_their_checks_are_not_asked() {
     healthy.store(false, Ordering::Relaxed);
     wait_until("it is out", || state_of(0) == NodeState::Down);
     let mut client = stage.client();
+    // On a busy machine the other one may be late with its checks as well, and is not asked for a moment.
     for _ in 0..10 {
-        assert_eq!(client.ask("/").text(), "well");
+        assert_ne!(client.ask("/").text(), "sick");
     }
+    wait_until("the other one is asked", || client.ask("/").text() == "well");
     healthy.store(true, Ordering::Relaxed);
     wait_until("it is back", || state_of(0) == NodeState::Up);
     wait_until("it is asked again", || client.ask("/").text() == "sick");
