@@ -85,6 +85,19 @@ impl Etcd {
         assert!(done.is_ok_and(|status| status.success()), "etcdctl {command}");
     }
 
+    /// Makes a user with the password `word` and a role of these permissions. All must log in from then on.
+    fn admit(&self, user: &str, permissions: &[&str]) {
+        self.control(&format!("role add {user}"));
+        for permission in permissions {
+            self.control(&format!("role grant-permission {user} {permission}"));
+        }
+        self.control(&format!("user add {user}:word"));
+        self.control(&format!("user grant-role {user} {user}"));
+        for command in ["role add root", "user add root:secret", "user grant-role root root", "auth enable"] {
+            self.control(command);
+        }
+    }
+
     /// Waits until it answers.
     async fn is_ready(&self) {
         let clock = Clock::start();
@@ -262,19 +275,10 @@ async fn a_member_that_hangs_costs_its_part_of_the_deadline() {
 async fn a_gateway_may_write_what_is_its_own_and_nothing_else() {
     let Some(etcd) = Etcd::start(1) else { return };
     etcd.is_ready().await;
-    for command in [
-        "role add weirgate-gw2",
-        "role grant-permission weirgate-gw2 --prefix=true read weirgate/",
-        "role grant-permission weirgate-gw2 readwrite weirgate/members/gw2",
-        "role grant-permission weirgate-gw2 readwrite weirgate/policy/answers/gw2",
-        "user add weirgate-gw2:word",
-        "user grant-role weirgate-gw2 weirgate-gw2",
-        "user add root:secret",
-        "user grant-role root root",
-        "auth enable",
-    ] {
-        etcd.control(command);
-    }
+    etcd.admit(
+        "weirgate-gw2",
+        &["--prefix=true read weirgate/", "readwrite weirgate/members/gw2", "readwrite weirgate/policy/answers/gw2"],
+    );
     let folder = tempfile::tempdir().expect("a folder");
     let password = folder.path().join("password");
     std::fs::write(&password, "word").expect("the folder is writable");
@@ -297,18 +301,7 @@ async fn a_gateway_may_write_what_is_its_own_and_nothing_else() {
 async fn a_user_may_use_its_prefix_and_nothing_else() {
     let Some(etcd) = Etcd::start(1) else { return };
     etcd.is_ready().await;
-    for command in [
-        "role add weirgate",
-        "role grant-permission weirgate --prefix=true readwrite weirgate/",
-        "user add weirgate:word",
-        "user grant-role weirgate weirgate",
-        "role add root",
-        "user add root:secret",
-        "user grant-role root root",
-        "auth enable",
-    ] {
-        etcd.control(command);
-    }
+    etcd.admit("weirgate", &["--prefix=true readwrite weirgate/"]);
     let folder = tempfile::tempdir().expect("a folder");
     let password = |text: &str| {
         let file = folder.path().join(text.trim());
