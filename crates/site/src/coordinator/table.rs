@@ -114,12 +114,13 @@ impl Table {
     }
 
     /// `member` holds `held` and no longer anything else. `left` members are still silent.
+    ///
+    /// A silent one that lies may state more than the others leave. Theirs are counted in full as well, because they do
+    /// hold them. [`Table::divide`] lowers shares until all fit.
     pub(super) fn adopt(&mut self, member: usize, held: &[u64], was_silent: bool, left: usize) {
         for (budget, held) in held.iter().enumerate() {
             let least = self.site.minimum(budget);
-            // A member can claim at most its largest possible grant.
-            let bound = if was_silent { self.silent[budget] } else { self.cell(member, budget).counted() };
-            let held = (*held).min(bound).max(least);
+            let held = (*held).max(least);
             let cell = self.cell(member, budget);
             (cell.next, cell.sent, cell.high, cell.open) = (held, held, held, true);
             if was_silent {
@@ -216,10 +217,10 @@ impl Table {
         work.members.clear();
         work.wants.clear();
         let mut to_divide = (self.site.total(budget) - self.site.reserve(budget)).saturating_sub(self.silent[budget]);
-        let (mut free, mut pending) = (to_divide, 0);
+        let (whole, mut used, mut pending) = (to_divide, 0, 0);
         for (member, cell) in row.iter().enumerate() {
             let slot = &slots[member];
-            free = free.saturating_sub(cell.counted());
+            used += cell.counted();
             if slot.phase == Phase::Live && slot.record != Record::Nothing {
                 work.members.push(member);
                 work.wants.push(cell.demand.max(least));
@@ -245,11 +246,12 @@ impl Table {
             }
         }
         let needed: u64 = work.needs.iter().sum();
+        let free = whole.saturating_sub(used);
         fill(free, &work.needs, &mut work.raises);
         for (&member, raise) in work.members.iter().zip(&work.raises).filter(|(_, raise)| **raise > 0) {
             change(&mut row[member], &mut slots[member], budget, |next| next + raise, *raise >= worth_telling);
         }
-        let missing = needed.saturating_sub(free);
+        let missing = (needed + used).saturating_sub(whole);
         let spare = free.saturating_sub(needed);
         // Without need only whole pieces are called back, and with the next renewal.
         let (goal, worth) =

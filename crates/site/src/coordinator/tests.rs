@@ -412,6 +412,44 @@ fn a_member_that_confirms_nothing_loses_what_others_need() {
 }
 
 #[test]
+fn a_member_that_claims_everything_after_an_election_takes_nothing_from_the_others() {
+    let mut stage = Cast::new(Settings::new(3, vec![FLOOR]));
+    let play = |stage: &mut Cast, demands: [u64; 3], millis| {
+        stage.members.iter_mut().zip(demands).for_each(|(member, demand)| member.demand(0, demand));
+        stage.play(millis);
+    };
+    play(&mut stage, [400_000, 300_000, 300_000], 3_000);
+    let before = stage.shares();
+    let granted = [Record::Granted; 3];
+    stage.coordinator = Coordinator::new(stage.now, stage.site.clone(), 2, &granted);
+    // The liar answers first, says that it holds the whole floor, and confirms whatever it is told.
+    stage.cut = vec![0, 1, 2];
+    let lie = |stage: &mut Cast, number, applied, held: Option<Vec<u64>>| {
+        let (revision, incarnation, demands) = (2, 1, vec![(0, 300_000)]);
+        let report =
+            Report { revision, incarnation, number, applied, held, demands, windows: Vec::new(), leaving: false };
+        stage.coordinator.report(stage.now, 2, report).unwrap();
+    };
+    lie(&mut stage, 1, 0, None);
+    stage.play(1_500);
+    lie(&mut stage, 2, 1, Some(vec![FLOOR]));
+    stage.play(50);
+    assert_eq!(stage.coordinator.held(2, 0), FLOOR, "the lie is counted");
+    stage.cut = vec![2];
+    stage.play(2_000);
+    assert_eq!([0, 1].map(|member| stage.coordinator.phase(member)), [Some(Phase::Live); 2]);
+    assert_eq!(stage.shares()[..2], before[..2], "the others keep what they hold");
+    // It is to have its part only, and confirms that.
+    lie(&mut stage, 3, 2, None);
+    stage.play(1_000);
+    lie(&mut stage, 4, 3, None);
+    play(&mut stage, [400_000, 300_000, 0], 500);
+    let shares = stage.shares();
+    assert!(shares[0] >= 400_000 - 10 && shares[1] >= 300_000 - 10, "{shares:?}");
+    assert!(stage.coordinator.held(2, 0) <= 310_000, "{}", stage.coordinator.held(2, 0));
+}
+
+#[test]
 fn windows_of_a_member_that_comes_and_goes_do_not_overflow() {
     let mut stage = Cast::new(Settings::new(2, vec![FLOOR]));
     let used = |base| vec![GroupUse { base, least: 1_000, ..GroupUse::default() }];
