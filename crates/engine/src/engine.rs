@@ -155,7 +155,8 @@ impl Engine {
         if self.limit.resources().is_some_and(|resources| resources.is_too_large(partition, managed)) {
             return Err(ShedReason::TooLarge);
         }
-        let offer = Offer { class, sub_queue, code: self.classes.spec(class).priority, itself: None, source: None };
+        let (code, flow) = (self.classes.spec(class).priority, arrival.flow);
+        let offer = Offer { class, sub_queue, code, itself: None, flow, source: None };
         let standing = self.decide(&offer, Standing::Surplus, Step::Arrival).map(|_| {
             let (admission, view, _) = self.admitting();
             admission.offered(&view, &offer)

@@ -54,3 +54,34 @@ fn other_disciplines_serve_polite_clients() {
         assert!(served > 500 && lost == 0 && late < 0.03, "{discipline}: {served} served, {lost} lost, {late} late");
     }
 }
+
+/// Twenty readers click about every two seconds, within the guarantee of their class. One more asks for three times all
+/// of it, and the pages of others fill the nodes. Returns how many of the readers' requests were served and lost, and
+/// the number of the greedy one that were served.
+fn readers(seed: u64) -> [usize; 3] {
+    let text = "policy:\n  upstreams: { web: { nodes: [a:80, b:80] } }\n  classes:\n    \
+         - { name: people, guarantee: { throughput: 20/s, response_time: { p95: 300ms } } }\n    \
+         - { name: crawlers, queue: { max_wait: 2s } }\nmachines: { cpus: 1 }\ntraffic:\n  \
+         - { class: people, rate: 10/s, demand: 40ms, sources: 20 }\n  \
+         - { class: people, rate: 60/s, demand: 40ms, sources: 1 }\n  \
+         - { class: crawlers, rate: 40/s, demand: { exponential: 100ms } }\n\
+         phases: [{ name: all, until: 60s }]\n";
+    let loaded = weirgate_experiment::load_experiment("test.yaml", text, Path::new(""), &[]);
+    let experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
+    let run = weirgate_sim::run(&experiment, seed, |_| {});
+    assert_eq!(run.violations, []);
+    let count = |stream, fate: fn(Fate) -> bool| {
+        run.records.iter().filter(|record| record.traffic == stream && fate(record.fate)).count()
+    };
+    let served: fn(Fate) -> bool = |fate| fate == Fate::Served;
+    [count(0, served), count(0, |fate| !matches!(fate, Fate::Served | Fate::Cut)), count(1, served)]
+}
+
+#[test]
+fn one_source_cannot_use_up_the_guarantee_of_its_class() {
+    for seed in 1..=5 {
+        let [served, lost, greedy] = readers(seed);
+        assert!(served > 500 && 20 * lost < served, "seed {seed}: {served} served, {lost} lost");
+        assert!(greedy > 1_500, "seed {seed}: {greedy}, the rest is for the greedy one");
+    }
+}

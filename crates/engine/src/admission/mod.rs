@@ -9,6 +9,7 @@
 
 mod codel;
 mod deadline;
+mod holders;
 mod late;
 mod predict;
 mod server_load;
@@ -54,6 +55,8 @@ pub(crate) struct Offer {
     pub(crate) code: u32,
     /// Its ticket, if it is already waiting and asks again.
     pub(crate) itself: Option<u32>,
+    /// The hash of its source.
+    pub(crate) flow: u64,
     /// Its source, if it would wait and requests of its source wait already.
     pub(crate) source: Option<SourceId>,
 }

@@ -16,12 +16,12 @@
 //! of a second after the load has moved.
 //!
 //! Sources: the queue of a request is the number of requests that have their turn before it. A greedy source
-//! therefore has a long queue, and a polite source of the same class has one request per source in it. The
-//! guaranteed arrivals belong to the class: a greedy source can use them up, and the requests of others are then
-//! surplus, which the shorter queue admits as well.
+//! therefore has a long queue, and a polite source of the same class has one request per source in it. If more
+//! arrive than are guaranteed, the guaranteed arrivals are divided by max-min among the sources ([`super::holders`]).
 
 use core::time::Duration;
 
+use super::holders::Holders;
 use super::late::LateAnswers;
 use super::{AdmissionView, Offer};
 use crate::demand::RESOURCES;
@@ -39,6 +39,8 @@ pub(crate) struct Predict {
     /// Bucket of guaranteed arrivals per class. An arrival takes a token if there is one, and is then owed
     /// an answer.
     arrivals: Table<ClassId, Bucket>,
+    /// The sources of the latest guaranteed arrivals of a class, if more arrive than that.
+    holders: Table<ClassId, Option<Box<Holders>>>,
     /// Release rate of each of its sub-queues.
     rates: Table<ClassId, [ReleaseRate; RESOURCES]>,
     /// Since when requests have waited in each sub-queue, if any do.
@@ -52,6 +54,7 @@ impl Predict {
         Predict {
             figures,
             arrivals: Table::filled(classes, Bucket::new(now)),
+            holders: Table::filled(classes, None),
             rates: Table::filled(classes, [ReleaseRate::NONE; RESOURCES]),
             backlogged: Table::filled(classes, [now; RESOURCES]),
             late: Table::filled(classes, LateAnswers::NONE),
@@ -60,6 +63,7 @@ impl Predict {
 
     pub(super) fn open(&mut self, now: Time, class: ClassId) {
         self.arrivals.put(class, Bucket::new(now));
+        self.holders.put(class, None);
         self.rates.put(class, [ReleaseRate::NONE; RESOURCES]);
         self.backlogged.put(class, [now; RESOURCES]);
         self.late.put(class, LateAnswers::NONE);
@@ -68,21 +72,33 @@ impl Predict {
     /// Copies the state of a class from the old policy.
     pub(super) fn carry(&mut self, old: &Predict, from: ClassId, to: ClassId) {
         self.arrivals[to] = old.arrivals[from];
+        self.holders[to] = old.holders[from].clone();
         self.rates[to] = old.rates[from];
         self.late[to] = old.late[from];
     }
 
     /// Records an arrival and returns whether it is owed an answer.
     pub(super) fn offered(&mut self, view: &AdmissionView<'_>, offer: &Offer) -> Standing {
-        let Offer { class, sub_queue, .. } = *offer;
+        let Offer { class, sub_queue, flow, .. } = *offer;
         let mut standing = Standing::Surplus;
         // Of a guarantee that several engines share the whole counts: this one may be granted more of it at once.
         let promised = view.policy.classes.get(class.row()).map(|class| class.guarantee.throughput);
-        if let Some(rate) = promised.unwrap_or(view.classes.spec(class).guarantee.throughput)
-            && self.arrivals[class].level(view.now, rate) >= 1.0
-        {
-            standing = Standing::Owed;
-            self.arrivals[class].take(view.now, rate, 1.0, 0.0);
+        if let Some(rate) = promised.unwrap_or(view.classes.spec(class).guarantee.throughput) {
+            let (arrivals, holders) = (&mut self.arrivals[class], &mut self.holders[class]);
+            let has_token = arrivals.level(view.now, rate) >= 1.0;
+            if arrivals.is_full(rate) {
+                *holders = None;
+            }
+            let owed = match holders {
+                None if has_token => true,
+                holders => holders.get_or_insert_default().owed(flow, has_token),
+            };
+            if has_token {
+                arrivals.take(view.now, rate, 1.0, 0.0);
+            }
+            if owed {
+                standing = Standing::Owed;
+            }
         }
         if view.classes[class].queue.sub_queues[sub_queue].len > 0 {
             self.rates[class][sub_queue].roll(view.now, self.figures.fresh);

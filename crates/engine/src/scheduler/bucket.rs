@@ -33,10 +33,19 @@ impl Bucket {
         Bucket { tokens: f64::INFINITY, at: now }
     }
 
+    /// Maximum number of tokens.
+    fn depth(rate: f64) -> f64 {
+        (BURST * rate).max(1.0)
+    }
+
+    /// Whether it was full when it was last looked at.
+    pub(crate) fn is_full(&self, rate: f64) -> bool {
+        self.tokens >= Bucket::depth(rate)
+    }
+
     /// Number of tokens now, at `rate` tokens per second.
     pub(crate) fn level(&mut self, now: Time, rate: f64) -> f64 {
-        let depth = (BURST * rate).max(1.0);
-        self.tokens = (self.tokens + now.since(self.at).as_secs_f64() * rate).min(depth);
+        self.tokens = (self.tokens + now.since(self.at).as_secs_f64() * rate).min(Bucket::depth(rate));
         self.at = now;
         // The tolerance absorbs rounding: a token that is due to be whole at an instant is whole then.
         if (self.tokens - 1.0).abs() < 1e-6 { 1.0 } else { self.tokens }
