@@ -32,8 +32,8 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    /// Records the arrival of a request of `source`, and returns whether it is owed an answer. If `has_token`, it takes a
-    /// token, whether it is owed or pays for another.
+    /// Records the arrival of a request of `source`, and returns whether it is owed an answer. If `has_token`, it takes
+    /// a token, whether it is owed or pays for another.
     pub(super) fn owed(&mut self, source: u64, has_token: bool) -> bool {
         if !has_token {
             return self.takes_over(source);
@@ -136,7 +136,8 @@ mod tests {
         assert!((49.5..=50.5).contains(&owed[0]), "{owed:?}");
     }
 
-    /// With sources that come and go, the owed arrivals exceed the tokens by no more than the places of those that went.
+    /// With sources that come and go, the owed arrivals exceed the tokens by no more than the places of those that
+    /// went.
     #[test]
     fn few_arrivals_are_owed_beyond_the_tokens() {
         for seed in 0..50 {
