@@ -1,6 +1,7 @@
 //! An etcd of several members with empty folders.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use tempfile::TempDir;
@@ -9,9 +10,12 @@ use weirgate_http_client::Address;
 use crate::gateway::{free_port, get, kill};
 use crate::net::Net;
 
+/// End of the name of a member's metrics socket. etcd wants the form of an address with a port.
+const METRICS: &str = ":1";
+
 pub(crate) struct Etcd {
     members: Vec<Member>,
-    _data: TempDir,
+    data: TempDir,
 }
 
 struct Member {
@@ -40,12 +44,13 @@ impl Etcd {
                 ["--advertise-client-urls", &client],
                 ["--listen-peer-urls", peer],
                 ["--initial-advertise-peer-urls", peer],
+                ["--listen-metrics-urls", &format!("unix://{name}{METRICS}")],
             ];
             let arguments = arguments.concat().into_iter().map(str::to_owned).collect();
             Member { name: (*name).to_owned(), address: address.clone(), arguments, process: None }
         };
         let members = names.iter().zip(clients.iter().zip(&peers)).map(member).collect();
-        let mut etcd = Etcd { members, _data: data };
+        let mut etcd = Etcd { members, data };
         (0..names.len()).all(|index| etcd.begin(index, net)).then_some(etcd)
     }
 
@@ -59,7 +64,7 @@ impl Etcd {
     /// keys.
     pub(crate) fn counts(&self) -> [f64; 2] {
         let figures = self.members.iter().filter_map(|member| {
-            let (_, page) = get(&Address::Tcp(member.address.clone()), "/metrics")?;
+            let (_, page) = get(&Address::Unix(self.metrics(member)), "/metrics")?;
             let page = String::from_utf8(page).ok()?;
             let sum = |name: &str| -> f64 {
                 let lines = page.lines().filter(|line| line.starts_with(name));
@@ -71,11 +76,23 @@ impl Etcd {
         figures.fold([0.0; 2], |all, of| [all[0] + of[0], all[1].max(of[1])])
     }
 
+    /// The socket of a member's metrics, which is reached from every network namespace.
+    fn metrics(&self, member: &Member) -> PathBuf {
+        self.data.path().join(format!("{}{METRICS}", member.name))
+    }
+
     /// Starts a member, with the folder that it has.
     pub(crate) fn begin(&mut self, index: usize, net: &Net) -> bool {
+        // A killed member leaves its socket, and would not start beside it.
+        let _ = std::fs::remove_file(self.metrics(&self.members[index]));
         let member = &mut self.members[index];
         let mut command = net.command(&member.name, "etcd");
-        let started = command.args(&member.arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let started = command
+            .current_dir(self.data.path())
+            .args(&member.arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
         match started {
             Ok(process) => {
                 member.process = Some(process);
