@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Maximum wait for one reply meanwhile, before the next check whether the servers have exited.
 const GLANCE: Duration = Duration::from_secs(2);
 
-/// Number of lines from the end of a log that an error message quotes.
-const LAST_LINES: usize = 12;
+/// Number of lines from the end of a log, or of what a program says, that an error message quotes.
+pub(super) const LAST_LINES: usize = 12;
 
 /// The place and the resources of an instance.
 #[derive(Debug)]

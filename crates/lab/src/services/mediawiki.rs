@@ -16,7 +16,7 @@ use super::Kind;
 use super::apache::{self, Application};
 use super::directory::{Directory, Socket};
 use super::guarded::Guarded;
-use super::instance::Place;
+use super::instance::{LAST_LINES, Place};
 
 /// Directory of MediaWiki in Debian.
 const PAGES: &str = "/usr/share/mediawiki";
@@ -27,6 +27,9 @@ const SERVER: &str = "/usr/sbin/mariadbd";
 /// Path of the program that makes the files of an empty database.
 const NEW_DATABASE: &str = "/usr/bin/mariadb-install-db";
 
+/// A program that it runs. Debian has it in a package of clients, which it does not require.
+const DEFAULTS: &str = "/usr/bin/my_print_defaults";
+
 /// Path of PHP for the scripts that set up a wiki.
 const PHP: &str = "/usr/bin/php";
 
@@ -34,8 +37,8 @@ const PHP: &str = "/usr/bin/php";
 pub(super) const LICENCE: &str = "/usr/share/common-licenses/GPL-3";
 
 /// The files that must exist.
-pub(super) const NEEDS: [&str; 5] =
-    ["/usr/share/mediawiki/maintenance/install.php", SERVER, NEW_DATABASE, PHP, LICENCE];
+pub(super) const NEEDS: [&str; 6] =
+    ["/usr/share/mediawiki/maintenance/install.php", SERVER, NEW_DATABASE, DEFAULTS, PHP, LICENCE];
 
 /// Extensions of PHP that MediaWiki uses here, in the order in which they must be loaded.
 const EXTENSIONS: [&str; 12] = [
@@ -243,7 +246,7 @@ fn run(words: &[String], directory: &Directory) -> Result<(), String> {
     let said = String::from_utf8_lossy(&said);
     // Lines with `#` are PHP's list of calls.
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).collect();
-    let last = lines[lines.len().saturating_sub(4)..].join("\n  ");
+    let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n  ");
     let name = arguments.iter().find(|word| word.ends_with(".php") && word.starts_with('/')).unwrap_or(program);
     Err(format!("{}: {name} failed:\n  {last}", Kind::MediaWiki))
 }

@@ -86,9 +86,10 @@ impl Kind {
             Kind::ApachePhp => &["apache2", "php-fpm"],
             Kind::Tomcat => &["tomcat10-common"],
             Kind::Xapian => &["apache2", "linux-doc", "php-fpm", "xapian-omega", "xapian-tools"],
-            Kind::MediaWiki => {
-                &["apache2", "mariadb-server-core", "mediawiki", "php-apcu", "php-cli", "php-fpm", "php-mysql"]
-            }
+            Kind::MediaWiki => &[
+                "apache2", "mariadb-client-core", "mariadb-server-core", "mediawiki", "php-apcu", "php-cli", "php-fpm",
+                "php-mysql",
+            ],
             Kind::Gunicorn => &["gunicorn"],
             Kind::Cgit => &["apache2", "cgit", "git", "php-fpm"],
         }
