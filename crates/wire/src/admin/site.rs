@@ -107,8 +107,8 @@ pub struct SiteMember {
     /// Requests that it has in flight, by its last report. Absent if this gateway is not the elected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<f64>,
-    /// What it holds and what reaches it, for each of the largest guarantees, the largest first: at most 100 classes,
-    /// fewer if the site has more than 20 gateways, and at least one. Absent if this gateway is not the elected one.
+    /// Its shares of the largest guarantees, the largest first, with its demand: at most 100 classes, fewer if the site
+    /// has more than 20 gateways, and at least one. Absent if this gateway is not the elected one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<MemberShare>,
 }
