@@ -15,14 +15,18 @@
 //! Bounds: [`KEPT`] arrivals for each class that exceeds its guarantee. A class within its guarantee has none, and all
 //! of its requests are owed.
 
-/// Number of arrivals that are kept. A source with a twentieth of them has three, which differs from one.
+/// Number of arrivals that are kept: those of a second, as in a full bucket, of a class with 64/s.
 const KEPT: usize = 64;
 
+/// Number of them that make a source greedy: an eighth. Where many sources send alike, each has a few by chance.
+const GREEDY: usize = 8;
+
 /// The sources of the latest guaranteed arrivals of one class.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Holders {
     /// Their hashes, in a ring.
-    latest: Vec<u64>,
+    latest: [u64; KEPT],
+    len: usize,
     oldest: usize,
     /// The source that had most when one was last counted.
     most: u64,
@@ -31,7 +35,18 @@ pub(super) struct Holders {
     debt: u32,
 }
 
+impl Default for Holders {
+    fn default() -> Holders {
+        Holders { latest: [0; KEPT], len: 0, oldest: 0, most: 0, debtor: 0, debt: 0 }
+    }
+}
+
 impl Holders {
+    /// Forgets all arrivals.
+    pub(super) fn clear(&mut self) {
+        (self.len, self.oldest, self.debt) = (0, 0, 0);
+    }
+
     /// Records the arrival of a request of `source`, and returns whether it is owed an answer. If `has_token`, it takes
     /// a token, whether it is owed or pays for another.
     pub(super) fn owed(&mut self, source: u64, has_token: bool) -> bool {
@@ -42,36 +57,35 @@ impl Holders {
             self.debt -= 1;
             return false;
         }
-        if self.latest.len() < KEPT {
-            self.latest.push(source);
-        } else {
-            self.latest[self.oldest] = source;
-            self.oldest = (self.oldest + 1) % KEPT;
-        }
+        self.latest[self.oldest] = source;
+        self.oldest = (self.oldest + 1) % KEPT;
+        self.len = (self.len + 1).min(KEPT);
         if self.held(source) >= self.held(self.most) {
             self.most = source;
         }
         true
     }
 
-    /// Lets `source` take the place of the source that has most, if that one keeps more.
+    /// Lets `source` take the place of the source that has most, if that one is greedy and keeps more.
     fn takes_over(&mut self, source: u64) -> bool {
         if self.debt == 0 || self.held(self.debtor) == 0 {
             // One that has stopped pays no more.
             (self.debtor, self.debt) = (self.most, 0);
         }
-        if self.held(self.debtor) <= self.held(source) + 1 {
+        if self.held(self.debtor) <= GREEDY.max(self.held(source) + 1) {
             return false;
         }
-        let place = self.latest.iter().position(|holder| *holder == self.debtor);
-        place.inspect(|place| self.latest[*place] = source);
-        self.debt += u32::from(place.is_some());
-        place.is_some()
+        let Some(place) = self.latest[..self.len].iter().position(|holder| *holder == self.debtor) else {
+            return false;
+        };
+        self.latest[place] = source;
+        self.debt += 1;
+        true
     }
 
     /// Number of the latest arrivals that a source has.
     fn held(&self, source: u64) -> usize {
-        self.latest.iter().filter(|holder| **holder == source).count()
+        self.latest[..self.len].iter().filter(|holder| **holder == source).count()
     }
 }
 
@@ -124,8 +138,9 @@ mod tests {
             let sum: f64 = owed.iter().sum();
             assert!((48.0..=53.0).contains(&sum), "{rates:?}: {sum} of 50 a second");
             for ((owed, fair), rate) in owed.iter().zip(max_min(&rates, 50.0)).zip(&rates) {
+                // A source just at the level of all has as many as the greedy one at times, and cannot take over.
                 let error = (owed - fair) / fair;
-                assert!(error.abs() < 0.25, "{rates:?}: a source of {rate}/s has {owed:.2} of {fair:.2}");
+                assert!(error.abs() < 1.0 / 3.0, "{rates:?}: a source of {rate}/s has {owed:.2} of {fair:.2}");
             }
         }
     }

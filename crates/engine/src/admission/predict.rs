@@ -86,8 +86,10 @@ impl Predict {
         if let Some(rate) = promised.unwrap_or(view.classes.spec(class).guarantee.throughput) {
             let (arrivals, holders) = (&mut self.arrivals[class], &mut self.holders[class]);
             let has_token = arrivals.level(view.now, rate) >= 1.0;
-            if arrivals.is_full(rate) {
-                *holders = None;
+            if arrivals.is_full(rate)
+                && let Some(holders) = holders
+            {
+                holders.clear();
             }
             let owed = match holders {
                 None if has_token => true,
