@@ -155,11 +155,10 @@ impl Engine {
         if self.limit.resources().is_some_and(|resources| resources.is_too_large(partition, managed)) {
             return Err(ShedReason::TooLarge);
         }
-        let (code, flow) = (self.classes.spec(class).priority, arrival.flow);
-        let offer = Offer { class, sub_queue, code, itself: None, flow, source: None };
+        let offer = Offer { class, sub_queue, code: self.classes.spec(class).priority, itself: None, source: None };
         let standing = self.decide(&offer, Standing::Surplus, Step::Arrival).map(|_| {
             let (admission, view, _) = self.admitting();
-            admission.offered(&view, &offer)
+            admission.offered(&view, &offer, arrival.flow)
         })?;
         // A method based on credit decides at every release and therefore never takes this shortcut.
         let free = self.limit.resources().is_none() && self.classes[class].queue.sub_queues[sub_queue].len == 0 && {

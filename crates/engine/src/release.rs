@@ -82,8 +82,7 @@ impl Engine {
         let class = self.tickets[index].class;
         let sub_queue = usize::from(self.tickets[index].sub_queue);
         let (admission, view, random) = self.admitting();
-        let flow = view.tickets[index].flow;
-        let offer = Offer { class, sub_queue, code, itself: Some(index), flow, source: None };
+        let offer = Offer { class, sub_queue, code, itself: Some(index), source: None };
         if let Some(reason) = admission.decide_again(&view, &offer, random) {
             return Some(self.turn_away(now, index, reason));
         }

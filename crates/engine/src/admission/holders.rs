@@ -1,33 +1,32 @@
 //! The sources that have the guaranteed arrivals of a class.
 //!
 //! If more requests arrive than the guarantee covers, the first to come would be owed an answer. A source that sends
-//! without a pause would then have nearly all of the guarantee, and the others of its class would be refused as soon
-//! as a short queue forms. So a request that finds no token takes the place of one of the source that has most of the
-//! latest guaranteed arrivals, if that source keeps more than the new one has. That source owes a token for it. Its
-//! next arrival that finds a token pays, and is surplus. So the guarantee is divided by max-min among the sources, and
-//! as many arrivals as before are owed.
+//! without a pause would then have nearly all of the guarantee, and the others of its class would be refused as soon as
+//! a short queue forms. So a request that finds no token takes the place of one of the source that has most of the
+//! latest guaranteed arrivals, if that source is greedy and keeps more than the new one has. That source owes a token
+//! for it. Its next arrival that finds a token pays, and is surplus. So the guarantee is divided by max-min among the
+//! sources, and as many arrivals as before are owed.
 //!
 //! Source: buffer stealing (McKenney, *Stochastic Fairness Queueing*, INFOCOM 1990), which takes places in a queue
 //! from the longest flow. *Departure:* places are arrivals within a rate, and they are gone when another source
 //! needs one. So the latest ones are kept, like the sample of Approximate Fair Dropping (Pan, Breslau, Prabhakar and
 //! Shenker, CCR 2003), and the place is paid for later.
 //!
-//! Bounds: [`KEPT`] arrivals for each class that exceeds its guarantee. A class within its guarantee has none, and all
-//! of its requests are owed.
+//! Bounds: room for [`KEPT`] arrivals, some 550 bytes, from the first time that a class exceeds its guarantee. Until
+//! then all of its requests are owed.
 
 /// Number of arrivals that are kept: those of a second, as in a full bucket, of a class with 64/s.
 const KEPT: usize = 64;
 
 /// Number of them that make a source greedy: an eighth. Where many sources send alike, each has a few by chance.
-const GREEDY: usize = 8;
+const GREEDY: usize = KEPT / 8;
 
 /// The sources of the latest guaranteed arrivals of one class.
 #[derive(Clone, Debug)]
 pub(super) struct Holders {
-    /// Their hashes, in a ring.
+    /// Their hashes, in a ring, and the number of those written to it.
     latest: [u64; KEPT],
-    len: usize,
-    oldest: usize,
+    count: usize,
     /// The source that had most when one was last counted.
     most: u64,
     /// The source that owes tokens, and their number.
@@ -37,14 +36,14 @@ pub(super) struct Holders {
 
 impl Default for Holders {
     fn default() -> Holders {
-        Holders { latest: [0; KEPT], len: 0, oldest: 0, most: 0, debtor: 0, debt: 0 }
+        Holders { latest: [0; KEPT], count: 0, most: 0, debtor: 0, debt: 0 }
     }
 }
 
 impl Holders {
     /// Forgets all arrivals.
     pub(super) fn clear(&mut self) {
-        (self.len, self.oldest, self.debt) = (0, 0, 0);
+        (self.count, self.debt) = (0, 0);
     }
 
     /// Records the arrival of a request of `source`, and returns whether it is owed an answer. If `has_token`, it takes
@@ -57,9 +56,8 @@ impl Holders {
             self.debt -= 1;
             return false;
         }
-        self.latest[self.oldest] = source;
-        self.oldest = (self.oldest + 1) % KEPT;
-        self.len = (self.len + 1).min(KEPT);
+        self.latest[self.count % KEPT] = source;
+        self.count += 1;
         if self.held(source) >= self.held(self.most) {
             self.most = source;
         }
@@ -75,17 +73,16 @@ impl Holders {
         if self.held(self.debtor) <= GREEDY.max(self.held(source) + 1) {
             return false;
         }
-        let Some(place) = self.latest[..self.len].iter().position(|holder| *holder == self.debtor) else {
-            return false;
-        };
-        self.latest[place] = source;
+        if let Some(holder) = self.latest.iter_mut().find(|holder| **holder == self.debtor) {
+            *holder = source;
+        }
         self.debt += 1;
         true
     }
 
     /// Number of the latest arrivals that a source has.
     fn held(&self, source: u64) -> usize {
-        self.latest[..self.len].iter().filter(|holder| **holder == source).count()
+        self.latest[..self.count.min(KEPT)].iter().filter(|holder| **holder == source).count()
     }
 }
 

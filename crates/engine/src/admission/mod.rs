@@ -55,8 +55,6 @@ pub(crate) struct Offer {
     pub(crate) code: u32,
     /// Its ticket, if it is already waiting and asks again.
     pub(crate) itself: Option<u32>,
-    /// The hash of its source.
-    pub(crate) flow: u64,
     /// Its source, if it would wait and requests of its source wait already.
     pub(crate) source: Option<SourceId>,
 }
@@ -115,12 +113,12 @@ impl Admission {
         }
     }
 
-    /// Records the arrival of a request that some node can take, and returns whether it is within the
-    /// guarantee of its class.
+    /// Records the arrival of a request that some node can take, with the hash of its source, and returns whether it
+    /// is within the guarantee of its class.
     #[inline]
-    pub(crate) fn offered(&mut self, view: &AdmissionView<'_>, offer: &Offer) -> Standing {
+    pub(crate) fn offered(&mut self, view: &AdmissionView<'_>, offer: &Offer, flow: u64) -> Standing {
         match self {
-            Admission::Predict(method) => method.offered(view, offer),
+            Admission::Predict(method) => method.offered(view, offer, flow),
             _ => Standing::Owed,
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Predict {
     /// Bucket of guaranteed arrivals per class. An arrival takes a token if there is one, and is then owed
     /// an answer.
     arrivals: Table<ClassId, Bucket>,
-    /// The sources of the latest guaranteed arrivals of a class, if more arrive than that.
+    /// The sources of the latest guaranteed arrivals of a class, once more have arrived than that.
     holders: Table<ClassId, Option<Box<Holders>>>,
     /// Release rate of each of its sub-queues.
     rates: Table<ClassId, [ReleaseRate; RESOURCES]>,
@@ -78,8 +78,8 @@ impl Predict {
     }
 
     /// Records an arrival and returns whether it is owed an answer.
-    pub(super) fn offered(&mut self, view: &AdmissionView<'_>, offer: &Offer) -> Standing {
-        let Offer { class, sub_queue, flow, .. } = *offer;
+    pub(super) fn offered(&mut self, view: &AdmissionView<'_>, offer: &Offer, flow: u64) -> Standing {
+        let Offer { class, sub_queue, .. } = *offer;
         let mut standing = Standing::Surplus;
         // Of a guarantee that several engines share the whole counts: this one may be granted more of it at once.
         let promised = view.policy.classes.get(class.row()).map(|class| class.guarantee.throughput);
