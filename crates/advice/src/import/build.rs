@@ -65,13 +65,21 @@ pub(super) fn policy(mut site: Site, from: &'static str, name: &str) -> Result<I
     Ok(Imported { policy, upstreams, classes, lost: site.all_lost, from })
 }
 
-/// Removes routes without servers, and upstreams without routes.
+/// Removes routes without servers, upstreams without servers or routes, and later ones of a name.
 fn prune(site: &mut Site) {
-    let empty = |pool: &Pool| pool.servers.is_empty();
-    let gone: Vec<Route> = site
-        .routes
-        .extract_if(.., |route| !site.pools.iter().any(|pool| pool.name == route.upstream && !empty(pool)))
-        .collect();
+    site.pools.retain(|pool| !pool.servers.is_empty());
+    let mut known: Vec<String> = Vec::new();
+    let is_again = |pool: &mut Pool| {
+        let is_again = known.contains(&pool.name);
+        known.push(pool.name.clone());
+        is_again
+    };
+    let again: Vec<Pool> = site.pools.extract_if(.., is_again).collect();
+    for pool in again {
+        site.lose(&pool.place, &format!("{}: servers of this name are listed before", pool.name));
+    }
+    let gone: Vec<Route> =
+        site.routes.extract_if(.., |route| !site.pools.iter().any(|pool| pool.name == route.upstream)).collect();
     for route in gone {
         site.lose(&route.place, &format!("requests for {}: it has no server that can be carried over", route.upstream));
     }

@@ -128,6 +128,18 @@ fn haproxy_is_imported() {
 }
 
 #[test]
+fn the_first_servers_of_a_name_count() {
+    for (first, second) in [("", " server s 10.0.0.1:80\n"), (" server s 10.0.0.1:80\n", "")] {
+        let (imported, _) = imported(&format!("listen l\n{first}\nlisten l\n{second}"), &[]).expect("a policy");
+        assert_eq!(imported.upstreams, 1, "{}", imported.yaml());
+    }
+    let both = "listen l\n server s 10.0.0.1:80\n\nlisten l\n server t 10.0.0.2:80\n";
+    let (imported, _) = imported(both, &[]).expect("a policy");
+    let yaml = imported.yaml();
+    assert!(yaml.contains("10.0.0.1:80") && yaml.contains("main.conf:4: l: servers of this name are listed"), "{yaml}");
+}
+
+#[test]
 fn what_cannot_be_imported_says_why() {
     for (text, hint) in [
         ("", "nothing in main.conf forwards"),
