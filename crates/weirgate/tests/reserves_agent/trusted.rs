@@ -96,6 +96,16 @@ fn agent_coordinator_and_gateway_of_a_site_trust_one_another() {
     assert!(becomes_true(|| gateway.output().contains(why)), "{}", gateway.output());
     assert!(becomes_true(|| up(0)));
     other.stop("TERM");
+    // A gateway in the place of the coordinator: the agent takes no shares from it.
+    let policy = reserves(&directory, &issued, "agent-n1", admin, page);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
+    command.arg("agent").arg(&policy).args(["--node", "n1", "--cpus", "1", "--cgroup-root"]).arg(&root);
+    command.arg("--state").arg(directory.path().join("state"));
+    command.args(["--port", &server.port().to_string(), "--listen", &report.to_string()]);
+    let mut misled = Process::start(command, &directory, report);
+    let why = "this is gateway gw, and a coordinator was expected";
+    assert!(becomes_true(|| misled.output().contains(why)), "{}", misled.output());
+    misled.stop("TERM");
     // Clients without a certificate learn nothing, and orchestrators learn whether the process is ready.
     for address in [listen, page, admin] {
         let limits = Limits::new(Duration::from_secs(20), 1 << 20);
