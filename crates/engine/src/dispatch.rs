@@ -86,6 +86,8 @@ pub(crate) struct NodeInfo {
     draining: bool,
     ejected_until: Option<Time>,
     ejections: u32,
+    /// Whether another engine has ejected it.
+    ejected_elsewhere: bool,
     failures: u32,
     /// Moving average of its failures, as a share of its answers.
     errors: f64,
@@ -254,6 +256,7 @@ impl Nodes {
                 draining: false,
                 ejected_until: None,
                 ejections: 0,
+                ejected_elsewhere: false,
                 failures: 0,
                 errors: 0.0,
                 successes: 0,

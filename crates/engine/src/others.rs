@@ -2,9 +2,12 @@
 //!
 //! Source: our own (`docs/adr/0027-windows-by-all-in-flight.md`). An engine tells how it uses the window of each group
 //! of machines, and hears what all others do there. Its driver passes both on. Methods of load control without an
-//! adaptive window take no notice.
+//! adaptive window take no notice. It also tells which nodes it has ejected, and hears the same of the others
+//! (`docs/adr/0028-costs-and-health-are-hints.md`).
 
 use crate::engine::Engine;
+use crate::index::Id as _;
+use crate::request::NodeId;
 use crate::time::Time;
 
 /// The use of the window of one group of machines.
@@ -85,6 +88,25 @@ impl Engine {
         let (limit, mut view) = self.limiting();
         limit.beside(&mut view, until, groups);
     }
+
+    /// The nodes that this engine has ejected, as pool and name.
+    pub fn ejected(&self) -> impl Iterator<Item = [&str; 2]> {
+        self.nodes.ejected().map(|node| self.node_name(node))
+    }
+
+    /// Notes which nodes, by pool and name, other engines have ejected: the first failure ejects them here as well.
+    /// It replaces what was noted before.
+    pub fn ejected_elsewhere(&mut self, is_ejected: impl Fn([&str; 2]) -> bool) {
+        for node in (0..self.policy.nodes.len()).map(NodeId::of) {
+            let is_ejected = is_ejected(self.node_name(node));
+            self.nodes.ejected_elsewhere(node, is_ejected);
+        }
+    }
+
+    fn node_name(&self, node: NodeId) -> [&str; 2] {
+        let spec = &self.policy.nodes[node.row()];
+        [&self.policy.pools[spec.pool].name, &spec.name]
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +117,7 @@ mod tests {
     use crate::discipline::Discipline;
     use crate::parts::{Lease, Part};
     use crate::policy::{Class, Guarantee, Node, Policy, Pool};
-    use crate::request::{Arrival, ClassId};
+    use crate::request::{Arrival, ClassId, Decision, NodeId, Outcome};
 
     const END: Time = Time::from_millis(1_000);
 
@@ -107,6 +129,36 @@ mod tests {
 
     fn half() -> Beside {
         Beside { in_flight: 4.0, part: 0.5, ..Beside::ALONE }
+    }
+
+    #[test]
+    fn a_node_that_another_engine_has_ejected_is_ejected_by_its_first_failure() {
+        // Each request goes to the least loaded node, so the two nodes answer in turn.
+        let fail = |engine: &mut Engine, at: u64| {
+            let arrival =
+                Arrival { class: ClassId(0), flow: 0, demand: None, locality_key: None, position: 0, token: at };
+            let now = Time::from_millis(at);
+            let Decision::Release { ticket, node } = engine.arrive(now, arrival) else { panic!("released") };
+            engine.observe(now, ticket, Outcome::LastByte { status: if node == NodeId(0) { 503 } else { 200 } });
+            node
+        };
+        let requests_until_ejected = |is_told: bool| {
+            let mut engine = engine(Discipline::weirgate());
+            engine.ejected_elsewhere(|[pool, name]| is_told && (pool, name) == ("p", "n"));
+            let failed = (1..40).filter(|at| engine.ejected().next().is_none() && fail(&mut engine, *at) == NodeId(0));
+            let failed = failed.count();
+            assert_eq!(engine.ejected().collect::<Vec<_>>(), [["p", "n"]]);
+            failed
+        };
+        assert_eq!(requests_until_ejected(false), 5);
+        assert_eq!(requests_until_ejected(true), 1);
+        // The word alone changes nothing, and is taken back.
+        let mut engine = engine(Discipline::weirgate());
+        engine.ejected_elsewhere(|_| true);
+        assert_eq!(engine.ejected().count(), 0);
+        engine.ejected_elsewhere(|_| false);
+        while fail(&mut engine, 1) != NodeId(0) {}
+        assert_eq!(engine.ejected().count(), 0);
     }
 
     /// Lets an engine act for so long from [`END`] on. Returns the time then.

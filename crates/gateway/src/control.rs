@@ -242,6 +242,18 @@ impl Control {
         });
     }
 
+    /// The nodes that the engine has ejected, each as `pool/name`.
+    pub(crate) fn ejected(&self) -> Vec<String> {
+        self.lock().engine.ejected().map(|[pool, name]| format!("{pool}/{name}")).collect()
+    }
+
+    /// Notes which nodes, each as `pool/name`, other gateways have ejected.
+    pub(crate) fn ejected_elsewhere(&self, nodes: &[String]) {
+        let is_ejected =
+            |[pool, name]: [&str; 2]| nodes.iter().any(|node| node.strip_prefix(pool) == Some(&format!("/{name}")));
+        self.lock().engine.ejected_elsewhere(is_ejected);
+    }
+
     /// Passes every live class to `take`, in the order of their ids. Yields to requests between pages.
     pub(crate) async fn each_class(&self, mut take: impl FnMut(ClassSnapshot)) {
         let mut from = Some(ClassId(0));

@@ -160,6 +160,14 @@ impl Floors for OfEngine {
         self.shared.control.beside(|active_config| self.is_of(active_config), until, groups);
     }
 
+    fn ejected(&self) -> Vec<String> {
+        self.shared.control.ejected()
+    }
+
+    fn ejected_at_site(&self, nodes: &[String]) {
+        self.shared.control.ejected_elsewhere(nodes);
+    }
+
     fn tell(&self, kind: EventKind, text: String) {
         let unix = weirgate_clock::calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
         let message = self.shared.events.add(self.now(), unix, kind, text);

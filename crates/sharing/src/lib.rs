@@ -55,6 +55,12 @@ pub trait Floors: Send + Sync {
     /// in force.
     fn beside(&self, until: Time, groups: &[Beside]);
 
+    /// The nodes that the engine has ejected, by names that are the same at all gateways.
+    fn ejected(&self) -> Vec<String>;
+
+    /// Tells the engine which nodes some gateway has ejected. It replaces what was told before.
+    fn ejected_at_site(&self, nodes: &[String]);
+
     /// Tells operators of a change, now and in the list of events.
     fn tell(&self, kind: EventKind, text: String);
 
@@ -130,6 +136,7 @@ pub async fn run(
             shared.end(leaves);
             let _ = weirgate_clock::within(FAREWELL, shared.ended()).await;
             workers.iter().chain([&server]).for_each(JoinHandle::abort);
+            shared.floors.ejected_at_site(&[]);
         })
         .await;
     shared.before()

@@ -162,7 +162,7 @@ impl Meter {
         }
         let mut counts = Vec::with_capacity(self.counts.len());
         shared.floors.arrivals(&mut counts);
-        let windows = shared.floors.windows();
+        let (windows, ejected) = (shared.floors.windows(), shared.floors.ejected());
         let intervals = (now.since(self.since).as_nanos() / INTERVAL.as_nanos()).clamp(1, u128::from(LONGEST)) as u32;
         // The rest of the time counts for the next interval, if it is shorter than one.
         self.since = (self.since + INTERVAL * intervals).max(now - INTERVAL);
@@ -170,6 +170,7 @@ impl Meter {
         let windows = self.usage.note(&windows, INTERVAL * intervals);
         let mut state = shared.lock();
         state.member.windows(now, windows);
+        state.member.ejected(ejected.into_iter());
         // Both are empty while another policy is in force.
         if counts.len() == self.counts.len() && counts.len() == self.demands.len() {
             for (budget, demand) in self.demands.iter_mut().enumerate() {

@@ -90,6 +90,8 @@ pub(crate) struct State {
     pub(crate) told: Option<Stage>,
     /// The steps of all shares, and their ends, as the engine has them. `None` before the first time.
     kept: Option<(Lease, Vec<[u64; 3]>)>,
+    /// Ejected nodes that the engine was told of.
+    ejected: Vec<String>,
     /// Whether the work ends, and whether shares are given back then.
     pub(crate) ending: Option<bool>,
     pub(crate) resigned: bool,
@@ -128,6 +130,7 @@ impl Shared {
             disagreements: std::collections::BTreeMap::new(),
             told: None,
             kept: None,
+            ejected: Vec::new(),
             ending: None,
             resigned: false,
         };
@@ -242,6 +245,11 @@ impl State {
             let beside: Vec<Beside> = windows.iter().map(GroupShare::beside).collect();
             self.in_flight_of_others = Some(beside.iter().map(|group| group.in_flight).sum());
             shared.floors.beside(shared.floors.now() + shared.settings.agreed.windows_last(), &beside);
+        }
+        let ejected = self.member.ejected_at_site(shared.floors.now());
+        if ejected != self.ejected {
+            self.ejected = ejected.to_vec();
+            shared.floors.ejected_at_site(&self.ejected);
         }
         let budgets = shared.settings.agreed.budgets();
         let steps: Vec<[u64; 3]> = (0..budgets).map(|budget| self.member.steps(budget)).collect();

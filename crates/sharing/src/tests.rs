@@ -9,7 +9,7 @@ use weirgate_config::{Etcd, Sharing};
 use weirgate_engine::{Beside, ClassId, Lease, Part, Time, WindowUse};
 use weirgate_http_server::Peer;
 use weirgate_site::{
-    Coordinator, Grant, GroupShare, GroupUse, MAX_BUDGET, MAX_BUDGETS, Record, Report, Settings, Step,
+    Coordinator, Grant, GroupShare, GroupUse, MAX_BUDGET, MAX_BUDGETS, MAX_EJECTED, Record, Report, Settings, Step,
 };
 use weirgate_tls::{ClientSettings, Party, Role};
 use weirgate_wire::admin::EventKind;
@@ -69,6 +69,12 @@ impl Floors for Noted {
 
     fn beside(&self, _: Time, _: &[Beside]) {}
 
+    fn ejected(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn ejected_at_site(&self, _: &[String]) {}
+
     fn tell(&self, kind: EventKind, _: String) {
         self.told.lock().expect("no panic").push(kind);
     }
@@ -117,6 +123,7 @@ fn largest_report() -> Report {
             };
             64
         ],
+        ejected: vec!["n".repeat(128); MAX_EJECTED],
         leaving: true,
     }
 }
@@ -145,7 +152,15 @@ fn messages_survive_the_passage_and_the_largest_ones_fit() {
     for step in [Step::State, Step::Goodbye, Step::Shares { base: u64::MAX, shares }] {
         let window = GroupShare { others: 1, answers: 2, work: 3, high: true, part: 4, factor: u32::MAX };
         let windows = vec![window; 64];
-        let grant = Grant { revision: 1, incarnation: 2, report: 3, sequence: 4, step, windows };
+        let grant = Grant {
+            revision: 1,
+            incarnation: 2,
+            report: 3,
+            sequence: 4,
+            step,
+            windows,
+            ejected: vec!["n".repeat(128); MAX_EJECTED],
+        };
         let text = serde_json::to_vec(&grant).expect("JSON");
         assert!(text.len() as u64 <= MAX_SITE_BYTES, "{}", text.len());
         assert_eq!(serde_json::from_slice::<Grant>(&text).expect("its own text"), grant);

@@ -28,7 +28,7 @@ mod table;
 mod tests;
 mod windows;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use slot::Slot;
@@ -37,7 +37,7 @@ use weirgate_engine::Time;
 use windows::Windows;
 
 use crate::message::{Grant, Refused, Report, Step};
-use crate::settings::Site;
+use crate::settings::{MAX_EJECTED, Site};
 
 pub use slot::{Phase, Record};
 
@@ -78,6 +78,8 @@ pub struct Coordinator {
     grants: VecDeque<(usize, Grant)>,
     records: VecDeque<(usize, Record)>,
     windows: Windows,
+    /// Nodes that live members have ejected.
+    ejected: Vec<String>,
     counts: Counts,
 }
 
@@ -119,6 +121,7 @@ impl Coordinator {
             last_run: None,
             grants: VecDeque::new(),
             records: VecDeque::new(),
+            ejected: Vec::new(),
             counts: Counts::default(),
         }
     }
@@ -178,6 +181,8 @@ impl Coordinator {
         slot.number = report.number;
         slot.received = now;
         self.windows.note(slot, report.windows, report.applied);
+        slot.urgent |= slot.ejected != report.ejected;
+        slot.ejected = report.ejected;
         for (budget, amount) in &report.demands {
             self.table.demand(member, *budget as usize, *amount);
         }
@@ -331,6 +336,7 @@ impl Coordinator {
         if self.windows.due(interval) <= now {
             self.windows.divide(now, interval, &self.site, &mut self.slots);
         }
+        self.gather_ejected();
         let hold = self.site.settings().hold;
         for member in 0..self.slots.len() {
             let slot = &mut self.slots[member];
@@ -345,6 +351,17 @@ impl Coordinator {
             }
             self.answer(member);
         }
+    }
+
+    /// Finds the nodes that live members have ejected. All members hear of a change at once.
+    fn gather_ejected(&mut self) {
+        let live = self.slots.iter().filter(|slot| slot.phase == Phase::Live);
+        let all: BTreeSet<&String> = live.flat_map(|slot| &slot.ejected).collect();
+        if all.iter().copied().take(MAX_EJECTED).eq(&self.ejected) {
+            return;
+        }
+        self.ejected = all.into_iter().take(MAX_EJECTED).cloned().collect();
+        self.slots.iter_mut().for_each(|slot| slot.urgent = true);
     }
 
     /// Answers the last report of `member`.
@@ -373,11 +390,14 @@ impl Coordinator {
                 Step::Shares { base, shares }
             }
         };
-        let windows = if slot.phase == Phase::Live { self.windows.told(slot) } else { Vec::new() };
+        let (windows, ejected) = match slot.phase {
+            Phase::Live => (self.windows.told(slot), self.ejected.clone()),
+            _ => Default::default(),
+        };
         self.counts.answers += 1;
         let (revision, incarnation) = (self.revision, slot.incarnation);
         let (report, sequence) = (slot.answered, slot.sequence);
-        self.grants.push_back((member, Grant { revision, incarnation, report, sequence, step, windows }));
+        self.grants.push_back((member, Grant { revision, incarnation, report, sequence, step, windows, ejected }));
     }
 
     /// The next record to keep, durably and as the elected one: in one transaction that fails if another coordinator

@@ -89,5 +89,7 @@ pub use demand::Demand;
 pub use fill::fill;
 pub use member::{Member, Stage};
 pub use message::{Grant, GroupShare, GroupUse, Refused, Report, Step};
-pub use settings::{InvalidSettings, MAX_BUDGET, MAX_BUDGETS, MAX_GROUPS, MAX_MEMBERS, MAX_SAFE, Settings, Site};
+pub use settings::{
+    InvalidSettings, MAX_BUDGET, MAX_BUDGETS, MAX_EJECTED, MAX_GROUPS, MAX_MEMBERS, MAX_SAFE, Settings, Site,
+};
 pub use usage::Usage;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use weirgate_engine::Time;
 
-use crate::message::{Grant, GroupShare, GroupUse, MILLIONTHS, Refused, Report, Step};
-use crate::settings::{MAX_BUDGET, MAX_GROUPS, Site};
+use crate::message::{Grant, GroupShare, GroupUse, MILLIONTHS, Refused, Report, Step, are_few};
+use crate::settings::{MAX_BUDGET, MAX_EJECTED, MAX_GROUPS, MAX_NODE_NAME, Site};
 
 /// Reports whose sending times are kept. Answers to older ones are refused. At one report every `pace` and answers that
 /// take no longer than `hold`, 50 are under way at most.
@@ -65,6 +65,9 @@ pub struct Member {
     told_windows: (Option<Time>, Vec<GroupUse>),
     /// Shares of the windows that the driver has not taken.
     granted_windows: Vec<GroupShare>,
+    /// Nodes that it has ejected, and those that some member has ejected by the last grant.
+    ejected: Vec<String>,
+    ejected_at_site: Vec<String>,
     /// Beginning of the lease.
     anchor: Option<Time>,
     /// Number of the last report, of the last answered one, and when the last one was sent.
@@ -90,6 +93,8 @@ impl Member {
             windows: Vec::new(),
             told_windows: (None, Vec::new()),
             granted_windows: Vec::new(),
+            ejected: Vec::new(),
+            ejected_at_site: Vec::new(),
             anchor: None,
             number: 0,
             answered: 0,
@@ -169,6 +174,18 @@ impl Member {
     /// Takes the shares of the windows that were granted since the last call, by group. Empty: none.
     pub fn take_windows(&mut self) -> Vec<GroupShare> {
         std::mem::take(&mut self.granted_windows)
+    }
+
+    /// Sets the nodes that this gateway has ejected, by names of at most 128 bytes that all members use.
+    pub fn ejected(&mut self, nodes: impl Iterator<Item = String>) {
+        let nodes: Vec<String> = nodes.filter(|name| name.len() <= MAX_NODE_NAME).take(MAX_EJECTED).collect();
+        self.urgent |= nodes != self.ejected;
+        self.ejected = nodes;
+    }
+
+    /// Nodes that some member has ejected, this one included. None without a lease.
+    pub fn ejected_at_site(&self, now: Time) -> &[String] {
+        if self.stage(now) == Stage::Granted { &self.ejected_at_site } else { &[] }
     }
 
     /// Gives everything back and reports that. No later grant is applied.
@@ -267,6 +284,7 @@ impl Member {
             held,
             demands,
             windows: self.windows.clone(),
+            ejected: self.ejected.clone(),
             leaving: self.left,
         })
     }
@@ -304,7 +322,7 @@ impl Member {
             return Err(Refused::Old);
         }
         grant.step.check(&self.site)?;
-        if grant.windows.len() > MAX_GROUPS {
+        if grant.windows.len() > MAX_GROUPS || !are_few(&grant.ejected) {
             return Err(Refused::Size);
         }
         match grant.step {
@@ -323,6 +341,7 @@ impl Member {
                 self.asked = false;
                 self.anchor = self.anchor.max(Some(sent));
                 self.take_over(grant.windows);
+                self.ejected_at_site = grant.ejected;
             }
             Step::Goodbye => {}
         }

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{MAX_BUDGET, MAX_GROUPS, Site};
+use crate::settings::{MAX_BUDGET, MAX_EJECTED, MAX_GROUPS, MAX_NODE_NAME, Site};
 
 /// The whole, for parts and factors.
 pub(crate) const MILLIONTHS: u64 = 1_000_000;
@@ -81,6 +81,9 @@ pub struct Report {
     /// Use of the windows, by group. Empty if the member has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<GroupUse>,
+    /// Nodes that the member has ejected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ejected: Vec<String>,
     /// The member ends: it uses nothing from now on and applies no further grant.
     #[serde(default)]
     pub leaving: bool,
@@ -93,6 +96,7 @@ impl Report {
         if self.demands.len() > site.budgets()
             || self.windows.len() > MAX_GROUPS
             || held.is_some_and(|held| held.len() != site.budgets())
+            || !are_few(&self.ejected)
         {
             return Err(Refused::Size);
         }
@@ -106,6 +110,11 @@ impl Report {
 /// Whether a budget exists and the amount is one.
 fn amounts(site: &Site, budget: u32, amount: u64) -> bool {
     (budget as usize) < site.budgets() && amount <= MAX_BUDGET
+}
+
+/// Whether a message may name these nodes.
+pub(crate) fn are_few(nodes: &[String]) -> bool {
+    nodes.len() <= MAX_EJECTED && nodes.iter().all(|name| name.len() <= MAX_NODE_NAME)
 }
 
 /// The coordinator answers a report.
@@ -124,6 +133,9 @@ pub struct Grant {
     /// Shares of the windows, by group. Empty if none are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<GroupShare>,
+    /// Nodes that some member has ejected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ejected: Vec<String>,
 }
 
 /// The change that a [`Grant`] makes at its member.

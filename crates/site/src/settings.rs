@@ -15,6 +15,11 @@ pub const MAX_BUDGETS: usize = 1_000;
 /// Maximum number of groups of nodes whose windows messages carry. Members with more share no windows.
 pub const MAX_GROUPS: usize = 64;
 
+/// Maximum number of ejected nodes that a message names, and the longest name in bytes, so that the names are an eighth
+/// of the longest message. Gateways find further ones by their own failures.
+pub const MAX_EJECTED: usize = 64;
+pub(crate) const MAX_NODE_NAME: usize = 128;
+
 /// Largest budget: a thousand million requests a second, in millionths. Sums over all members fit 64 bits.
 pub const MAX_BUDGET: u64 = 1_000_000_000_000_000;
 

@@ -14,6 +14,9 @@
 //! is usual) keeps crashed nodes in service after most have crashed, and they fail every request that they
 //! get. If more than the share fail, the fault is probably elsewhere, and all remaining nodes share the
 //! load.
+//!
+//! Engines that send requests to the same nodes may tell each other which ones they have ejected (`crate::others`).
+//! There the first failure is enough. A word alone ejects nothing: the fault may be that of another engine's network.
 
 use core::time::Duration;
 
@@ -88,7 +91,8 @@ impl Nodes {
         if rule.consecutive_failures == 0 || !usable {
             return false;
         }
-        if failures < rule.consecutive_failures && !self.is_outlier(index, errors) {
+        let enough = failures >= rule.consecutive_failures || self.nodes[index].ejected_elsewhere;
+        if !enough && !self.is_outlier(index, errors) {
             return false;
         }
         if !self.may_eject(index) {
@@ -103,6 +107,16 @@ impl Nodes {
         node.ejected_until = Some(now + span);
         self.refresh();
         true
+    }
+
+    /// The nodes that are ejected.
+    pub(crate) fn ejected(&self) -> impl Iterator<Item = NodeId> {
+        self.nodes.pairs().filter(|(_, node)| node.ejected_until.is_some()).map(|(index, _)| index)
+    }
+
+    /// Notes whether another engine has ejected the node.
+    pub(crate) fn ejected_elsewhere(&mut self, index: NodeId, is_ejected: bool) {
+        self.nodes[index].ejected_elsewhere = is_ejected;
     }
 
     /// Whether enough other nodes of its pool are far better: the share that ejection leaves in service, and at

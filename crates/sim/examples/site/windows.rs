@@ -99,14 +99,16 @@ pub(crate) fn learned() {
             println!("| {load} | {shares_costs} | {:.2} |", 100.0 * mean(&plan, |o| o.missed / o.sent.max(1.0)));
         }
     }
-    println!("\n| one node of four for 30 s | gateways | errors | requests missed, % |\n|---|---|---|---|");
+    println!(
+        "\n| one node of four for 30 s | gateways | health is told | errors | requests missed, % |\n|---|---|---|---|---|"
+    );
     for (fault, name) in [(Fault::Failing, "answers with errors"), (Fault::Flaky, "fails three requests in ten")] {
-        for gateways in [1, 4] {
+        for (gateways, shares_health) in [(1, false), (4, false), (4, true)] {
             let faults = vec![(fault, 0, [80, 110].map(Duration::from_secs))];
             let four = Plan { nodes: 4, capacity: 800.0, floor: 400.0, load: [380.0, 150.0], ..Plan::default() };
-            let plan = Plan { gateways, faults, ..four };
+            let plan = Plan { gateways, shares_health, faults, ..four };
             let missed = 100.0 * mean(&plan, |o| o.missed / o.sent.max(1.0));
-            println!("| {name} | {gateways} | {:.1} | {missed:.2} |", mean(&plan, |o| o.failed));
+            println!("| {name} | {gateways} | {shares_health} | {:.1} | {missed:.2} |", mean(&plan, |o| o.failed));
         }
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Gateway {
     demand: Demand,
     asked: u64,
     usage: Usage,
+    /// Ejected nodes that the engine was told of.
+    ejected: Vec<String>,
     /// The last parts that the engine has.
     parts: Option<(Lease, [u64; 3])>,
     requests: BTreeMap<u64, Request>,
@@ -72,6 +74,7 @@ impl Gateway {
             demand: Demand::default(),
             asked: 0,
             usage: Usage::default(),
+            ejected: Vec::new(),
             parts: None,
             requests: BTreeMap::new(),
             next_id: (index as u64) << 40,
@@ -229,6 +232,7 @@ impl Gateway {
             self.demand.note(asked - self.asked, self.member.share(now, 0), interval);
             self.asked = asked;
             self.member.demand(0, self.demand.micro_per_s(interval));
+            self.member.ejected(self.engine.ejected().map(|[_, node]| node.to_owned()));
             if world.plan.shares_windows {
                 let uses = self.usage.note(&self.engine.window_uses(), interval);
                 self.member.windows(now, uses);
@@ -275,6 +279,11 @@ impl Gateway {
         if !shares.is_empty() {
             let beside: Vec<Beside> = shares.iter().map(GroupShare::beside).collect();
             self.engine.beside(now, now + world.windows_last, &beside);
+        }
+        let ejected = self.member.ejected_at_site(now);
+        if world.plan.shares_health && ejected != self.ejected {
+            self.ejected = ejected.to_vec();
+            self.engine.ejected_elsewhere(|[_, node]| ejected.iter().any(|name| name == node));
         }
         self.settle(world, world.now);
     }

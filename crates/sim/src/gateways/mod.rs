@@ -54,6 +54,8 @@ pub struct Plan {
     pub shares_windows: bool,
     /// Whether each gateway asks another one every two seconds for the costs that it has learned. Real ones do not.
     pub shares_costs: bool,
+    /// Whether they tell each other which nodes they have ejected.
+    pub shares_health: bool,
     /// Service time that the policy declares for both classes, whatever their requests take.
     pub declared: Option<Duration>,
     /// Mean seconds of a processor and of the disk that a request of the other class needs, if it has a page of its
@@ -91,6 +93,7 @@ impl Default for Plan {
             gateways: 4,
             shares_windows: true,
             shares_costs: false,
+            shares_health: true,
             declared: None,
             page: None,
             nodes: 1,
@@ -346,6 +349,16 @@ mod tests {
         assert!(own.in_flight[0] > 2.0 * one.in_flight[0], "{own:?} {one:?}: then nothing needs to be shared");
         assert!(missed(&shared) < 0.01 && missed(&one) < 0.01, "{shared:?} {one:?}");
         assert!(shared.good_per_s > 0.98 * one.good_per_s, "{shared:?} {one:?}");
+    }
+
+    #[test]
+    fn a_node_that_one_gateway_has_ejected_costs_the_others_fewer_errors() {
+        let faults = vec![(Fault::Failing, 0, [20, 40].map(Duration::from_secs))];
+        let plan = Plan { nodes: 4, capacity: 800.0, floor: 400.0, load: [300.0, 60.0], faults, ..Plan::default() };
+        let plan = Plan { length: Duration::from_secs(45), ..plan };
+        let told = play(&plan, 1).failed;
+        let untold = play(&Plan { shares_health: false, ..plan }, 1).failed;
+        assert!(0.0 < told && told < 0.8 * untold, "{told} instead of {untold}");
     }
 
     #[test]

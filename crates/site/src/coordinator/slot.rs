@@ -69,6 +69,8 @@ pub(super) struct Slot {
     pub(super) open: Vec<u32>,
     /// Use of its windows in the last report, by group.
     pub(super) uses: Vec<GroupUse>,
+    /// Nodes that it has ejected, by its last report.
+    pub(super) ejected: Vec<String>,
     /// Requests in flight of the others that it was told of.
     pub(super) told: Vec<u32>,
     /// Factors that it is to be told, or none.
@@ -101,6 +103,7 @@ impl Slot {
             urgent: false,
             open: Vec::new(),
             uses: Vec::new(),
+            ejected: Vec::new(),
             told: Vec::new(),
             factors: Vec::new(),
             moved_in: 0,

@@ -305,6 +305,7 @@ fn refused_messages_change_nothing() {
             held: None,
             demands: vec![(0, 900_000)],
             windows: Vec::new(),
+            ejected: Vec::new(),
             leaving: false,
         };
         change(&mut report);
@@ -334,6 +335,7 @@ fn refused_messages_change_nothing() {
         sequence: 9_000,
         step: Step::Shares { base: 0, shares: vec![(0, FLOOR)] },
         windows: Vec::new(),
+        ejected: Vec::new(),
     };
     let member = &mut stage.members[0];
     let before = member.share(now, 0);
@@ -368,6 +370,34 @@ fn members_learn_what_the_others_have_in_flight_and_windows_follow_demand() {
     stage.play(1_000);
     let taken = stage.members[0].take_windows();
     assert!(taken.iter().any(|share| share.others == 0 && share.factor > 5_000_000), "{taken:?}");
+}
+
+#[test]
+fn members_hear_which_nodes_any_of_them_has_ejected() {
+    let mut stage = Cast::new(Settings::new(3, vec![FLOOR]));
+    stage.play(2_000);
+    let heard =
+        |stage: &Cast| stage.members.iter().map(|one| one.ejected_at_site(stage.now).to_vec()).collect::<Vec<_>>();
+    let names = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(); 3];
+    let eject = |stage: &mut Cast, member: usize, nodes: &[&str]| {
+        stage.members[member].ejected(nodes.iter().map(|name| (*name).to_owned()));
+    };
+    eject(&mut stage, 0, &["web/b"]);
+    eject(&mut stage, 1, &["web/b", "web/a"]);
+    // A report of each, and its answer: nothing waits for the next one.
+    stage.play(10);
+    assert_eq!(heard(&stage), names(&["web/a", "web/b"]));
+    eject(&mut stage, 1, &[]);
+    stage.play(10);
+    assert_eq!(heard(&stage), names(&["web/b"]));
+    // What a silent member has said ends with its lease, and a member without a lease believes nothing.
+    stage.cut = vec![0];
+    stage.play(6_500);
+    assert_eq!(heard(&stage), names(&[]));
+    // Nobody is told of more nodes than a message may name.
+    stage.members[1].ejected((0..1_000).map(|node| format!("web/{node}")));
+    stage.play(10);
+    assert_eq!(stage.members[2].ejected_at_site(stage.now).len(), MAX_EJECTED);
 }
 
 #[test]
@@ -426,8 +456,17 @@ fn a_member_that_claims_everything_after_an_election_takes_nothing_from_the_othe
     stage.cut = vec![0, 1, 2];
     let lie = |stage: &mut Cast, number, applied, held: Option<Vec<u64>>| {
         let (revision, incarnation, demands) = (2, 1, vec![(0, 300_000)]);
-        let report =
-            Report { revision, incarnation, number, applied, held, demands, windows: Vec::new(), leaving: false };
+        let report = Report {
+            revision,
+            incarnation,
+            number,
+            applied,
+            held,
+            demands,
+            windows: Vec::new(),
+            ejected: Vec::new(),
+            leaving: false,
+        };
         stage.coordinator.report(stage.now, 2, report).unwrap();
     };
     lie(&mut stage, 1, 0, None);
@@ -467,6 +506,7 @@ fn windows_of_a_member_that_comes_and_goes_do_not_overflow() {
             held: None,
             demands: Vec::new(),
             windows: used(u32::MAX),
+            ejected: Vec::new(),
             leaving: false,
         };
         stage.coordinator.report(stage.now, 1, report).unwrap();
