@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
@@ -15,9 +15,11 @@ use weirgate_config::{Sharing, Site};
 use weirgate_engine::{Beside, ClassId, Engine, Lease, Part, Time, WindowUse};
 use weirgate_sharing::{End, Floors, Seen};
 use weirgate_wire::admin::{EventKind, SiteStatus};
+use weirgate_wire::{LearnedClass, LearnedState, LearnedTimes};
 
 use crate::active_config::ActiveConfig;
 use crate::gateway::{Gateway, Phase, Shared, lock};
+use crate::learned;
 use crate::rollout::{self, Reload};
 
 /// Millionths of a request.
@@ -166,6 +168,27 @@ impl Floors for OfEngine {
 
     fn ejected_at_site(&self, nodes: &[String]) {
         self.shared.control.ejected_elsewhere(nodes);
+    }
+
+    fn learned(&self) -> LearnedState {
+        let all = learned::export(&self.shared);
+        // Windows are shared by reports, and each gateway judges nodes by its own answers.
+        LearnedState { windows: Vec::new(), nodes: Vec::new(), ..all }
+    }
+
+    fn take_over(&self, state: LearnedState, age: Duration) -> Option<String> {
+        let costs = |class: LearnedClass| {
+            // The load of the other one is not the own.
+            let times = class.times.map(|times| LearnedTimes { arrivals_per_second: 0.0, ..times });
+            LearnedClass { rate_full_in_seconds: 0.0, times, ..class }
+        };
+        let classes = state.classes.into_iter().map(costs).collect();
+        let taken = learned::import(
+            &self.shared,
+            &LearnedState { classes, windows: Vec::new(), nodes: Vec::new(), ..state },
+            age,
+        );
+        (!taken.is_nothing()).then(|| taken.to_string())
     }
 
     fn tell(&self, kind: EventKind, text: String) {

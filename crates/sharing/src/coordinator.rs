@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::put;
+use axum::routing::{get, put};
 use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode};
 use tokio::sync::oneshot;
@@ -18,6 +18,7 @@ use weirgate_listening::FileAccess;
 use weirgate_log::Level;
 use weirgate_tls::Role;
 
+use crate::learned::{self, LEARNED_PATH};
 use crate::messages::{SITE_PATH, SITE_VERSION, SiteReport};
 use crate::state::Shared;
 use crate::told::say;
@@ -85,13 +86,20 @@ impl Shared {
 
     /// Counts a report of a gateway, and returns its number. Those without a member's name have one number together.
     fn sender(&self, name: &str) -> Result<usize, (StatusCode, String)> {
-        let members = &self.settings.members;
-        let sender = members.iter().position(|(known, _)| known == name).unwrap_or(members.len());
+        let sender = self.member_of(Some(name));
         let now = self.floors.now().since(Time::ZERO);
         if self.lock().senders[sender].reports.takes(now) {
             return Ok(sender);
         }
         Err((StatusCode::TOO_MANY_REQUESTS, "there are too many reports under this name".to_owned()))
+    }
+}
+
+impl Shared {
+    /// Returns the number of the member with this name, and the one after all members for strangers.
+    pub(crate) fn member_of(&self, name: Option<&str>) -> usize {
+        let members = &self.settings.members;
+        members.iter().position(|(known, _)| Some(known.as_str()) == name).unwrap_or(members.len())
     }
 }
 
@@ -146,6 +154,7 @@ fn access(shared: &Arc<Shared>) -> Access {
 fn routes(shared: &Arc<Shared>) -> Router {
     Router::new()
         .route(SITE_PATH, put(report))
+        .route(LEARNED_PATH, get(learned::tell))
         .fallback(async || refuse(StatusCode::NOT_FOUND, "here are only the gateways of a site"))
         .with_state(Arc::clone(shared))
 }

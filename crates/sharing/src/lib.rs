@@ -10,12 +10,13 @@
 //!
 //! # Modules
 //! `state` (the machines and their surroundings, behind one lock), `member` (demand, reports and grants), `coordinator`
-//! (the listener, and the elected machine), `election` (etcd), `messages` (the machines' messages as JSON), `status`
-//! (for people), `told` (messages about changes), and `rollout` (a policy for all gateways).
+//! (the listener, and the elected machine), `election` (etcd), `learned` (costs), `messages` (the machines' messages as
+//! JSON), `status` (for people), `told` (messages about changes), and `rollout` (a policy for all gateways).
 #![forbid(unsafe_code)]
 
 mod coordinator;
 mod election;
+mod learned;
 mod member;
 mod messages;
 mod rollout;
@@ -32,6 +33,7 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use weirgate_engine::{Beside, Lease, Part, Time, WindowUse};
 use weirgate_site::Member;
 use weirgate_tls::LiveTrust;
+use weirgate_wire::LearnedState;
 use weirgate_wire::admin::EventKind;
 
 pub use state::{Before, Shared};
@@ -60,6 +62,13 @@ pub trait Floors: Send + Sync {
 
     /// Tells the engine which nodes some gateway has ejected. It replaces what was told before.
     fn ejected_at_site(&self, nodes: &[String]);
+
+    /// What the engine has learned. Blocks for some milliseconds.
+    fn learned(&self) -> LearnedState;
+
+    /// Takes over what another gateway had learned `age` ago, as far as it is of use here. Returns what that was in
+    /// words, or `None` if it was nothing. Blocks for some milliseconds.
+    fn take_over(&self, learned: LearnedState, age: Duration) -> Option<String>;
 
     /// Tells operators of a change, now and in the list of events.
     fn tell(&self, kind: EventKind, text: String);
@@ -126,10 +135,11 @@ pub async fn run(
     let tasks = LocalSet::new();
     tasks
         .run_until(async {
-            let workers: [JoinHandle<()>; 3] = [
+            let workers: [JoinHandle<()>; 4] = [
                 spawn_local(member::follow(Arc::clone(&shared))),
                 spawn_local(coordinator::divide(Arc::clone(&shared))),
                 spawn_local(election::follow(Arc::clone(&shared))),
+                spawn_local(learned::follow(Arc::clone(&shared))),
             ];
             let server = spawn_local(coordinator::serve(Arc::clone(&shared)));
             let leaves = end.await == End::Leave;

@@ -212,8 +212,7 @@ impl Pool {
         let (_, address) = shared.settings.members.iter().find(|(known, _)| known == name)?;
         let connection = self.idle.pop().unwrap_or_else(|| Connection::new(of_gateway(shared, name, address)));
         self.busy += 1;
-        let host = if address.starts_with(UNIX) { "localhost" } else { address };
-        Some(Pooled { to: name.to_owned(), host: host.to_owned(), connection })
+        Some(Pooled { to: name.to_owned(), host: host(address).to_owned(), connection })
     }
 
     /// Takes a connection back. One to another gateway than the elected one is closed.
@@ -225,8 +224,13 @@ impl Pool {
     }
 }
 
+/// Returns the host of a gateway's address, as requests name it.
+pub(crate) fn host(address: &str) -> &str {
+    if address.starts_with(UNIX) { "localhost" } else { address }
+}
+
 /// Returns the address of a gateway, which proves its name over TLS.
-fn of_gateway(shared: &Shared, name: &str, address: &str) -> Address {
+pub(crate) fn of_gateway(shared: &Shared, name: &str, address: &str) -> Address {
     match (address.strip_prefix(UNIX), &shared.trust) {
         (Some(path), _) => Address::Unix(path.into()),
         (None, Some(trust)) => {

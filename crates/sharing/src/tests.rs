@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::extract::{Extension, State};
 use http::StatusCode;
 use weirgate_config::{Etcd, Sharing};
 use weirgate_engine::{Beside, ClassId, Lease, Part, Time, WindowUse};
@@ -12,8 +13,10 @@ use weirgate_site::{
     Coordinator, Grant, GroupShare, GroupUse, MAX_BUDGET, MAX_BUDGETS, MAX_EJECTED, Record, Report, Settings, Step,
 };
 use weirgate_tls::{ClientSettings, Party, Role};
+use weirgate_wire::LearnedState;
 use weirgate_wire::admin::EventKind;
 
+use crate::learned;
 use crate::member::Meter;
 use crate::messages::{MAX_SITE_BYTES, SiteReport};
 use crate::state::{Elected, Shared};
@@ -74,6 +77,14 @@ impl Floors for Noted {
     }
 
     fn ejected_at_site(&self, _: &[String]) {}
+
+    fn learned(&self) -> LearnedState {
+        LearnedState::default()
+    }
+
+    fn take_over(&self, _: LearnedState, _: Duration) -> Option<String> {
+        None
+    }
 
     fn tell(&self, kind: EventKind, _: String) {
         self.told.lock().expect("no panic").push(kind);
@@ -202,6 +213,23 @@ async fn reports_are_taken_from_the_gateway_that_they_name_alone() {
     }
     assert_eq!(status(&right, report(|_| {})), Ok(()));
     assert_eq!(status(&Peer::default(), report(|_| {})), Err(StatusCode::CONFLICT), "the same one again");
+}
+
+/// Questions for what was learned are limited, because an answer costs some milliseconds.
+#[tokio::test]
+async fn g5_questions_of_each_member_are_limited() {
+    let (floors, shared) = shared(settings(1, 1_000_000));
+    let shared = Arc::new(shared);
+    let ask = async |name: &str| {
+        let party = Some(Party { site: "s".into(), role: Role::Gateway, name: name.into() });
+        let peer = Extension(Peer { address: None, party });
+        learned::tell(State(Arc::clone(&shared)), peer).await.status()
+    };
+    let many = StatusCode::TOO_MANY_REQUESTS;
+    assert_eq!([ask("b").await, ask("b").await, ask("b").await], [StatusCode::OK, StatusCode::OK, many]);
+    assert_eq!(ask("a").await, StatusCode::OK, "the other one has its own limit");
+    floors.nanos.store(1_000_000_000, Ordering::Relaxed);
+    assert_eq!(ask("b").await, StatusCode::OK);
 }
 
 /// A flood of reports is refused, and each member has a limit of its own.

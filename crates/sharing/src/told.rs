@@ -54,14 +54,18 @@ pub(crate) fn say(level: Level, text: String) {
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) reports: Rate,
+    /// Questions for what was learned.
+    pub(crate) questions: Rate,
     lines: Lines,
 }
 
 impl Sender {
     /// Reports of an honest gateway are at least a `pace` apart. Twice as many may arrive, because the network can hold
-    /// some back.
+    /// some back. It asks for what was learned once a second at most. All gateways of a machine without certificates
+    /// are one sender.
     pub(crate) fn new(pace: Duration) -> Sender {
-        Sender { reports: Rate::new(2.0 / pace.as_secs_f64(), Duration::ZERO), lines: Lines::new(Duration::ZERO) }
+        let rate = |per_second| Rate::new(per_second, Duration::ZERO);
+        Sender { reports: rate(2.0 / pace.as_secs_f64()), questions: rate(2.0), lines: Lines::new(Duration::ZERO) }
     }
 
     /// Writes a warning about it, unless there were too many.

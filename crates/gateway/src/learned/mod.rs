@@ -61,14 +61,14 @@ pub(crate) fn export(shared: &Shared) -> LearnedState {
 
 /// Number of records that were taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Taken {
+pub(crate) struct Taken {
     engine: Adopted,
     /// Routes of the page table.
     routes: usize,
 }
 
 impl Taken {
-    fn is_nothing(self) -> bool {
+    pub(crate) fn is_nothing(self) -> bool {
         self == Taken::default()
     }
 }
@@ -76,16 +76,24 @@ impl Taken {
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Adopted { classes, windows, nodes } = self.engine;
-        let some = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
-        write!(f, "{}, {}, ", some(classes, "class", "classes"), some(windows, "window", "windows"))?;
-        f.write_str(&some(nodes, "node", "nodes"))?;
-        // Few gateways learn a page table.
-        if self.routes > 0 { write!(f, ", {}", some(self.routes, "route", "routes")) } else { Ok(()) }
+        let some = |(count, one, many): (usize, &str, &str)| match count {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            _ => Some(format!("{count} {many}")),
+        };
+        let all = [
+            (classes, "class", "classes"),
+            (windows, "window", "windows"),
+            (nodes, "node", "nodes"),
+            (self.routes, "route", "routes"),
+        ];
+        let all = all.into_iter().filter_map(some).collect::<Vec<String>>().join(", ");
+        f.write_str(if all.is_empty() { "nothing" } else { &all })
     }
 }
 
 /// Takes over what another gateway has learned. `age` is the time since then. Yields to requests between pages.
-fn import(shared: &Shared, state: &LearnedState, age: Duration) -> Taken {
+pub(crate) fn import(shared: &Shared, state: &LearnedState, age: Duration) -> Taken {
     let learned = shapes::learned(state);
     let classes = learned.classes.chunks(PAGE).map(|page| shared.control.adopt_classes(page, age)).sum();
     let engine = Adopted { classes, ..shared.control.adopt_windows(&learned, age) };

@@ -28,6 +28,8 @@ struct Request {
 
 pub(super) struct Gateway {
     pub(super) is_away: bool,
+    /// When its process began.
+    pub(super) began: u64,
     engine: Engine,
     member: Member,
     incarnation: u64,
@@ -68,6 +70,7 @@ impl Gateway {
         let mut random = Random::new(seed);
         Gateway {
             is_away: false,
+            began: world.now,
             engine: engine(world, seed),
             member,
             incarnation: 1,

@@ -27,8 +27,8 @@ const STEP: u64 = 1_000_000;
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Interval between two questions of a gateway for costs, in nanoseconds.
-const ASKS: u64 = 2 * SECOND;
+/// Interval between two questions of a gateway for costs, in nanoseconds. It asks first when it begins.
+const ASKS: u64 = 10 * SECOND;
 
 /// A fault of one gateway, or of the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct Plan {
     pub gateways: usize,
     /// Whether they share windows. They share guarantees in any case.
     pub shares_windows: bool,
-    /// Whether each gateway asks another one every two seconds for the costs that it has learned. Real ones do not.
+    /// Whether each gateway asks another one every ten seconds for the costs that it has learned.
     pub shares_costs: bool,
     /// Whether they tell each other which nodes they have ejected.
     pub shares_health: bool,
@@ -92,7 +92,7 @@ impl Default for Plan {
         Plan {
             gateways: 4,
             shares_windows: true,
-            shares_costs: false,
+            shares_costs: true,
             shares_health: true,
             declared: None,
             page: None,
@@ -230,7 +230,7 @@ pub fn play(plan: &Plan, seed: u64) -> Outcome {
             }
         }
         deliver(&mut world, &mut gateways, &mut coordinator);
-        if plan.shares_costs && world.now.is_multiple_of(ASKS) {
+        if plan.shares_costs {
             ask(&mut world, &mut gateways);
         }
         if world.counts() {
@@ -262,6 +262,9 @@ pub fn play(plan: &Plan, seed: u64) -> Outcome {
 fn ask(world: &mut World<'_>, gateways: &mut [Gateway]) {
     let turn = (world.now / ASKS) as usize;
     for own in 0..gateways.len() {
+        if !(world.now - gateways[own].began).is_multiple_of(ASKS) {
+            continue;
+        }
         let of = (own + 1 + turn % (gateways.len() - 1).max(1)) % gateways.len();
         let is_apart = [own, of].iter().any(|index| gateways[*index].is_away || world.is(Fault::Cut, *index));
         if own != of && !is_apart {
