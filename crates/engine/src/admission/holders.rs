@@ -12,25 +12,26 @@
 //! needs one. So the latest ones are kept, like the sample of Approximate Fair Dropping (Pan, Breslau, Prabhakar and
 //! Shenker, CCR 2003), and the place is paid for later.
 //!
-//! Bounds: room for [`KEPT`] arrivals, some 550 bytes, from the first time that a class exceeds its guarantee. Until
-//! then all of its requests are owed.
+//! Bounds: room for [`KEPT`] arrivals, some 300 bytes, from the first time that a class exceeds its guarantee. Until
+//! then all of its requests are owed. Nothing is counted while one source alone sends, and else [`KEPT`] words are
+//! compared up to three times for an arrival.
 
 /// Number of arrivals that are kept: those of a second, as in a full bucket, of a class with 64/s.
 const KEPT: usize = 64;
 
 /// Number of them that make a source greedy: an eighth. Where many sources send alike, each has a few by chance.
-const GREEDY: usize = KEPT / 8;
+const GREEDY: u32 = KEPT as u32 / 8;
 
 /// The sources of the latest guaranteed arrivals of one class.
 #[derive(Clone, Debug)]
 pub(super) struct Holders {
     /// Their hashes, in a ring, and the number of those written to it.
-    latest: [u64; KEPT],
+    latest: [u32; KEPT],
     count: usize,
     /// The source that had most when one was last counted.
-    most: u64,
+    most: u32,
     /// The source that owes tokens, and their number.
-    debtor: u64,
+    debtor: u32,
     debt: u32,
 }
 
@@ -46,9 +47,21 @@ impl Holders {
         (self.count, self.debt) = (0, 0);
     }
 
-    /// Records the arrival of a request of `source`, and returns whether it is owed an answer. If `has_token`, it takes
-    /// a token, whether it is owed or pays for another.
-    pub(super) fn owed(&mut self, source: u64, has_token: bool) -> bool {
+    /// Records the arrival of a request of a source with this hash, and returns whether it is owed an answer. If
+    /// `has_token`, it takes a token, whether it is owed or pays for another.
+    pub(super) fn owed(&mut self, hash: u64, has_token: bool) -> bool {
+        let source = (hash ^ (hash >> 32)) as u32;
+        // The source that has most, as one alone, takes over nothing from itself.
+        if source == self.most && self.debt == 0 {
+            if has_token {
+                self.keep(source);
+            }
+            return has_token;
+        }
+        self.owed_beside_others(source, has_token)
+    }
+
+    fn owed_beside_others(&mut self, source: u32, has_token: bool) -> bool {
         if !has_token {
             return self.takes_over(source);
         }
@@ -56,21 +69,26 @@ impl Holders {
             self.debt -= 1;
             return false;
         }
-        self.latest[self.count % KEPT] = source;
-        self.count += 1;
+        self.keep(source);
         if self.held(source) >= self.held(self.most) {
             self.most = source;
         }
         true
     }
 
+    fn keep(&mut self, source: u32) {
+        self.latest[self.count % KEPT] = source;
+        self.count += 1;
+    }
+
     /// Lets `source` take the place of the source that has most, if that one is greedy and keeps more.
-    fn takes_over(&mut self, source: u64) -> bool {
+    fn takes_over(&mut self, source: u32) -> bool {
         if self.debt == 0 || self.held(self.debtor) == 0 {
             // One that has stopped pays no more.
             (self.debtor, self.debt) = (self.most, 0);
         }
-        if self.held(self.debtor) <= GREEDY.max(self.held(source) + 1) {
+        let kept = self.held(self.debtor);
+        if kept <= GREEDY || kept <= self.held(source) + 1 {
             return false;
         }
         if let Some(holder) = self.latest.iter_mut().find(|holder| **holder == self.debtor) {
@@ -81,8 +99,8 @@ impl Holders {
     }
 
     /// Number of the latest arrivals that a source has.
-    fn held(&self, source: u64) -> usize {
-        self.latest[..self.count.min(KEPT)].iter().filter(|holder| **holder == source).count()
+    fn held(&self, source: u32) -> u32 {
+        self.latest[..self.count.min(KEPT)].iter().map(|holder| u32::from(*holder == source)).sum()
     }
 }
 

@@ -86,8 +86,8 @@ impl Predict {
         if let Some(rate) = promised.unwrap_or(view.classes.spec(class).guarantee.throughput) {
             let (arrivals, holders) = (&mut self.arrivals[class], &mut self.holders[class]);
             let has_token = arrivals.level(view.now, rate) >= 1.0;
-            if arrivals.is_full(rate)
-                && let Some(holders) = holders
+            if let Some(holders) = holders
+                && arrivals.is_full(rate)
             {
                 holders.clear();
             }

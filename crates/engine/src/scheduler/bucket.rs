@@ -45,7 +45,9 @@ impl Bucket {
 
     /// Number of tokens now, at `rate` tokens per second.
     pub(crate) fn level(&mut self, now: Time, rate: f64) -> f64 {
-        self.tokens = (self.tokens + now.since(self.at).as_secs_f64() * rate).min(Bucket::depth(rate));
+        // A request asks several times at one instant.
+        let new = if now > self.at { now.since(self.at).as_secs_f64() * rate } else { 0.0 };
+        self.tokens = (self.tokens + new).min(Bucket::depth(rate));
         self.at = now;
         // The tolerance absorbs rounding: a token that is due to be whole at an instant is whole then.
         if (self.tokens - 1.0).abs() < 1e-6 { 1.0 } else { self.tokens }
