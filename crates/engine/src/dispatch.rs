@@ -86,8 +86,9 @@ pub(crate) struct NodeInfo {
     draining: bool,
     ejected_until: Option<Time>,
     ejections: u32,
-    /// Whether another engine has ejected it.
+    /// Whether another engine has ejected it, and whether it was ejected for no other reason.
     ejected_elsewhere: bool,
+    is_ejected_on_hint: bool,
     failures: u32,
     /// Moving average of its failures, as a share of its answers.
     errors: f64,
@@ -257,6 +258,7 @@ impl Nodes {
                 ejected_until: None,
                 ejections: 0,
                 ejected_elsewhere: false,
+                is_ejected_on_hint: false,
                 failures: 0,
                 errors: 0.0,
                 successes: 0,

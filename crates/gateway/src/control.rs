@@ -249,8 +249,9 @@ impl Control {
 
     /// Notes which nodes, each as `pool/name`, other gateways have ejected.
     pub(crate) fn ejected_elsewhere(&self, nodes: &[String]) {
-        let is_ejected =
-            |[pool, name]: [&str; 2]| nodes.iter().any(|node| node.strip_prefix(pool) == Some(&format!("/{name}")));
+        let is_ejected = |[pool, name]: [&str; 2]| {
+            nodes.iter().any(|node| node.strip_prefix(pool).and_then(|rest| rest.strip_prefix('/')) == Some(name))
+        };
         self.lock().engine.ejected_elsewhere(is_ejected);
     }
 

@@ -171,18 +171,20 @@ impl Floors for OfEngine {
     }
 
     fn learned(&self) -> LearnedState {
-        let all = learned::export(&self.shared);
+        let mut all = learned::export(&self.shared);
+        all.classes.retain(|class| class.key.is_none());
         // Windows are shared by reports, and each gateway judges nodes by its own answers.
         LearnedState { windows: Vec::new(), nodes: Vec::new(), ..all }
     }
 
     fn take_over(&self, state: LearnedState, age: Duration) -> Option<String> {
         let costs = |class: LearnedClass| {
-            // The load of the other one is not the own.
+            // The load of another gateway says nothing about this one's.
             let times = class.times.map(|times| LearnedTimes { arrivals_per_second: 0.0, ..times });
             LearnedClass { rate_full_in_seconds: 0.0, times, ..class }
         };
-        let classes = state.classes.into_iter().map(costs).collect();
+        // Each gateway has the templates' classes of its own clients.
+        let classes = state.classes.into_iter().filter(|class| class.key.is_none()).map(costs).collect();
         let taken = learned::import(
             &self.shared,
             &LearnedState { classes, windows: Vec::new(), nodes: Vec::new(), ..state },

@@ -1,8 +1,8 @@
 //! Learned costs: a gateway takes over what the others have learned of classes that it does not serve itself.
 //!
 //! Source: our own (`docs/adr/0028-costs-and-health-are-hints.md`). It asks the others in turn, and its engine decides
-//! what is more recent than its own estimates. A gateway that has just started so knows the costs of all classes before
-//! their first requests come to it.
+//! what is more recent than its own estimates. A gateway that starts asks at once, so it usually knows the costs of
+//! classes before their first requests come to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) const LEARNED_PATH: &str = "/site/learned";
 /// read in some milliseconds, so this is less than a thousandth of a core.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The same until a first gateway has answered.
+/// The same until a first gateway has told anything.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Time for an answer, which takes some milliseconds.
@@ -42,9 +42,9 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
     for member in others.into_iter().cycle() {
         let (name, _) = &shared.settings.members[member];
         let asked = shared.floors.now();
-        // One that is away is known from its reports, and the next one is asked soon.
+        // One that does not answer is skipped.
         if let Some(learned) = ask(&shared, member).await {
-            has_answer = true;
+            has_answer |= !learned.classes.is_empty();
             let (floors, age) = (Arc::clone(&shared.floors), shared.floors.now().since(asked));
             let taken = spawn_blocking(move || floors.take_over(learned, age)).await;
             if let Ok(Some(taken)) = taken

@@ -13,8 +13,8 @@
 //! Shenker, CCR 2003), and the place is paid for later.
 //!
 //! Bounds: room for [`KEPT`] arrivals, some 300 bytes, from the first time that a class exceeds its guarantee. Until
-//! then all of its requests are owed. Nothing is counted while one source alone sends, and else [`KEPT`] words are
-//! compared up to three times for an arrival.
+//! then all of its requests are owed. An arrival of the source that has most compares two words, unless a token is
+//! owed. Any other one compares [`KEPT`] words up to four times.
 
 /// Number of arrivals that are kept: those of a second, as in a full bucket, of a class with 64/s.
 const KEPT: usize = 64;

@@ -16,7 +16,9 @@
 //! load.
 //!
 //! Engines that send requests to the same nodes may tell each other which ones they have ejected (`crate::others`).
-//! There the first failure is enough. A word alone ejects nothing: the fault may be that of another engine's network.
+//! There the first failure is enough. A hint alone ejects nothing, because the fault may be that of another engine's
+//! network. A node that was ejected on a hint is not told of, or engines would keep a node ejected that fails one
+//! request in a hundred, by telling each other.
 
 use core::time::Duration;
 
@@ -91,8 +93,8 @@ impl Nodes {
         if rule.consecutive_failures == 0 || !usable {
             return false;
         }
-        let enough = failures >= rule.consecutive_failures || self.nodes[index].ejected_elsewhere;
-        if !enough && !self.is_outlier(index, errors) {
+        let by_itself = failures >= rule.consecutive_failures || self.is_outlier(index, errors);
+        if !by_itself && !self.nodes[index].ejected_elsewhere {
             return false;
         }
         if !self.may_eject(index) {
@@ -103,15 +105,17 @@ impl Nodes {
         node.ejections = (node.ejections + 1).min(MAX_DOUBLINGS);
         // It returns on probation. A node that fails only a part of its requests may begin with good answers, so
         // its error average stays.
-        node.failures = rule.consecutive_failures - 1;
+        node.failures = if by_itself { rule.consecutive_failures - 1 } else { 0 };
+        node.is_ejected_on_hint = !by_itself;
         node.ejected_until = Some(now + span);
         self.refresh();
         true
     }
 
-    /// The nodes that are ejected.
+    /// The nodes that are ejected, and not on a hint.
     pub(crate) fn ejected(&self) -> impl Iterator<Item = NodeId> {
-        self.nodes.pairs().filter(|(_, node)| node.ejected_until.is_some()).map(|(index, _)| index)
+        let is_told = |node: &NodeInfo| node.ejected_until.is_some() && !node.is_ejected_on_hint;
+        self.nodes.pairs().filter(move |(_, node)| is_told(node)).map(|(index, _)| index)
     }
 
     /// Notes whether another engine has ejected the node.
@@ -201,6 +205,7 @@ impl Nodes {
         if self.may_eject(id) {
             let node = &mut self.nodes[id];
             node.failures = rule.consecutive_failures - 1;
+            node.is_ejected_on_hint = false;
             node.ejected_until = Some(now + left);
             self.refresh();
         }

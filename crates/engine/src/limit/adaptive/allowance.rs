@@ -85,7 +85,8 @@ impl Pace {
 
     /// Takes over the average of another engine.
     pub(super) fn adopt(&mut self, per_s: f64) {
-        self.per_s = per_s;
+        // Requests may arrive here that nothing answers.
+        self.per_s = self.per_s.max(per_s);
     }
 
     pub(super) fn per_s(self) -> f64 {
