@@ -1,4 +1,4 @@
-//! The elected gateway's side: the listener for the others, and the machine that divides.
+//! The listener for the other gateways, and the machine of the elected one, which divides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +84,12 @@ impl Shared {
         self.lock().senders[sender].warn(self.floors.now(), text);
     }
 
+    /// Returns the number of the member with this name, and the one after all members for strangers.
+    pub(crate) fn member_of(&self, name: Option<&str>) -> usize {
+        let members = &self.settings.members;
+        members.iter().position(|(known, _)| Some(known.as_str()) == name).unwrap_or(members.len())
+    }
+
     /// Counts a report of a gateway, and returns its number. Those without a member's name have one number together.
     fn sender(&self, name: &str) -> Result<usize, (StatusCode, String)> {
         let sender = self.member_of(Some(name));
@@ -92,14 +98,6 @@ impl Shared {
             return Ok(sender);
         }
         Err((StatusCode::TOO_MANY_REQUESTS, "there are too many reports under this name".to_owned()))
-    }
-}
-
-impl Shared {
-    /// Returns the number of the member with this name, and the one after all members for strangers.
-    pub(crate) fn member_of(&self, name: Option<&str>) -> usize {
-        let members = &self.settings.members;
-        members.iter().position(|(known, _)| Some(known.as_str()) == name).unwrap_or(members.len())
     }
 }
 

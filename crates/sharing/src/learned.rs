@@ -11,6 +11,7 @@ use axum::extract::{Extension, State};
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use tokio::task::spawn_blocking;
+use weirgate_engine::Time;
 use weirgate_http_client::{Answer, Limits, Request, exchange};
 use weirgate_http_server::Peer;
 use weirgate_http_server::answer::{json, refuse};
@@ -69,7 +70,7 @@ async fn ask(shared: &Shared, member: usize) -> Option<LearnedState> {
 /// Tells another gateway what this one has learned.
 pub(crate) async fn tell(State(shared): State<Arc<Shared>>, Extension(peer): Extension<Peer>) -> Response {
     let sender = shared.member_of(peer.party.as_ref().map(|party| party.name.as_str()));
-    if !shared.lock().senders[sender].questions.takes(shared.floors.now().since(weirgate_engine::Time::ZERO)) {
+    if !shared.lock().senders[sender].questions.takes(shared.floors.now().since(Time::ZERO)) {
         return refuse(StatusCode::TOO_MANY_REQUESTS, "there are too many questions under this name");
     }
     let floors = Arc::clone(&shared.floors);

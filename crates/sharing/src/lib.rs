@@ -63,7 +63,7 @@ pub trait Floors: Send + Sync {
     /// Tells the engine which nodes some gateway has ejected. It replaces what was told before.
     fn ejected_at_site(&self, nodes: &[String]);
 
-    /// What the engine has learned. Blocks for some milliseconds.
+    /// Returns the learned state of the engine. Blocks for some milliseconds.
     fn learned(&self) -> LearnedState;
 
     /// Takes over what another gateway had learned `age` ago, as far as it is of use here. Returns what that was in

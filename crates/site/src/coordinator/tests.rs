@@ -390,11 +390,11 @@ fn members_hear_which_nodes_any_of_them_has_ejected() {
     eject(&mut stage, 1, &[]);
     stage.play(10);
     assert_eq!(heard(&stage), names(&["web/b"]));
-    // What a silent member has said ends with its lease, and a member without a lease believes nothing.
+    // The nodes of a silent member are named until its lease ends. A member without a lease takes no hints.
     stage.cut = vec![0];
     stage.play(6_500);
     assert_eq!(heard(&stage), names(&[]));
-    // Nobody is told of more nodes than a message may name.
+    // A message names a bounded number of nodes.
     stage.members[1].ejected((0..1_000).map(|node| format!("web/{node}")));
     stage.play(10);
     assert_eq!(stage.members[2].ejected_at_site(stage.now).len(), MAX_EJECTED);

@@ -62,12 +62,15 @@ fn agent_coordinator_and_gateway_of_a_site_trust_one_another() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
     command.arg("coordinator").arg(&policy);
     let mut coordinator = Process::start(command, &directory, listen);
-    let policy = reserves(&directory, &issued, "agent-n1", listen, page);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
-    command.arg("agent").arg(&policy).args(["--node", "n1", "--cpus", "1", "--cgroup-root"]).arg(&root);
-    command.arg("--state").arg(directory.path().join("state"));
-    command.args(["--port", &server.port().to_string(), "--listen", &report.to_string()]);
-    let mut agent = Process::start(command, &directory, report);
+    let agent_of = |coordinator| {
+        let policy = reserves(&directory, &issued, "agent-n1", coordinator, page);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
+        command.arg("agent").arg(&policy).args(["--node", "n1", "--cpus", "1", "--cgroup-root"]).arg(&root);
+        command.arg("--state").arg(directory.path().join("state"));
+        command.args(["--port", &server.port().to_string(), "--listen", &report.to_string()]);
+        Process::start(command, &directory, report)
+    };
+    let mut agent = agent_of(listen);
     let text = format!(
         "listen: {front}\nadmin: {admin}\ntrust: {}\nupstreams:\n  web:\n    nodes: [{{ address: '{server}', name: n1 }}]\n\
          \x20   collector: {{ port: {}, every: 1s }}\nclasses: [{{ name: all }}]\n",
@@ -97,12 +100,7 @@ fn agent_coordinator_and_gateway_of_a_site_trust_one_another() {
     assert!(becomes_true(|| up(0)));
     other.stop("TERM");
     // A gateway in the place of the coordinator: the agent takes no shares from it.
-    let policy = reserves(&directory, &issued, "agent-n1", admin, page);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
-    command.arg("agent").arg(&policy).args(["--node", "n1", "--cpus", "1", "--cgroup-root"]).arg(&root);
-    command.arg("--state").arg(directory.path().join("state"));
-    command.args(["--port", &server.port().to_string(), "--listen", &report.to_string()]);
-    let mut misled = Process::start(command, &directory, report);
+    let mut misled = agent_of(admin);
     let why = "this is gateway gw, and a coordinator was expected";
     assert!(becomes_true(|| misled.output().contains(why)), "{}", misled.output());
     misled.stop("TERM");

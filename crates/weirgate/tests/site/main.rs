@@ -83,7 +83,7 @@ fn shares_follow_the_load_and_outlive_gateways() {
     site.gateways[elected].end("TERM");
     let next = site.elected();
     assert_ne!(next, elected);
-    // One that begins anew knows the costs from the others before its clients come.
+    // A gateway that starts takes over the costs that the others have learned.
     site.gateways[busy].gold.load(0.0);
     let took_over = |site: &Site| site.gateways[busy].said("site: took over what gw");
     let before = took_over(&site);
