@@ -5,9 +5,9 @@
 //! HTTP/1.1, so it makes the key that a client over HTTP/2 does not send, and the answer that a node over HTTP/2 does
 //! not give.
 
+use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sha1::{Digest as _, Sha1};
 
 /// The name of the protocol in `Upgrade` and in `:protocol`.
 pub(crate) const PROTOCOL: &str = "websocket";
@@ -23,7 +23,10 @@ pub(crate) fn key() -> String {
 
 /// Returns the value of `Sec-WebSocket-Accept` for a key.
 pub(crate) fn accept(key: &[u8]) -> String {
-    STANDARD.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
+    let mut hash = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
+    hash.update(key);
+    hash.update(GUID);
+    STANDARD.encode(hash.finish())
 }
 
 #[cfg(test)]

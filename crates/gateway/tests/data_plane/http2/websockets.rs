@@ -4,12 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;
 use bytes::Bytes;
 use h2::ext::Protocol as Named;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request, Response, StatusCode};
-use sha1::{Digest as _, Sha1};
 use tokio::net::TcpListener;
 use weirgate_gateway::{Ending, Protocol};
 
@@ -21,8 +21,8 @@ pub(crate) const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: 
 
 /// Answers a key as RFC 6455 Sec. 1.3 demands.
 fn accept(key: &str) -> String {
-    let digest = Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11"));
-    base64::engine::general_purpose::STANDARD.encode(digest)
+    let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11").as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(hash)
 }
 
 pub(crate) fn grant(key: &str) -> String {
