@@ -24,8 +24,8 @@ impl TraceId {
     pub(crate) fn digits(self) -> [u8; 32] {
         let mut digits = [0; 32];
         let (high, low) = digits.split_at_mut(16);
-        hex(self.high, high);
-        hex(self.low, low);
+        high.copy_from_slice(&hex(self.high));
+        low.copy_from_slice(&hex(self.low));
         digits
     }
 }
@@ -78,7 +78,7 @@ impl Trace {
         }
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         text[3..35].copy_from_slice(&self.id.digits());
-        hex(self.span.get(), &mut text[36..52]);
+        text[36..52].copy_from_slice(&hex(self.span.get()));
         if self.is_exported() {
             text[54] = b'1';
         }
@@ -121,12 +121,25 @@ impl TraceIds {
     }
 }
 
-/// Writes `number` as 16 hexadecimal digits.
-fn hex(number: u64, place: &mut [u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (pair, byte) in place.chunks_exact_mut(2).zip(number.to_be_bytes()) {
-        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+/// Returns the 16 hexadecimal digits of a number.
+fn hex(number: u64) -> [u8; 16] {
+    let mut digits = [0; 16];
+    let (high, low) = digits.split_at_mut(8);
+    high.copy_from_slice(&eight((number >> 32) as u32));
+    low.copy_from_slice(&eight(number as u32));
+    digits
+}
+
+/// Returns eight hexadecimal digits. Each has a byte of one register, because every request has 48 of them.
+fn eight(number: u32) -> [u8; 8] {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let mut values = u64::from(number);
+    for (shift, kept) in [(16, 0xffff * 0x1_0000_0001), (8, 0xff * 0x1_0001_0001_0001), (4, 0xf * EACH)] {
+        values = (values | values << shift) & kept;
     }
+    // Six more than a letter's value does not fit into four bits.
+    let letters = (values + 6 * EACH) >> 4 & EACH;
+    (values + u64::from(b'0') * EACH + letters * u64::from(b'a' - b'0' - 10)).to_be_bytes()
 }
 
 /// Whether a trace is among the `share` that is exported.
@@ -221,6 +234,17 @@ mod tests {
         let (trace, written) = sampled("", 1.0, false);
         assert_eq!(trace.span_ids().and_then(|ids| ids.parent), None);
         assert!(written.ends_with("-01\r\n") && trace.span_ids().is_some());
+    }
+
+    #[test]
+    fn digits_are_those_of_the_library() {
+        let mut random = Random::new(7);
+        for number in [0, u64::MAX, 0x0123_4567_89ab_cdef, 0x9a9a_9a9a_a9a9_a9a9]
+            .into_iter()
+            .chain((0..1_000).map(|_| random.bits()))
+        {
+            assert_eq!(str::from_utf8(&hex(number)), Ok(format!("{number:016x}").as_str()));
+        }
     }
 
     #[test]
