@@ -171,25 +171,11 @@ impl Floors for OfEngine {
     }
 
     fn learned(&self) -> LearnedState {
-        let mut all = learned::export(&self.shared);
-        all.classes.retain(|class| class.key.is_none());
-        // Windows are shared by reports, and each gateway judges nodes by its own answers.
-        LearnedState { windows: Vec::new(), nodes: Vec::new(), ..all }
+        costs(learned::export(&self.shared))
     }
 
     fn take_over(&self, state: LearnedState, age: Duration) -> Option<String> {
-        let costs = |class: LearnedClass| {
-            // The load of another gateway says nothing about this one's.
-            let times = class.times.map(|times| LearnedTimes { arrivals_per_second: 0.0, ..times });
-            LearnedClass { rate_full_in_seconds: 0.0, times, ..class }
-        };
-        // Each gateway has the templates' classes of its own clients.
-        let classes = state.classes.into_iter().filter(|class| class.key.is_none()).map(costs).collect();
-        let taken = learned::import(
-            &self.shared,
-            &LearnedState { classes, windows: Vec::new(), nodes: Vec::new(), ..state },
-            age,
-        );
+        let taken = learned::import(&self.shared, &costs(state), age);
         (!taken.is_nothing()).then(|| taken.to_string())
     }
 
@@ -215,6 +201,18 @@ impl Floors for OfEngine {
     fn seen(&self) -> Seen {
         rollout::seen(&self.shared)
     }
+}
+
+/// Returns the costs in a learned state. Gateways tell each other nothing else, and believe nothing else. Windows are
+/// shared by reports, each gateway judges nodes by its own answers, and load and classes of templates belong to its own
+/// clients.
+fn costs(state: LearnedState) -> LearnedState {
+    let of_class = |class: LearnedClass| {
+        let times = class.times.map(|times| LearnedTimes { arrivals_per_second: 0.0, ..times });
+        LearnedClass { rate_full_in_seconds: 0.0, times, ..class }
+    };
+    let classes = state.classes.into_iter().filter(|class| class.key.is_none()).map(of_class).collect();
+    LearnedState { classes, windows: Vec::new(), nodes: Vec::new(), ..state }
 }
 
 impl Gateway {
