@@ -52,18 +52,25 @@ pub(crate) fn forms(path: &[u8]) -> Result<Option<Forms>, Refusal> {
     Ok(Some(Forms { normal, others }))
 }
 
-/// Returns whether `path` has the normal form and only one reading. Reads each byte once.
-fn is_normal(path: &[u8]) -> bool {
-    let mut before = 0u8;
-    for &byte in path {
-        let plain = matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' | b'/' | b'.'
-            | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@');
-        if !plain || (before == b'/' && matches!(byte, b'/' | b'.')) {
-            return false;
-        }
-        before = byte;
+/// Whether a byte has one reading and is the same in the normal form. A semicolon starts parameters, which some servers
+/// remove.
+static PLAIN: [bool; 256] = {
+    let bytes = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_~/.!$&'()*+,=:@";
+    let mut plain = [false; 256];
+    let mut at = 0;
+    while at < bytes.len() {
+        plain[bytes[at] as usize] = true;
+        at += 1;
     }
+    plain
+};
+
+/// Returns whether `path` has the normal form and only one reading.
+fn is_normal(path: &[u8]) -> bool {
+    let empty_or_dot = |pair: &[u8]| pair[0] == b'/' && matches!(pair[1], b'/' | b'.');
     path.first() == Some(&b'/')
+        && path.iter().all(|&byte| PLAIN[usize::from(byte)])
+        && !path.windows(2).any(empty_or_dot)
 }
 
 /// Decodes characters that need no encoding, and encodes characters that must be encoded, in upper case. Slashes and
