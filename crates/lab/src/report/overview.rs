@@ -21,15 +21,17 @@ const STUDENT: [f64; 30] = [
     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// Returns the overview as Markdown: the machine, a table, and the result of each run in a sentence.
+/// Returns the overview as Markdown: the machine of each run, a table, and the result of each run in a sentence.
 pub fn overview(runs: &[RunFile]) -> String {
     let mut text = String::from("# Overview of runs\n");
-    if let Some(run) = runs.first() {
+    text.push('\n');
+    for run in runs {
         let uses: Vec<String> =
             run.machine.cores.iter().map(|of| format!("core {} for {}", of.core, of.used_for)).collect();
         let _ = writeln!(
             text,
-            "\n{}, {}, {}. First run {}.",
+            "- **{}** on {}, {}, {}. First run {}.",
+            run.experiment.name,
             run.machine.cpu,
             run.machine.kernel,
             uses.join(", "),
