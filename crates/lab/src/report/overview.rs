@@ -23,8 +23,7 @@ const STUDENT: [f64; 30] = [
 
 /// Returns the overview as Markdown: the machine of each run, a table, and the result of each run in a sentence.
 pub fn overview(runs: &[RunFile]) -> String {
-    let mut text = String::from("# Overview of runs\n");
-    text.push('\n');
+    let mut text = String::from("# Overview of runs\n\n");
     for run in runs {
         let uses: Vec<String> =
             run.machine.cores.iter().map(|of| format!("core {} for {}", of.core, of.used_for)).collect();
