@@ -307,7 +307,7 @@ def setup(rounds, load):
             f"- {line('date', '+%Y-%m-%d %H:%M %Z')}, commit {line('git', 'rev-parse', '--short', 'HEAD')}\n"
             f"- {cpu.count('processor')} cores, {model[1] if model else 'unknown'}; Linux {line('uname', '-r')}; load average "
             f"{load} before the first run and {average()} after the last\n"
-            f"- {line('rustc', '--version')}, profile `production`\n- {versions} (Debian), {ssl.OPENSSL_VERSION} in the client\n"
+            f"- {line('rustc', '--version')}, the program of `cargo xtask release`\n- {versions} (Debian), {ssl.OPENSSL_VERSION} in the client\n"
             f"- {rounds} rounds; in each, every proxy in turn: {CONNECTIONS} connections, or {REQUESTS} requests after "
             f"1,000 unmeasured ones. {MEMORY_ROUNDS} rounds with {HELD} idle connections\n"
             f"- proxies with one thread on core {PROXY_CORE}; node and load on core {LOAD_CORE}\n")

@@ -22,7 +22,7 @@ const PYTHON: [&str; 5] =
 
 /// Installs what is missing, builds the gateway, and runs the cases.
 pub(crate) fn run() -> Result<(), String> {
-    let gateway = built("release", &["weirgate"])?.join("weirgate");
+    let gateway = built(&["weirgate"])?.join("weirgate");
     let tools = target().join("edge");
     let python = install(&tools)?;
     let date = read(Command::new("date").arg("+%Y-%m-%d"))?;

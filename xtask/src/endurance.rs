@@ -27,7 +27,7 @@ pub(crate) fn soak() -> Result<(), String> {
 }
 
 fn run(name: &str, words: &[&str]) -> Result<(), String> {
-    let programs = built("release", &["weirgate", "weirgate-endurance"])?;
+    let programs = built(&["weirgate", "weirgate-endurance"])?;
     let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
     let output = crate::root().join(format!("bench/runs/{}-endurance", date.trim()));
     let mut command = Command::new(programs.join("weirgate-endurance"));

@@ -78,8 +78,10 @@ const LINT: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, DO
 const BENCH: [Step; 10] = [CRITERION, INSTRUCTIONS, MEMORY, VIEWERS, PROXY_CPU, TLS, DOOR, FLOOD, SOAK, EDGE];
 const RELEASE: Step = Step::new("release", "packages, an image, the list of parts and their checksums", release::run);
 
+const TRAIN: Step = Step::new("train", "the profile by which the compiler optimises a release", release::train);
+
 /// Steps that belong to no group but `quick`.
-const ALONE: [Step; 4] = [UNITS, PROSE, REFERENCE, RELEASE];
+const ALONE: [Step; 5] = [UNITS, PROSE, REFERENCE, RELEASE, TRAIN];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -115,6 +117,7 @@ fn usage() -> ExitCode {
     println!("cargo xtask prose    a table of words that make text hard to read");
     println!("cargo xtask reference  the pages of docs/reference, written from the schemas");
     println!("cargo xtask release  packages in target/dist; --check tries them, --again builds them twice");
+    println!("cargo xtask train    the profile by which the compiler optimises a release");
     println!("cargo xtask STEP     one of these steps alone");
     ExitCode::from(2)
 }

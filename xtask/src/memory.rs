@@ -46,7 +46,7 @@ const KEPT: f64 = 0.5;
 
 /// Measures all states and prints a table.
 pub(crate) fn run() -> Result<(), String> {
-    let gateway = built("release", &["weirgate"])?.join("weirgate");
+    let gateway = built(&["weirgate"])?.join("weirgate");
     let words: Vec<String> = std::env::args().collect();
     let asked = words.windows(2).find(|pair| pair[0] == "--connections").map(|pair| pair[1].parse());
     let asked = asked.unwrap_or(Ok(CONNECTIONS)).map_err(|e| format!("--connections: {e}"))?;

@@ -2,7 +2,7 @@
 //!
 //! A step that fails does not stop the ones after it: one run shows everything that has to be corrected.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -129,11 +129,21 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }
 
-/// Builds `packages` with the profile `release` or `production`, and returns the folder with the programs.
-pub(crate) fn built(profile: &str, packages: &[&str]) -> Result<PathBuf, String> {
+/// Builds `packages` with the profile `release`, and returns the folder with the programs.
+pub(crate) fn built(packages: &[&str]) -> Result<PathBuf, String> {
     let packages = packages.iter().flat_map(|package| ["--package", package]);
-    show(Command::new(env!("CARGO")).args(["build", "--locked", "--profile", profile]).args(packages))?;
-    Ok(target().join(profile))
+    show(Command::new(env!("CARGO")).args(["build", "--locked", "--release"]).args(packages))?;
+    Ok(target().join("release"))
+}
+
+/// Calls `work` with a new folder for temporary files, and removes it. `of` is a part of its name.
+pub(crate) fn within<T>(of: &str, work: impl FnOnce(&Path) -> Result<T, String>) -> Result<T, String> {
+    let folder = std::env::temp_dir().join(format!("weirgate-{of}-{}", std::process::id()));
+    let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let result = work(&folder);
+    std::fs::remove_dir_all(&folder).map_err(failed)?;
+    result
 }
 
 /// Runs `command` in the repository's root with its output on the terminal.

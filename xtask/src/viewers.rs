@@ -44,7 +44,7 @@ const FIRST_NODE: u16 = 18_140;
 
 /// Measures and prints a table.
 pub(crate) fn run() -> Result<(), String> {
-    let weirgate = built("release", &["weirgate"])?.join("weirgate");
+    let weirgate = built(&["weirgate"])?.join("weirgate");
     let words: Vec<String> = std::env::args().collect();
     let asked = words.windows(2).find(|pair| pair[0] == "--seconds").map(|pair| pair[1].parse());
     let span = Duration::from_secs(asked.unwrap_or(Ok(SECONDS)).map_err(|e| format!("--seconds: {e}"))?);

@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 
 use crate::exchange::{BROWSER, Client, Node, Stopped, occupy};
 use crate::proxy_cpu::program;
-use crate::steps::{becomes_true, built};
+use crate::steps::{becomes_true, built, within};
 
 /// Requests of the two runs. The difference averages over timers and reallocations.
 const FEW: u32 = 500;
@@ -51,27 +51,30 @@ const CASES: [Case; 4] = [
 
 /// Counts all cases and prints a table.
 pub(crate) fn run() -> Result<(), String> {
-    let gateway = built("release", &["weirgate"])?.join("weirgate");
-    let directory = std::env::temp_dir().join(format!("weirgate-instructions-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-    let counted = count_all(&gateway, &directory);
-    let removed = std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()));
-    let exceeded = counted?;
-    removed?;
+    let gateway = built(&["weirgate"])?.join("weirgate");
+    let exceeded = within("instructions", |directory| count_all(&gateway, directory))?;
     if exceeded.is_empty() { Ok(()) } else { Err(format!("over their budget: {}", exceeded.join(", "))) }
+}
+
+/// Lets `weirgate` serve `requests` of each case, and counts nothing.
+pub(crate) fn play(weirgate: &Path, requests: u32) -> Result<(), String> {
+    let node = Node::start()?;
+    CASES.iter().try_for_each(|case| {
+        println!("   {}: {requests} requests", case.name);
+        Proxy::weirgate(weirgate, case).serve(Command::new("env"), &node, case, requests)
+    })
 }
 
 fn count_all(weirgate: &Path, directory: &Path) -> Result<Vec<&'static str>, String> {
     let node = Node::start()?;
     let tools = Tools { callgrind: tool("valgrind")?, strace: tool("strace")?, directory };
-    let here = crate::root().join("experiments/instructions");
+    let here = here();
     let (haproxy, nginx) = (program("haproxy").ok(), program("nginx").ok());
     println!("   user instructions, allocations and system calls of a request");
     println!("   {:22} {:>21} {:>7} {:>7} {:>21} {:>21}", "", "Weirgate", "budget", "target", "HAProxy", "nginx");
     let mut exceeded = Vec::new();
     for case in &CASES {
-        let policy = if case.status == "503" { "shed.yaml" } else { "weirgate.yaml" };
-        let ours = Proxy { port: 18_111, command: vec![weirgate.into(), "run".into(), here.join(policy)] };
+        let ours = Proxy::weirgate(weirgate, case);
         let haproxy = haproxy.as_ref().map(|program| Proxy {
             port: 18_112,
             command: vec![program.clone(), "-db".into(), "-f".into(), here.join("haproxy.cfg")],
@@ -94,6 +97,11 @@ fn count_all(weirgate: &Path, directory: &Path) -> Result<Vec<&'static str>, Str
         }
     }
     Ok(exceeded)
+}
+
+/// Place of the configurations.
+fn here() -> PathBuf {
+    crate::root().join("experiments/instructions")
 }
 
 fn tool(name: &str) -> Result<PathBuf, String> {
@@ -162,6 +170,11 @@ struct Proxy {
 }
 
 impl Proxy {
+    fn weirgate(program: &Path, case: &Case) -> Proxy {
+        let policy = if case.status == "503" { "shed.yaml" } else { "weirgate.yaml" };
+        Proxy { port: 18_111, command: vec![program.into(), "run".into(), here().join(policy)] }
+    }
+
     /// Starts the proxy under `tool`, asks `requests` one after another, and ends it.
     fn serve(&self, mut tool: Command, node: &Node, case: &Case, requests: u32) -> Result<(), String> {
         let tool = tool.args(&self.command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

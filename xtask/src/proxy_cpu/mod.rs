@@ -8,7 +8,8 @@ mod report;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::steps::{read, show, target};
+use crate::release;
+use crate::steps::{read, show, target, within};
 use process::Process;
 pub(crate) use process::program;
 use report::Run;
@@ -56,103 +57,138 @@ struct Proxy {
 
 /// Runs the experiment and writes `bench/runs/DATE-proxy-cpu/`.
 pub(crate) fn run() -> Result<(), String> {
-    for what in [&["--package", "weirgate"][..], &["--package", "weirgate-emulator", "--example", "relay"]] {
-        show(Command::new(env!("CARGO")).args(["build", "--locked", "--profile", "production"]).args(what))?;
-    }
-    let experiment = crate::root().join("experiments/proxy-cpu");
-    let directory = std::env::temp_dir().join(format!("weirgate-proxy-cpu-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+    let weirgate = release::program()?;
+    let relay = ["--package", "weirgate-emulator", "--example", "relay"];
+    show(Command::new(env!("CARGO")).args(["build", "--locked", "--profile", "production"]).args(relay))?;
     let setup = report::setup()?;
-    let runs = measure(&experiment, &directory);
-    let removed = std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()));
-    let runs = runs?;
-    removed?;
+    let runs = within("proxy-cpu", |directory| Bench::start(&weirgate, directory)?.measure())?;
     let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
     let place = crate::root().join(format!("bench/runs/{}-proxy-cpu", date.trim()));
     report::write(&place, &setup, &runs)
 }
 
-fn measure(experiment: &Path, directory: &Path) -> Result<Vec<Run>, String> {
-    // The node's two pages. Their content does not matter.
-    for (name, bytes) in [("page", 1024), ("large", 10 << 20)] {
-        let page = directory.join(name);
-        std::fs::write(&page, vec![b'w'; bytes]).map_err(|e| format!("{}: {e}", page.display()))?;
-    }
-    let node = nginx(directory, &experiment.join("node.conf"))?;
-    let _node = Process::start(LOAD_CORE, &node, 18100)?;
-    let mut runs: Vec<Run> = Vec::new();
-    let mut proxies = (0, Vec::new());
-    for case in &CASES {
-        if proxies.0 != case.threads {
-            // The ports are those of the proxies before.
-            proxies.1.clear();
-            proxies = (case.threads, start(experiment, directory, case.threads)?);
+/// Lets `weirgate` serve each load of [`CASES`] that has one thread and no pauses, for `seconds`.
+pub(crate) fn play(weirgate: &Path, seconds: u32) -> Result<(), String> {
+    within("proxy-cpu", |directory| {
+        let bench = Bench::start(weirgate, directory)?;
+        let proxy = bench.proxy(bench.weirgate(1)?, 1)?;
+        for case in CASES.iter().filter(|case| case.threads == 1 && case.rate.is_none()) {
+            println!("   {}: {seconds} s", case.name);
+            bench.load(case, proxy.port, seconds, 0.0)?;
         }
-        let full = report::rate_of("haproxy", CASES[0].name, &runs);
-        let pause = case.rate.map_or(0.0, |part| 1e3 * f64::from(case.connections) / (part * full));
-        for round in 0..ROUNDS {
-            for turn in 0..proxies.1.len() {
-                let proxy: &Proxy = &proxies.1[(round + turn) % proxies.1.len()];
-                load(experiment, case, proxy.port, WARM_UP, pause)?;
-                let before = proxy.process.cpu_seconds()?;
-                let result = load(experiment, case, proxy.port, MEASURED, pause)?;
-                let cpu = proxy.process.cpu_seconds()? - before;
-                let run = Run::new(case.name, round + 1, proxy.name, cpu, &result)?;
-                println!("   {}, round {} of {ROUNDS}: {run}", case.name, round + 1);
-                runs.push(run);
-            }
-        }
-    }
-    Ok(runs)
+        Ok(())
+    })
 }
 
-/// Starts all proxies with this number of threads.
-fn start(experiment: &Path, directory: &Path, threads: u32) -> Result<Vec<Proxy>, String> {
-    let configured = |file: &str, setting: &str| -> Result<PathBuf, String> {
-        let text = std::fs::read_to_string(experiment.join(file)).map_err(|e| format!("{file}: {e}"))?;
-        let place = directory.join(file);
+/// Name, port and command of a proxy.
+type Commanded = (&'static str, u16, Vec<PathBuf>);
+
+/// The files of the experiment, and its node, which runs as long as this value lives.
+struct Bench<'a> {
+    /// The program that is measured.
+    weirgate: &'a Path,
+    /// Place of configurations and loads.
+    experiment: PathBuf,
+    /// Place of what a run writes.
+    directory: &'a Path,
+    _node: Process,
+}
+
+impl<'a> Bench<'a> {
+    fn start(weirgate: &'a Path, directory: &'a Path) -> Result<Bench<'a>, String> {
+        // The node's two pages. Their content does not matter.
+        for (name, bytes) in [("page", 1024), ("large", 10 << 20)] {
+            let page = directory.join(name);
+            std::fs::write(&page, vec![b'w'; bytes]).map_err(|e| format!("{}: {e}", page.display()))?;
+        }
+        let experiment = crate::root().join("experiments/proxy-cpu");
+        let node = Process::start(LOAD_CORE, &nginx(directory, &experiment.join("node.conf"))?, 18100)?;
+        Ok(Bench { weirgate, experiment, directory, _node: node })
+    }
+
+    fn measure(&self) -> Result<Vec<Run>, String> {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut proxies = (0, Vec::new());
+        for case in &CASES {
+            if proxies.0 != case.threads {
+                // The ports are those of the proxies before.
+                proxies.1.clear();
+                proxies = (case.threads, self.proxies(case.threads)?);
+            }
+            let full = report::rate_of("haproxy", CASES[0].name, &runs);
+            let pause = case.rate.map_or(0.0, |part| 1e3 * f64::from(case.connections) / (part * full));
+            for round in 0..ROUNDS {
+                for turn in 0..proxies.1.len() {
+                    let proxy: &Proxy = &proxies.1[(round + turn) % proxies.1.len()];
+                    self.load(case, proxy.port, WARM_UP, pause)?;
+                    let before = proxy.process.cpu_seconds()?;
+                    let result = self.load(case, proxy.port, MEASURED, pause)?;
+                    let cpu = proxy.process.cpu_seconds()? - before;
+                    let run = Run::new(case.name, round + 1, proxy.name, cpu, &result)?;
+                    println!("   {}, round {} of {ROUNDS}: {run}", case.name, round + 1);
+                    runs.push(run);
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Starts all proxies with this number of threads.
+    fn proxies(&self, threads: u32) -> Result<Vec<Proxy>, String> {
+        let haproxy = |file: &str| -> Result<Vec<PathBuf>, String> {
+            Ok(vec![program("haproxy")?, "-db".into(), "-f".into(), self.configured(file, "nbthread", threads)?])
+        };
+        let nginx = nginx(self.directory, &self.configured("nginx.conf", "worker_processes", threads)?)?;
+        let mut commands = vec![
+            self.weirgate(threads)?,
+            ("haproxy", 18102, haproxy("haproxy.cfg")?),
+            (report::EQUAL, 18104, haproxy("haproxy-equal.cfg")?),
+            ("nginx", 18103, nginx),
+        ];
+        // It has one thread.
+        if threads == 1 {
+            let relay = target().join("production/examples/relay");
+            commands.push(("relay", 18105, vec![relay, "127.0.0.1:18105".into(), "127.0.0.1:18100".into()]));
+        }
+        commands.into_iter().map(|command| self.proxy(command, threads)).collect()
+    }
+
+    fn weirgate(&self, threads: u32) -> Result<Commanded, String> {
+        let policy = self.configured("weirgate.yaml", "threads:", threads)?;
+        Ok(("weirgate", 18101, vec![self.weirgate.into(), "run".into(), policy]))
+    }
+
+    fn proxy(&self, (name, port, command): Commanded, threads: u32) -> Result<Proxy, String> {
+        let core = if threads == 1 { PROXY_CORE } else { BOTH_CORES };
+        Ok(Proxy { name, port, process: Process::start(core, &command, port)? })
+    }
+
+    /// Copies `file` of the experiment with this number of threads in `setting`.
+    fn configured(&self, file: &str, setting: &str, threads: u32) -> Result<PathBuf, String> {
+        let text = std::fs::read_to_string(self.experiment.join(file)).map_err(|e| format!("{file}: {e}"))?;
+        let place = self.directory.join(file);
         let text = text.replace(&format!("{setting} 1"), &format!("{setting} {threads}"));
         std::fs::write(&place, text).map_err(|e| format!("{}: {e}", place.display()))?;
         Ok(place)
-    };
-    let weirgate = target().join("production/weirgate");
-    let haproxy = |file: &str| -> Result<Vec<PathBuf>, String> {
-        Ok(vec![program("haproxy")?, "-db".into(), "-f".into(), configured(file, "nbthread")?])
-    };
-    let mut commands = vec![
-        ("weirgate", 18101, vec![weirgate, "run".into(), configured("weirgate.yaml", "threads:")?]),
-        ("haproxy", 18102, haproxy("haproxy.cfg")?),
-        (report::EQUAL, 18104, haproxy("haproxy-equal.cfg")?),
-        ("nginx", 18103, nginx(directory, &configured("nginx.conf", "worker_processes")?)?),
-    ];
-    // It has one thread.
-    if threads == 1 {
-        let relay = target().join("production/examples/relay");
-        commands.push(("relay", 18105, vec![relay, "127.0.0.1:18105".into(), "127.0.0.1:18100".into()]));
     }
-    let core = if threads == 1 { PROXY_CORE } else { BOTH_CORES };
-    let start = |(name, port, command): (_, _, Vec<PathBuf>)| {
-        Ok(Proxy { name, port, process: Process::start(core, &command, port)? })
-    };
-    commands.into_iter().map(start).collect()
+
+    /// Loads `port` for `seconds` and returns the output of `wrk`. `pause` is the mean time between two requests of a
+    /// connection in milliseconds.
+    fn load(&self, case: &Case, port: u16, seconds: u32, pause: f64) -> Result<String, String> {
+        read(
+            Command::new("taskset")
+                .args(["-c", LOAD_CORE, "wrk", "--latency", "-t1", &format!("-c{}", case.connections)])
+                .args([&format!("-d{seconds}s"), "-s"])
+                .arg(self.experiment.join(case.script))
+                .env("LUA_PATH", format!("{}/?.lua;;", self.experiment.display()))
+                .arg(format!("http://127.0.0.1:{port}/"))
+                .arg(pause.to_string()),
+        )
+        .map_err(|why| format!("{why}; `cargo xtask packages` installs wrk"))
+    }
 }
 
 fn nginx(directory: &Path, file: &Path) -> Result<Vec<PathBuf>, String> {
     let options = ["-p".into(), directory.into(), "-e".into(), "stderr".into(), "-c".into(), file.into()];
     Ok([program("nginx")?].into_iter().chain(options).collect())
-}
-
-/// Loads `port` for `seconds` and returns the output of `wrk`. `pause` is the mean time between two requests of a
-/// connection in milliseconds.
-fn load(experiment: &Path, case: &Case, port: u16, seconds: u32, pause: f64) -> Result<String, String> {
-    read(
-        Command::new("taskset")
-            .args(["-c", LOAD_CORE, "wrk", "--latency", "-t1", &format!("-c{}", case.connections)])
-            .args([&format!("-d{seconds}s"), "-s"])
-            .arg(experiment.join(case.script))
-            .env("LUA_PATH", format!("{}/?.lua;;", experiment.display()))
-            .arg(format!("http://127.0.0.1:{port}/"))
-            .arg(pause.to_string()),
-    )
-    .map_err(|why| format!("{why}; `cargo xtask packages` installs wrk"))
 }

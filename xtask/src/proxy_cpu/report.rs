@@ -176,7 +176,7 @@ pub(crate) fn setup() -> Result<String, String> {
     let commit = line("git", &["rev-parse", "--short", "HEAD"]).unwrap_or_else(|_| "none".into());
     Ok(format!(
         "# Setup\n\n`cargo xtask bench proxy-cpu`, see `experiments/proxy-cpu/README.md` for the method and the configurations.\n\n\
-         - {date}, commit {commit}\n- {cores} cores,{model}; Linux {kernel}; load average before the first run {idle}\n- {rust}, profile `production`\n- {nginx}, {haproxy}, {wrk} (Debian)\n\
+         - {date}, commit {commit}\n- {cores} cores,{model}; Linux {kernel}; load average before the first run {idle}\n- {rust}; the program of `cargo xtask release`\n- {nginx}, {haproxy}, {wrk} (Debian)\n\
          - {rounds} rounds; in each, every proxy in turn: {warm} s of warm-up, {measured} s measured\n\
          - proxies with one thread on core {proxy_core}, with two on both; node and `wrk -t1` on core {load_core}\n",
         date = line("date", &["+%Y-%m-%d %H:%M %Z"])?,

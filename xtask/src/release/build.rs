@@ -10,8 +10,9 @@ use crate::steps::{read, show};
 const SOURCE: &str = "/build/weirgate";
 const CARGO: &str = "/build/cargo";
 
-/// Builds the program in `dist`, and returns its path. `epoch` is the time of the commit.
-pub(super) fn program(dist: &Path, epoch: &str) -> Result<PathBuf, String> {
+/// Builds the program in `dist`, and returns its path. `epoch` is the time of the commit, and `flag` one more flag of
+/// the compiler, or empty.
+pub(super) fn program(dist: &Path, epoch: &str, flag: &str) -> Result<PathBuf, String> {
     let target = target();
     let installed = read(Command::new("rustup").args(["target", "list", "--installed"]))?;
     if !installed.lines().any(|line| line == target) {
@@ -21,14 +22,15 @@ pub(super) fn program(dist: &Path, epoch: &str) -> Result<PathBuf, String> {
         return Err("the C parts of a static program need musl-gcc: apt-get install musl-tools".to_owned());
     }
     let folders = [(crate::root().display().to_string(), SOURCE), (cargo_home()?.display().to_string(), CARGO)];
-    let flags =
+    let shown =
         |name: &str| folders.iter().map(|(from, to)| format!("{name}={from}={to}")).collect::<Vec<_>>().join(" ");
     let variable = target.replace('-', "_");
     let mut command = cargo(&["build", "--locked", "--profile", "production", "--package", "weirgate"]);
     command.args(["--target", &target, "--target-dir"]).arg(dist);
     command.env("SOURCE_DATE_EPOCH", epoch);
-    command.env(format!("CARGO_TARGET_{}_RUSTFLAGS", variable.to_uppercase()), flags("--remap-path-prefix"));
-    command.env(format!("CFLAGS_{variable}"), flags("-ffile-prefix-map"));
+    let flags = format!("{} {flag}", shown("--remap-path-prefix"));
+    command.env(format!("CARGO_TARGET_{}_RUSTFLAGS", variable.to_uppercase()), flags.trim());
+    command.env(format!("CFLAGS_{variable}"), shown("-ffile-prefix-map"));
     println!("   the first build takes about ten minutes on two cores");
     show(&mut command)?;
     Ok(dist.join(target).join("production/weirgate"))

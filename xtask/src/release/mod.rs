@@ -10,6 +10,7 @@ mod build;
 mod image;
 mod licences;
 mod packages;
+mod profile;
 mod tree;
 mod trial;
 
@@ -17,6 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub(crate) use self::profile::train;
 use crate::cargo::cargo;
 use crate::steps::{read, show};
 
@@ -89,17 +91,14 @@ pub(crate) fn run() -> Result<(), String> {
     if let Some(work) = options.inside {
         return trial::inside(&work);
     }
-    let dist = crate::root().join("target/dist");
+    let dist = dist();
     let output = options.output.unwrap_or_else(|| dist.join(format!("weirgate-{VERSION}")));
     let output = std::path::absolute(output).map_err(|e| e.to_string())?;
     if options.again && !read(Command::new("git").args(["status", "--porcelain"]))?.is_empty() {
         return Err("--again builds the last commit: commit your changes first".to_owned());
     }
-    let epoch = read(Command::new("git").args(["log", "-1", "--format=%ct"]))?.trim().to_owned();
-    let program = match options.program {
-        Some(program) => program,
-        None => build::program(&dist, &epoch)?,
-    };
+    let epoch = commit_time()?;
+    let program = options.program.map_or_else(program, Ok)?;
     let work = dist.join("work");
     for folder in [&output, &work] {
         empty(folder)?;
@@ -121,6 +120,24 @@ pub(crate) fn run() -> Result<(), String> {
     println!("   {}", release.output.display());
     print!("{}", read(Command::new("cat").arg(release.file("SHA256SUMS")))?);
     Ok(())
+}
+
+/// Builds the program of a release.
+pub(crate) fn program() -> Result<PathBuf, String> {
+    let dist = dist();
+    let profile = profile::unpacked(&dist)?;
+    let flag = profile.map_or(String::new(), |file| format!("-Cprofile-use={}", file.display()));
+    build::program(&dist, &commit_time()?, &flag)
+}
+
+/// Place of all builds and files of releases.
+fn dist() -> PathBuf {
+    crate::root().join("target/dist")
+}
+
+/// Seconds since 1970 of the last commit.
+fn commit_time() -> Result<String, String> {
+    Ok(read(Command::new("git").args(["log", "-1", "--format=%ct"]))?.trim().to_owned())
 }
 
 /// Copies the program without its line tables, which are three quarters of it. Names of functions stay, for backtraces.
