@@ -142,8 +142,9 @@ pub(crate) fn within<T>(of: &str, work: impl FnOnce(&Path) -> Result<T, String>)
     let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
     std::fs::create_dir_all(&folder).map_err(failed)?;
     let result = work(&folder);
-    std::fs::remove_dir_all(&folder).map_err(failed)?;
-    result
+    let removed = std::fs::remove_dir_all(&folder).map_err(failed);
+    let result = result?;
+    removed.map(|()| result)
 }
 
 /// Runs `command` in the repository's root with its output on the terminal.

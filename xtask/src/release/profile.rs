@@ -4,12 +4,11 @@
 //! it anew: it builds a program that counts, and loads it. Decision 29 (`docs/adr/0029-releases-by-profile.md`) says
 //! what it gains, and what a profile that is older than the code costs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{build, commit_time, empty};
-use crate::steps::{read, show, target};
+use super::{build, commit_time, dist, empty, tree};
+use crate::steps::{read, show};
 use crate::{instructions, proxy_cpu, tls};
 
 /// Seconds of each load over plain connections. The program that counts serves thousands of requests a second.
@@ -37,20 +36,15 @@ pub(super) fn unpacked(folder: &Path) -> Result<Option<PathBuf>, String> {
     }
     let sum = read(Command::new("sha256sum").arg(&kept))?;
     let to = folder.join(format!("{}.profdata", sum.get(..16).unwrap_or_default()));
-    let packed = Command::new("gzip").args(["--decompress", "--stdout"]).arg(&kept).output();
-    let packed = packed.map_err(|e| format!("cannot start gzip: {e}"))?;
-    if !packed.status.success() {
-        return Err(format!("{}: {}", kept.display(), String::from_utf8_lossy(&packed.stderr).trim()));
-    }
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(&to, packed.stdout))
-        .map_err(|e| format!("{}: {e}", to.display()))?;
+    let packed = to.with_extension("profdata.gz");
+    tree::copy(&kept, &packed, 0o644)?;
+    read(Command::new("gzip").args(["--decompress", "--force"]).arg(packed))?;
     Ok(Some(to))
 }
 
 /// Makes the profile of this architecture anew.
 pub(crate) fn train() -> Result<(), String> {
-    let folder = target().join("train");
+    let folder = dist().join("train");
     let counts = folder.join("counts");
     empty(&counts)?;
     let merge = profdata()?;
@@ -61,17 +55,15 @@ pub(crate) fn train() -> Result<(), String> {
     tls::play(&program, &folder.join("tls"))?;
     for words in COMMANDS {
         println!("   weirgate {}", words.join(" "));
-        // Its output is that of every run, and whether a guarantee held does not matter here.
+        // It exits with 1 if a guarantee was missed, as may happen to a program that counts.
         read(Command::new("sh").args(["-c", "\"$@\" || test $? = 1", "sh"]).arg(&program).args(words))?;
     }
     let merged = folder.join("merged.profdata");
     // Sparse: functions that never ran are left out. With counts of zero the compiler would make them small and slow.
     show(Command::new(merge).args(["merge", "--sparse", "--output"]).arg(&merged).arg(&counts))?;
     show(Command::new("gzip").args(["--best", "--no-name", "--force"]).arg(&merged))?;
-    let (from, to) = (folder.join("merged.profdata.gz"), kept());
-    let made = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::copy(&from, &to));
-    let bytes = made.map_err(|e| format!("{}: {e}", to.display()))?;
-    println!("   {}: {} KB", crate::repository::relative(&to), bytes / 1000);
+    tree::copy(&merged.with_extension("profdata.gz"), &kept(), 0o644)?;
+    println!("   written to {}", crate::repository::relative(&kept()));
     Ok(())
 }
 
