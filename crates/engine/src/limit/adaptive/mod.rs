@@ -407,6 +407,8 @@ impl Adaptive {
         if sub_queue == 0 {
             view.nodes.learn(group, probe.figures());
         }
+        let limits = probe.seen.iter().filter_map(|class| view.classes.spec(*class).guarantee.response_time);
+        probe.passes(view.now, limits.map(|rt| rt.limit).min());
         probe.at_least(slots(view.nodes, view.classes, windows, group, sub_queue), view.nodes.groups[group].usable);
         probe.turn(view.now, half);
         let size = probe.size();

@@ -67,6 +67,23 @@ fn a_trial_that_fails_leaves_the_base_as_it_was() {
 }
 
 #[test]
+fn the_base_is_no_smaller_than_what_is_answered_within_a_moment() {
+    let least = |answers: u64, tightest: Option<Duration>| {
+        let mut probe = probe(10.0);
+        let mut halves = Halves::default();
+        (0..answers).for_each(|_| probe.completed(AT(50), ClassId(0), &mut halves, 0.0001));
+        probe.passes(AT(100), tightest);
+        probe.at_least(5.0, 1);
+        probe.back_off(1);
+        probe.base
+    };
+    assert_eq!(least(4_000, None), 40.0);
+    assert_eq!(least(4_000, Some(Duration::from_millis(100))), 40.0);
+    assert_eq!(least(4_000, Some(Duration::from_millis(10))), 20.0, "a twentieth of the limit");
+    assert_eq!(least(100, None), 5.0, "the need of the guarantees");
+}
+
+#[test]
 fn answers_that_other_engines_lose_are_no_gain() {
     // Above the knee all engines together answer as many, and one with a larger window takes more of them.
     let mut alone = probe(10.0);
