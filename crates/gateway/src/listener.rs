@@ -165,7 +165,12 @@ impl Acceptor {
     /// Watches a socket on this thread.
     pub(crate) fn new(socket: Socket) -> io::Result<Acceptor> {
         Ok(match socket {
-            Socket::Tcp(socket) => Acceptor::Tcp(tokio::net::TcpListener::from_std(socket)?),
+            Socket::Tcp(socket) => {
+                // Responses are sent at once, because head and body are written together. Connections inherit it from
+                // their listener, which costs no system call for each of them.
+                SockRef::from(&socket).set_tcp_nodelay(true)?;
+                Acceptor::Tcp(tokio::net::TcpListener::from_std(socket)?)
+            }
             Socket::Unix(socket, _) => Acceptor::Unix(tokio::net::UnixListener::from_std(socket)?),
         })
     }
@@ -265,5 +270,20 @@ fn in_use(address: SocketAddr) -> io::Result<bool> {
         Ok(()) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(true),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_send_small_messages_at_once() {
+        let (address, mut sockets) = bind("127.0.0.1:0".parse().expect("an address"), 1).expect("a listener");
+        let acceptor = Acceptor::new(sockets.remove(0)).expect("a listener");
+        let _client = TcpStream::connect(address.tcp().expect("an address")).await.expect("a connection");
+        let (socket, _) = acceptor.accept().await.expect("a connection");
+        let socket::Socket::Tcp(stream) = socket else { panic!("not TCP") };
+        assert!(stream.nodelay().expect("a socket"));
     }
 }

@@ -346,8 +346,6 @@ impl Worker {
     /// Serves a connection that has been counted.
     pub(crate) fn serve(self: &Rc<Self>, accepted: Accepted<Socket>) {
         let Accepted { stream, peer, place, named, port, destination } = accepted;
-        // Responses are sent at once, because head and body are written together.
-        let _ = stream.set_nodelay();
         let task =
             connection::drive(ClientConn::new(self, Ends { client: peer, destination }, (named, port), place), stream);
         // A connection limits its turns itself, in bytes. The runtime's own limit counts calls.
