@@ -259,9 +259,11 @@ impl ClientStream {
         linger(&self.conn.worker.timers, self.io).await;
     }
 
-    /// Closes the connection in an orderly way.
+    /// Closes the connection in an orderly way. Without TLS, closing the socket says all that there is to say.
     pub(crate) async fn close(mut self) {
-        drop(self.conn.worker.timers.within(LINGER.0, self.io.shutdown()).await);
+        if self.io.is_tls() {
+            drop(self.conn.worker.timers.within(LINGER.0, self.io.shutdown()).await);
+        }
     }
 }
 
