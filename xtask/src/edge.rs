@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::steps::{built, read, show, target};
+use crate::steps::{built, read, run_folder, show, target};
 
 /// Go programs: the names of their files, and of their packages.
 const GO: [(&str, &str); 3] = [
@@ -25,12 +25,11 @@ pub(crate) fn run() -> Result<(), String> {
     let gateway = built(&["weirgate"])?.join("weirgate");
     let tools = target().join("edge");
     let python = install(&tools)?;
-    let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
     let here = crate::root().join("experiments/edge");
     let mut command = Command::new(python);
     command.arg("-B").arg(here.join("edge.py")).arg("--gateway").arg(gateway);
     command.arg("--tools").arg(&tools);
-    command.arg("--output").arg(crate::root().join(format!("bench/runs/{}-edge", date.trim())));
+    command.arg("--output").arg(run_folder("edge")?);
     // `xtask bench edge WORDS`: the program, the group and the name come first.
     show(command.args(std::env::args().skip(3)))
 }

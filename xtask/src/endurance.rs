@@ -5,7 +5,7 @@
 
 use std::process::Command;
 
-use crate::steps::{built, read, show};
+use crate::steps::{built, run_folder, show};
 
 /// 50 mixes of hostile clients beside a class within its guarantee.
 pub(crate) fn door() -> Result<(), String> {
@@ -28,8 +28,7 @@ pub(crate) fn soak() -> Result<(), String> {
 
 fn run(name: &str, words: &[&str]) -> Result<(), String> {
     let programs = built(&["weirgate", "weirgate-endurance"])?;
-    let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
-    let output = crate::root().join(format!("bench/runs/{}-endurance", date.trim()));
+    let output = run_folder("endurance")?;
     let mut command = Command::new(programs.join("weirgate-endurance"));
     command.arg(name).args(words).arg("--gateway").arg(programs.join("weirgate"));
     command.arg("--experiments").arg(crate::root().join("experiments/endurance")).arg("--output").arg(output);

@@ -136,6 +136,12 @@ pub(crate) fn built(packages: &[&str]) -> Result<PathBuf, String> {
     Ok(target().join("release"))
 }
 
+/// Returns the folder in which a benchmark of this name stores what it measures today.
+pub(crate) fn run_folder(name: &str) -> Result<PathBuf, String> {
+    let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
+    Ok(crate::root().join(format!("bench/runs/{}-{name}", date.trim())))
+}
+
 /// Calls `work` with a new folder for temporary files, and removes it. `of` is a part of its name.
 pub(crate) fn within<T>(of: &str, work: impl FnOnce(&Path) -> Result<T, String>) -> Result<T, String> {
     let folder = std::env::temp_dir().join(format!("weirgate-{of}-{}", std::process::id()));

@@ -8,12 +8,11 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::release;
-use crate::steps::{read, show};
+use crate::steps::{run_folder, show};
 
 /// Builds Weirgate, measures, and writes `bench/runs/DATE-tls/`.
 pub(crate) fn run() -> Result<(), String> {
-    let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
-    let output = crate::root().join(format!("bench/runs/{}-tls", date.trim()));
+    let output = run_folder("tls")?;
     let gateway = release::program()?;
     // `xtask bench tls WORDS`: the program, the group and the name come first.
     show(script(&gateway, &output).args(std::env::args().skip(3)))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::release;
-use crate::steps::{read, show, target, within};
+use crate::steps::{read, run_folder, show, target, within};
 use process::Process;
 pub(crate) use process::program;
 use report::Run;
@@ -62,9 +62,7 @@ pub(crate) fn run() -> Result<(), String> {
     show(Command::new(env!("CARGO")).args(["build", "--locked", "--profile", "production"]).args(relay))?;
     let setup = report::setup()?;
     let runs = within("proxy-cpu", |directory| Bench::start(&weirgate, directory)?.measure())?;
-    let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
-    let place = crate::root().join(format!("bench/runs/{}-proxy-cpu", date.trim()));
-    report::write(&place, &setup, &runs)
+    report::write(&run_folder("proxy-cpu")?, &setup, &runs)
 }
 
 /// Lets `weirgate` serve each load of [`CASES`] that has one thread and no pauses, for `seconds`.
