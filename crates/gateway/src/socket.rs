@@ -29,14 +29,6 @@ macro_rules! either {
 }
 
 impl Socket {
-    /// Sends small messages at once. Unix sockets do so anyway.
-    pub(crate) fn set_nodelay(&self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(io) => io.set_nodelay(true),
-            Socket::Unix(_) => Ok(()),
-        }
-    }
-
     /// Sends as many bytes as the kernel takes at once.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         either!(self, io => io.try_write(bytes))

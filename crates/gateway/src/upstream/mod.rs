@@ -134,9 +134,12 @@ pub(crate) async fn open(
 ) -> io::Result<Io> {
     let mut stream = match socket_path(&endpoint.address) {
         Some(path) => Socket::Unix(UnixStream::connect_addr(&unix_address(path)?.into()).await?),
-        None => Socket::Tcp(dial::connect(endpoint, client).await?),
+        None => {
+            let stream = dial::connect(endpoint, client).await?;
+            stream.set_nodelay(true)?;
+            Socket::Tcp(stream)
+        }
     };
-    stream.set_nodelay()?;
     if let Some(version) = endpoint.settings.proxy_protocol {
         let mut header = Vec::new();
         match client {
