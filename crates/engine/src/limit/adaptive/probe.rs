@@ -255,7 +255,8 @@ impl Probe {
         self.base = self.base.max(self.min);
     }
 
-    /// Sets the lower bound of the base from the slots that the guarantees need and the machines.
+    /// Sets the lower bound of the base from the slots that the guarantees need, the machines, and what is answered
+    /// within a moment.
     pub(in crate::limit) fn at_least(&mut self, slots: f64, machines: u32) {
         let few = self.figures.per_machine * f64::from(machines.max(1));
         let few = (few * self.part).max(few.min(1.0));
