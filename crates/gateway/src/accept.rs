@@ -9,7 +9,6 @@ use weirgate_config::ListenerName;
 
 use crate::listener::{self, Acceptor};
 use crate::memory::Pressure;
-use crate::socket::Socket;
 use crate::threads::Accepted;
 use crate::worker::{PAUSE, Worker};
 
@@ -51,25 +50,15 @@ pub(crate) async fn accept(worker: Rc<Worker>, sockets: Acceptor, named: Arc<Lis
 }
 
 /// Serves a connection that has been counted, on this thread or on the next one in turn.
-fn begin(worker: &Rc<Worker>, accepted: Accepted<Socket>, deal: bool) {
-    if !deal {
-        return worker.serve(accepted);
-    }
-    let Accepted { stream, peer, place, named, port, destination } = accepted;
-    match stream.detach() {
-        Ok(stream) => {
-            let accepted = Accepted { stream, peer, place, named, port, destination };
-            if let Some(accepted) = worker.shared.threads.deal(worker.index, accepted) {
-                worker.serve_dealt(accepted);
-            }
-        }
-        // The runtime can stop watching any socket that it watches.
-        Err(_) => drop(worker.shared.counters.open.fetch_sub(1, Ordering::Relaxed)),
+fn begin(worker: &Rc<Worker>, accepted: Accepted, deal: bool) {
+    let own = if deal { worker.shared.threads.deal(worker.index, accepted) } else { Some(accepted) };
+    if let Some(accepted) = own {
+        worker.serve(accepted);
     }
 }
 
 /// Begins to serve a connection when there is room for it.
-async fn wait_for_room(worker: Rc<Worker>, accepted: Accepted<Socket>, deal: bool) {
+async fn wait_for_room(worker: Rc<Worker>, accepted: Accepted, deal: bool) {
     let waiting = WaitingConn::new(&worker.shared.waiting_conns);
     while !open_conn(&worker) {
         worker.close_idle(1);

@@ -23,7 +23,7 @@ use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::request_stream::{Lost, RequestStream};
 use crate::stream_state::StreamState;
-use crate::timer::Timers;
+use crate::timer::{TICK, Timers};
 
 /// Maximum capacity of an empty buffer that is kept for the next request: enough for most heads. Larger
 /// buffers are freed, because thousands of connections may be idle.
@@ -226,6 +226,13 @@ impl ClientStream {
         self.has_sent_all() && self.input.is_empty()
     }
 
+    /// Returns the time until which it is not worth while to find out whether the client has left. There is none once
+    /// the runtime watches it, or if it has yet to send the rest of its request.
+    fn is_trusted_to_stay(&self) -> Option<Time> {
+        let until = self.conn.idle_since.get() + TICK;
+        (!self.io.is_watched() && self.has_sent_all() && self.conn.now() < until).then_some(until)
+    }
+
     /// Ends the current request after its whole body, and takes back its memory.
     fn recycle(&mut self, request: Request) {
         self.requests.resume();
@@ -291,6 +298,10 @@ impl RequestStream for ClientStream {
     fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
         if self.ended {
             return Err(Lost::Gone);
+        }
+        if let Some(until) = self.is_trusted_to_stay() {
+            self.conn.body_due.set(until);
+            return Ok(());
         }
         for turn in 0.. {
             if !self.has_room() || self.refused.is_some() {

@@ -42,19 +42,17 @@ pub(crate) enum End {
 }
 
 /// Serves one connection to its end. While its client is silent, the connection has little more than its socket.
-pub(crate) async fn drive(client: Rc<ClientConn>, io: Socket) {
+pub(crate) async fn drive(client: Rc<ClientConn>, mut io: Socket) {
     let guard = client.worker.guard(&client);
-    if io.is_silent() {
-        let due = client.first_due();
-        poll_fn(|cx| match io.poll_readable(cx) {
-            Poll::Pending if client.now() < due && !client.closing.get() => {
-                client.worker.timers.set(&client.alarm, due, cx.waker());
-                Poll::Pending
-            }
-            _ => Poll::Ready(()),
-        })
-        .await;
-    }
+    let due = client.first_due();
+    poll_fn(|cx| match io.poll_readable(cx) {
+        Poll::Pending if client.now() < due && !client.closing.get() => {
+            client.worker.timers.set(&client.alarm, due, cx.waker());
+            Poll::Pending
+        }
+        _ => Poll::Ready(()),
+    })
+    .await;
     Box::pin(begin(guard, client, io)).await;
 }
 

@@ -30,6 +30,14 @@ impl Io {
         matches!(self, Io::Tls(_))
     }
 
+    /// Whether the runtime watches its socket.
+    pub(crate) fn is_watched(&self) -> bool {
+        match self {
+            Io::Plain(io) => io.is_watched(),
+            Io::Tls(io) => io.get_ref().0.is_watched(),
+        }
+    }
+
     /// Whether the handshake of TLS has agreed on HTTP/2.
     pub(crate) fn has_agreed_on_http2(&self) -> bool {
         matches!(self, Io::Tls(io) if io.get_ref().1.alpn_protocol() == Some(b"h2"))

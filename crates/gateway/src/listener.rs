@@ -6,9 +6,12 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, Type};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use weirgate_config::{Interception, Listener, ListenerName, Site, UNIX_CLIENT};
 use weirgate_listening::{Address, Socket};
@@ -156,52 +159,56 @@ pub(crate) fn adopt(listener: &Listener, sockets: Vec<Socket>) -> io::Result<Ope
 }
 
 /// A socket from which a thread accepts connections.
-pub(crate) enum Acceptor {
-    Tcp(tokio::net::TcpListener),
-    Unix(tokio::net::UnixListener),
+pub(crate) struct Acceptor {
+    /// The runtime's type for a connection, which watches any socket. Its type for a listener would also watch each
+    /// connection that it accepts.
+    socket: TcpStream,
+    bound: SocketAddr,
 }
 
 impl Acceptor {
     /// Watches a socket on this thread.
     pub(crate) fn new(socket: Socket) -> io::Result<Acceptor> {
-        Ok(match socket {
+        let (socket, bound): (OwnedFd, _) = match socket {
             Socket::Tcp(socket) => {
                 // Responses are sent at once, because head and body are written together. Connections inherit it from
                 // their listener, which costs no system call for each of them.
                 SockRef::from(&socket).set_tcp_nodelay(true)?;
-                Acceptor::Tcp(tokio::net::TcpListener::from_std(socket)?)
+                let bound = socket.local_addr()?;
+                (socket.into(), bound)
             }
-            Socket::Unix(socket, _) => Acceptor::Unix(tokio::net::UnixListener::from_std(socket)?),
-        })
+            Socket::Unix(socket, _) => (socket.into(), OF_UNIX),
+        };
+        Ok(Acceptor { socket: TcpStream::from_std(socket.into())?, bound })
     }
 
     /// Returns the address that the socket has. A Unix socket has no port, and no address of IP.
     pub(crate) fn bound(&self) -> SocketAddr {
-        match self {
-            Acceptor::Tcp(socket) => socket.local_addr().ok(),
-            Acceptor::Unix(_) => None,
-        }
-        .unwrap_or(SocketAddr::new(UNIX_CLIENT, 0))
+        self.bound
     }
 
-    /// Returns the next connection, and its peer.
+    /// Returns the next connection, and its peer. The runtime does not watch the connection.
     pub(crate) async fn accept(&self) -> io::Result<(socket::Socket, SocketAddr)> {
-        match self {
-            Acceptor::Tcp(listener) => listener.accept().await.map(|(io, peer)| (socket::Socket::Tcp(io), peer)),
-            Acceptor::Unix(listener) => {
-                listener.accept().await.map(|(io, _)| (socket::Socket::Unix(io), SocketAddr::new(UNIX_CLIENT, 0)))
-            }
-        }
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let next = || Ok(acceptfrom_with(&self.socket, flags)?);
+        let (stream, peer) = self.socket.async_io(Interest::READABLE, next).await?;
+        let peer = peer.and_then(|peer| peer.try_into().ok());
+        Ok((socket::Socket::Unwatched(stream), peer.unwrap_or(OF_UNIX)))
     }
 }
 
+/// Either end of a connection to a Unix socket.
+const OF_UNIX: SocketAddr = SocketAddr::new(UNIX_CLIENT, 0);
+
 /// Returns the address that a client connected to. `how` says how its connection was intercepted, if it was.
 pub(crate) fn destination(stream: &socket::Socket, bound: SocketAddr, how: Option<Interception>) -> SocketAddr {
-    let socket::Socket::Tcp(stream) = stream else { return bound };
+    let Ok(stream) = stream.fd() else { return bound };
+    let socket = SockRef::from(&stream);
+    let own = || socket.local_addr().ok()?.as_socket();
     let found = match how {
-        Some(how) => wanted(stream, how).ok(),
+        Some(how) => own().map(|own| wanted(&socket, own, how)),
         // A listener on all addresses does not know which of them a client used.
-        None if bound.ip().is_unspecified() => stream.local_addr().ok(),
+        None if bound.ip().is_unspecified() => own(),
         None => None,
     };
     found.unwrap_or(bound)
@@ -220,18 +227,15 @@ fn intercept(socket: &TcpListener, listener: &Listener) -> io::Result<()> {
     set.map_err(|error| io::Error::other(format!("`transparent: tproxy` needs CAP_NET_ADMIN: {error}")))
 }
 
-/// Returns the address that the client of an intercepted connection wanted.
-fn wanted(stream: &TcpStream, how: Interception) -> io::Result<SocketAddr> {
-    let own = stream.local_addr()?;
-    match how {
-        Interception::Tproxy => Ok(own),
-        Interception::Redirect => {
-            let socket = SockRef::from(stream);
-            let translated = if own.is_ipv4() { socket.original_dst_v4() } else { socket.original_dst_v6() };
-            // The kernel knows no translation of a connection to the listener itself.
-            Ok(translated.ok().and_then(|address| address.as_socket()).unwrap_or(own))
-        }
-    }
+/// Returns the address that the client of an intercepted connection wanted. `own` is that of its socket.
+fn wanted(socket: &SockRef<'_>, own: SocketAddr, how: Interception) -> SocketAddr {
+    let translated = match how {
+        Interception::Tproxy => None,
+        Interception::Redirect if own.is_ipv4() => socket.original_dst_v4().ok(),
+        Interception::Redirect => socket.original_dst_v6().ok(),
+    };
+    // The kernel knows no translation of a connection to the listener itself.
+    translated.and_then(|address| address.as_socket()).unwrap_or(own)
 }
 
 fn bind(named: SocketAddr, count: usize) -> io::Result<(Address, Vec<Socket>)> {
@@ -281,9 +285,9 @@ mod tests {
     async fn connections_send_small_messages_at_once() {
         let (address, mut sockets) = bind("127.0.0.1:0".parse().expect("an address"), 1).expect("a listener");
         let acceptor = Acceptor::new(sockets.remove(0)).expect("a listener");
-        let _client = TcpStream::connect(address.tcp().expect("an address")).await.expect("a connection");
-        let (socket, _) = acceptor.accept().await.expect("a connection");
-        let socket::Socket::Tcp(stream) = socket else { panic!("not TCP") };
-        assert!(stream.nodelay().expect("a socket"));
+        let client = std::net::TcpStream::connect(address.tcp().expect("an address")).expect("a connection");
+        let (socket, peer) = acceptor.accept().await.expect("a connection");
+        assert!(SockRef::from(&socket.fd().expect("it is open")).tcp_nodelay().expect("a socket"));
+        assert_eq!(peer, client.local_addr().expect("a socket"));
     }
 }

@@ -10,7 +10,7 @@ use weirgate_config::ListenerName;
 use weirgate_listening::Socket;
 
 use crate::places::Place;
-use crate::socket::Detached;
+use crate::socket;
 
 /// Command to a thread.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) enum Command {
     /// are dealt out to all threads, because not every thread has a socket.
     Listen { named: Arc<ListenerName>, socket: Socket, deal: bool },
     /// Serve this connection, which another thread has accepted and counted.
-    Serve(Accepted<Detached>),
+    Serve(Accepted),
     /// Stop accepting connections of this listener.
     Close(Arc<ListenerName>),
     /// Stop accepting, finish the requests in flight, and end. An idle connection is closed after this time.
@@ -30,8 +30,8 @@ pub(crate) enum Command {
 
 /// An accepted connection on its way to a thread.
 #[derive(Debug)]
-pub(crate) struct Accepted<S> {
-    pub(crate) stream: S,
+pub(crate) struct Accepted {
+    pub(crate) stream: socket::Socket,
     pub(crate) peer: SocketAddr,
     /// The connection among those of its peer.
     pub(crate) place: Place,
@@ -115,7 +115,7 @@ impl Threads {
 
     /// Gives `accepted` to the next thread in turn. Returns it if that is thread `own`, or if that thread has
     /// ended.
-    pub(crate) fn deal(&self, own: usize, accepted: Accepted<Detached>) -> Option<Accepted<Detached>> {
+    pub(crate) fn deal(&self, own: usize, accepted: Accepted) -> Option<Accepted> {
         let turn = self.dealt.fetch_add(1, Ordering::Relaxed) % self.count().max(1);
         if turn == own {
             return Some(accepted);
@@ -138,11 +138,11 @@ mod tests {
 
     use super::*;
 
-    fn accepted() -> Accepted<Detached> {
+    fn accepted() -> Accepted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = listener.local_addr().unwrap();
         let named = Arc::new(ListenerName::first(peer.into()));
-        let stream = Detached::Tcp(TcpStream::connect(peer).unwrap());
+        let stream = socket::Socket::Unwatched(TcpStream::connect(peer).unwrap().into());
         let place = crate::places::Places::default().enter(0, None).unwrap();
         Accepted { stream, peer, place, named, port: peer.port(), destination: peer }
     }

@@ -31,7 +31,6 @@ use crate::proxy_protocol::Ends;
 use crate::record::ClassIndex;
 use crate::request::Request;
 use crate::roster::{Roster, Spare};
-use crate::socket::{Detached, Socket};
 use crate::threads::{Accepted, Command};
 use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
@@ -344,22 +343,12 @@ impl Worker {
     }
 
     /// Serves a connection that has been counted.
-    pub(crate) fn serve(self: &Rc<Self>, accepted: Accepted<Socket>) {
+    pub(crate) fn serve(self: &Rc<Self>, accepted: Accepted) {
         let Accepted { stream, peer, place, named, port, destination } = accepted;
         let task =
             connection::drive(ClientConn::new(self, Ends { client: peer, destination }, (named, port), place), stream);
         // A connection limits its turns itself, in bytes. The runtime's own limit counts calls.
         tokio::task::spawn_local(tokio::task::unconstrained(task));
-    }
-
-    /// Serves a connection that another thread has accepted and counted.
-    pub(crate) fn serve_dealt(self: &Rc<Self>, accepted: Accepted<Detached>) {
-        let Accepted { stream, peer, place, named, port, destination } = accepted;
-        match stream.attach() {
-            Ok(stream) => self.serve(Accepted { stream, peer, place, named, port, destination }),
-            // The runtime cannot watch it, for lack of memory.
-            Err(_) => drop(self.shared.counters.open.fetch_sub(1, Ordering::Relaxed)),
-        }
     }
 
     fn deliver(&self, mut own: Vec<Delivery>) {
@@ -504,7 +493,7 @@ impl Listeners {
                     // The other threads serve this address.
                     Err(_) => drop(worker.shared.counters.accept_pauses.fetch_add(1, Ordering::Relaxed)),
                 },
-                Command::Serve(accepted) => worker.serve_dealt(accepted),
+                Command::Serve(accepted) => worker.serve(accepted),
                 Command::Close(named) => {
                     self.open.retain(|(open, task)| {
                         if *open == named {

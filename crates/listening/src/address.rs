@@ -7,6 +7,8 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::{Path, PathBuf};
 
+use rustix::net::SocketAddrUnix;
+
 /// Begins the text of a Unix socket's address.
 pub const UNIX: &str = "unix:";
 
@@ -60,15 +62,17 @@ pub fn abstract_name(path: &Path) -> Option<&str> {
 ///
 /// # Errors
 /// The path is too long, or has a zero byte.
-pub fn unix_address(path: &Path) -> io::Result<UnixAddr> {
-    match abstract_name(path) {
-        Some(name) => UnixAddr::from_abstract_name(name),
-        None => UnixAddr::from_pathname(path),
-    }
+pub fn unix_address(path: &Path) -> io::Result<SocketAddrUnix> {
+    Ok(match abstract_name(path) {
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        None => SocketAddrUnix::new(path)?,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     #[test]
@@ -77,7 +81,14 @@ mod tests {
             let address = Address::Unix(PathBuf::from(text.strip_prefix(UNIX).unwrap()));
             assert_eq!(address.to_string(), text);
             let Address::Unix(path) = &address else { panic!("it is one") };
-            assert_eq!(Address::of_unix(&unix_address(path).unwrap()), Some(address.clone()));
+            let known = match abstract_name(path) {
+                Some(name) => UnixAddr::from_abstract_name(name).unwrap(),
+                None => UnixAddr::from_pathname(path).unwrap(),
+            };
+            assert_eq!(Address::of_unix(&known), Some(address.clone()));
+            let to = unix_address(path).unwrap();
+            assert_eq!(to.path_bytes(), known.as_pathname().map(|path| path.as_os_str().as_bytes()));
+            assert_eq!(to.abstract_name(), known.as_abstract_name());
         }
         assert_eq!(Address::Tcp("[::1]:80".parse().unwrap()).to_string(), "[::1]:80");
     }

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Group, User};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 
-use crate::address::abstract_name;
+use crate::address::{abstract_name, unix_address};
 
 /// Maximum number of connections that wait in the kernel, as for TCP. The kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -121,19 +121,15 @@ fn id(path: &Path) -> Option<(u64, u64)> {
 pub(crate) fn open(path: &Path, access: FileAccess) -> io::Result<(UnixListener, Option<SocketFile>)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    let file = match abstract_name(path) {
-        Some(name) => {
-            bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-            None
-        }
-        None => {
-            make_way(path)?;
-            bind(&socket, &SocketAddrUnix::new(path)?)?;
-            let file = SocketFile { path: path.to_owned(), id: id(path), owned: true };
-            file.set(access)?;
-            Some(file)
-        }
-    };
+    let has_file = abstract_name(path).is_none();
+    if has_file {
+        make_way(path)?;
+    }
+    bind(&socket, &unix_address(path)?)?;
+    let file = has_file.then(|| SocketFile { path: path.to_owned(), id: id(path), owned: true });
+    if let Some(file) = &file {
+        file.set(access)?;
+    }
     listen(&socket, BACKLOG)?;
     Ok((UnixListener::from(socket), file))
 }
@@ -151,7 +147,7 @@ fn make_way(path: &Path) -> io::Result<()> {
     // Without blocking, because the queue of a busy process may be full.
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    match connect(&probe, &SocketAddrUnix::new(path)?) {
+    match connect(&probe, &unix_address(path)?) {
         Err(Errno::CONNREFUSED) => fs::remove_file(path),
         Err(Errno::NOENT) => Ok(()),
         Err(Errno::ACCESS) => Err(io::Error::new(
@@ -255,7 +251,7 @@ mod tests {
         let folder = tempdir().unwrap();
         let path = folder.path().join("s");
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-        bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        bind(&socket, &unix_address(&path).unwrap()).unwrap();
         listen(&socket, 0).unwrap();
         let _waiting = UnixStream::connect(&path).unwrap();
         assert_eq!(open(&path, FileAccess::OWNER).unwrap_err().kind(), io::ErrorKind::AddrInUse);

@@ -1,34 +1,41 @@
-//! TCP connections to nodes, also to the address that a client wanted, and from the client's own address.
+//! Connections to nodes, also to the address that a client wanted, and from the client's own address.
 //!
-//! The second needs `IP_TRANSPARENT` (Linux, `ip(7)`): a socket with an address that this machine does not have.
+//! The last needs `IP_TRANSPARENT` (Linux, `ip(7)`): a socket with an address that this machine does not have.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 
-use socket2::{Domain, Protocol, Type};
-use tokio::net::{TcpSocket, TcpStream, lookup_host};
-use weirgate_config::ORIGINAL;
+use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use socket2::SockRef;
+use tokio::net::lookup_host;
+use weirgate_config::{ORIGINAL, socket_path};
+use weirgate_listening::unix_address;
 
 use crate::active_config::Endpoint;
 use crate::client_conn::ClientConn;
+use crate::socket::Socket;
 
 /// Connects to `endpoint` for a client, or for this gateway itself.
 ///
 /// # Errors
 /// The address cannot be resolved or reached, or the client's connection was not intercepted.
-pub(super) async fn connect(endpoint: &Endpoint, client: Option<&ClientConn>) -> io::Result<TcpStream> {
+pub(super) async fn dial(endpoint: &Endpoint, client: Option<&ClientConn>) -> io::Result<Socket> {
+    if let Some(path) = socket_path(&endpoint.address) {
+        return complete(open(AddressFamily::UNIX)?, &unix_address(path)?).await;
+    }
     let from = client.filter(|_| endpoint.settings.from_client).and_then(ClientConn::address);
     if endpoint.address == ORIGINAL {
         let wanted = client.and_then(wanted).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        return match from {
-            Some(from) => connect_from(from, wanted).await,
-            None => TcpStream::connect(wanted).await,
-        };
+        return connect_from(from, wanted).await;
     }
-    // An address is parsed at once. A name is resolved on another thread.
-    let Some(from) = from else { return TcpStream::connect(endpoint.address.as_str()).await };
     let mut last = io::ErrorKind::AddrNotAvailable.into();
-    for address in lookup_host(endpoint.address.as_str()).await?.filter(|a| a.is_ipv4() == from.is_ipv4()) {
+    // An address is parsed at once. A name is resolved on another thread.
+    let addresses = lookup_host(endpoint.address.as_str()).await?;
+    for address in addresses.filter(|to| from.is_none_or(|from| to.is_ipv4() == from.is_ipv4())) {
         match connect_from(from, address).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
@@ -49,15 +56,37 @@ fn is_own(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
-async fn connect_from(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
-    let from = SocketAddr::new(from, 0);
-    let socket = socket2::Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    match to {
-        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
-        SocketAddr::V6(_) => socket.set_ip_transparent_v6(true)?,
+/// Connects to an address, from that of a client if it is to be used.
+async fn connect_from(from: Option<IpAddr>, to: SocketAddr) -> io::Result<Socket> {
+    let socket = open(if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
+    let options = SockRef::from(&socket);
+    options.set_tcp_nodelay(true)?;
+    if let Some(from) = from {
+        match to {
+            SocketAddr::V4(_) => options.set_ip_transparent_v4(true)?,
+            SocketAddr::V6(_) => options.set_ip_transparent_v6(true)?,
+        }
+        options.set_reuse_address(true)?;
+        options.bind(&SocketAddr::new(from, 0).into())?;
     }
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&from.into())?;
-    TcpSocket::from_std_stream(socket.into()).connect(to).await
+    complete(socket, &to).await
+}
+
+fn open(family: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?)
+}
+
+/// Waits until a socket is connected.
+async fn complete(socket: OwnedFd, to: &impl SocketAddrArg) -> io::Result<Socket> {
+    let begun = connect(&socket, to);
+    let mut socket = Socket::Unwatched(socket);
+    match begun {
+        Err(Errno::INPROGRESS) => {}
+        done => return Ok(done.map(|()| socket)?),
+    }
+    poll_fn(|cx| socket.poll_writable(cx)).await?;
+    match SockRef::from(&socket.fd()?).take_error()? {
+        Some(error) => Err(error),
+        None => Ok(socket),
+    }
 }

@@ -21,17 +21,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::UnixStream;
 use tokio_rustls::{TlsConnector, rustls};
-use weirgate_config::socket_path;
 use weirgate_engine::Time;
-use weirgate_listening::unix_address;
 
+use self::dial::dial;
 use crate::active_config::{ActiveConfig, Endpoint};
 use crate::client_conn::ClientConn;
 use crate::io::Io;
 use crate::proxy_protocol;
-use crate::socket::Socket;
 use crate::tls_files::TlsFiles;
 
 /// Creates a receive buffer for the connections of a thread.
@@ -132,14 +129,7 @@ pub(crate) async fn open(
     http2: bool,
     client: Option<&ClientConn>,
 ) -> io::Result<Io> {
-    let mut stream = match socket_path(&endpoint.address) {
-        Some(path) => Socket::Unix(UnixStream::connect_addr(&unix_address(path)?.into()).await?),
-        None => {
-            let stream = dial::connect(endpoint, client).await?;
-            stream.set_nodelay(true)?;
-            Socket::Tcp(stream)
-        }
-    };
+    let mut stream = dial(endpoint, client).await?;
     if let Some(version) = endpoint.settings.proxy_protocol {
         let mut header = Vec::new();
         match client {
