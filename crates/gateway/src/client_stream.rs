@@ -50,6 +50,8 @@ pub(crate) struct ClientStream {
     unsent: BytesMut,
     /// Reason for refusing the rest of the current body. Nothing after it is read.
     refused: Option<Refusal>,
+    /// Whether the connection ends after the bytes that are sent next.
+    is_last: bool,
     /// Whether the client has closed its side or the connection is broken.
     ended: bool,
 }
@@ -79,6 +81,7 @@ impl ClientStream {
             body: ReceivedBody::none(),
             unsent: BytesMut::new(),
             refused: None,
+            is_last: false,
             ended: false,
         }
     }
@@ -343,7 +346,9 @@ impl RequestStream for ClientStream {
 
     fn begin_message(&mut self, _: usize) {}
 
-    fn end_message(&mut self, _: &[u8]) {}
+    fn end_message(&mut self, _: &[u8], kept: bool) {
+        self.is_last = !kept;
+    }
 
     fn send(&mut self, cx: &mut Context<'_>, first: &[u8], second: &[u8]) {
         self.conn.answered.set(true);
@@ -352,6 +357,7 @@ impl RequestStream for ClientStream {
             let io = Pin::new(&mut self.io);
             // A plain write costs less than describing one slice to the kernel.
             let written = match (first, second) {
+                (bytes, []) | ([], bytes) if self.is_last => io.poll_write_last(cx, bytes),
                 (bytes, []) | ([], bytes) => io.poll_write(cx, bytes),
                 _ => io.poll_write_vectored(cx, &[IoSlice::new(first), IoSlice::new(second)]),
             };

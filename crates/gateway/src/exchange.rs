@@ -440,7 +440,7 @@ impl Exchange {
                 };
                 self.bytes_out = bytes as u64;
                 stream.begin_message(out.len() - bytes);
-                stream.end_message(b"");
+                stream.end_message(b"", connection.kept);
                 stream.send(cx, &out, b"");
                 out.clear();
             }

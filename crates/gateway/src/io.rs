@@ -38,6 +38,15 @@ impl Io {
         }
     }
 
+    /// Sends bytes after which the connection is closed at once.
+    pub(crate) fn poll_write_last(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Io::Plain(io) => io.poll_write_last(cx, bytes),
+            // TLS has a message of its own for the end.
+            Io::Tls(io) => Pin::new(io).poll_write(cx, bytes),
+        }
+    }
+
     /// Whether the handshake of TLS has agreed on HTTP/2.
     pub(crate) fn has_agreed_on_http2(&self) -> bool {
         matches!(self, Io::Tls(io) if io.get_ref().1.alpn_protocol() == Some(b"h2"))

@@ -75,8 +75,9 @@ pub(crate) trait RequestStream {
     /// Notes that the next bytes to be sent begin with a head of this many bytes.
     fn begin_message(&mut self, head: usize);
 
-    /// Notes that the response ends with the next bytes to be sent, and with these trailers.
-    fn end_message(&mut self, trailers: &[u8]);
+    /// Notes that the response ends with the next bytes to be sent, and with these trailers. `kept` tells whether its
+    /// head keeps the connection.
+    fn end_message(&mut self, trailers: &[u8], kept: bool);
 
     /// Sends two pieces after everything that is unsent. Keeps the bytes that the client does not take at once.
     fn send(&mut self, cx: &mut Context<'_>, first: &[u8], second: &[u8]);

@@ -10,11 +10,11 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use rustix::io::{Errno, writev};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A connected socket, which does not block.
@@ -37,6 +37,23 @@ impl Socket {
     /// Sends as many bytes as the kernel takes at once.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         Ok(send(self.fd()?, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    /// Sends bytes after which the connection is closed at once. The kernel sends them together with the end, in one
+    /// packet less.
+    pub(crate) fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let send = |fd: BorrowedFd<'_>| send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::MORE);
+        if let Some(sent) = self.at_once(send) {
+            return Poll::Ready(sent);
+        }
+        loop {
+            let io = self.watched()?;
+            ready!(io.poll_write_ready(cx))?;
+            match io.try_io(Interest::WRITABLE, || Ok(send(io.as_fd())?)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
     }
 
     /// Ready when bytes can be sent, or the connection has ended or is broken.
@@ -197,6 +214,37 @@ mod tests {
         socket.shutdown().await.expect("it is connected");
         let received = reading.join().expect("no panic").expect("it ends");
         assert!(received.len() == 2 * sent.len() && received.chunks(sent.len()).all(|half| half == sent));
+    }
+
+    #[tokio::test]
+    async fn the_last_bytes_and_the_end_arrive_in_spite_of_full_buffers() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let mut client =
+            std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+        let (own, _) = listener.accept().expect("a connection");
+        own.set_nonblocking(true).expect("it is set");
+        let mut socket = Socket::Unwatched(own.into());
+        let sent: Vec<u8> = (0..8_000_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        let (reads, may_read) = std::sync::mpsc::channel();
+        let reading = std::thread::spawn(move || {
+            may_read.recv().map_err(std::io::Error::other)?;
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).map(|_| received)
+        });
+        let mut left = &sent[..];
+        while !left.is_empty() {
+            let taken = std::future::poll_fn(|cx| {
+                let written = socket.poll_write_last(cx, left);
+                if written.is_pending() {
+                    let _ = reads.send(());
+                }
+                written
+            });
+            left = &left[taken.await.expect("the other side reads")..];
+        }
+        assert!(socket.is_watched(), "the buffers took it all at once");
+        drop(socket);
+        assert!(reading.join().expect("no panic").expect("it ends") == sent);
     }
 
     #[tokio::test]

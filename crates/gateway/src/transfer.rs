@@ -437,7 +437,7 @@ impl Transfer {
             if self.frame == Some(Frame::Chunked) {
                 write::last_chunk(out, link.trailers());
             }
-            stream.end_message(link.trailers());
+            stream.end_message(link.trailers(), self.kept);
             link.end_turn(inbox);
             self.conn.pools(endpoint).put(endpoint, link, self.conn.now());
         }

@@ -298,7 +298,7 @@ async fn drive(conn: Rc<ClientConn>, state: Rc<StreamState>, mut stream: Http2St
                 poll_fn(|cx| {
                     let head = reply::PANICKED.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| at + 4);
                     stream.begin_message(head);
-                    stream.end_message(b"");
+                    stream.end_message(b"", true);
                     stream.send(cx, reply::PANICKED, b"");
                     Poll::Ready(())
                 })

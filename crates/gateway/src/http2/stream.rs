@@ -258,7 +258,7 @@ impl RequestStream for Http2Stream {
         self.head = head;
     }
 
-    fn end_message(&mut self, trailers: &[u8]) {
+    fn end_message(&mut self, trailers: &[u8], _: bool) {
         self.end = Some(trailers.to_vec());
     }
 
