@@ -174,6 +174,7 @@ impl Acceptor {
                 // Responses are sent at once, because head and body are written together. Connections inherit it from
                 // their listener, which costs no system call for each of them.
                 SockRef::from(&socket).set_tcp_nodelay(true)?;
+                weirgate_listening::defer_accept(&socket)?;
                 let bound = socket.local_addr()?;
                 (socket.into(), bound)
             }
@@ -279,15 +280,28 @@ fn in_use(address: SocketAddr) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[tokio::test]
-    async fn connections_send_small_messages_at_once() {
+    async fn a_silent_connection_comes_as_well_and_sends_small_messages_at_once() {
         let (address, mut sockets) = bind("127.0.0.1:0".parse().expect("an address"), 1).expect("a listener");
         let acceptor = Acceptor::new(sockets.remove(0)).expect("a listener");
         let client = std::net::TcpStream::connect(address.tcp().expect("an address")).expect("a connection");
         let (socket, peer) = acceptor.accept().await.expect("a connection");
         assert!(SockRef::from(&socket.fd().expect("it is open")).tcp_nodelay().expect("a socket"));
         assert_eq!(peer, client.local_addr().expect("a socket"));
+    }
+
+    #[tokio::test]
+    async fn a_connection_comes_with_its_first_bytes() {
+        let (address, mut sockets) = bind("127.0.0.1:0".parse().expect("an address"), 1).expect("a listener");
+        let acceptor = Acceptor::new(sockets.remove(0)).expect("a listener");
+        let mut client = std::net::TcpStream::connect(address.tcp().expect("an address")).expect("a connection");
+        client.write_all(b"GET").expect("it is sent");
+        let (mut socket, _) = acceptor.accept().await.expect("a connection");
+        std::future::poll_fn(|cx| socket.poll_readable(cx)).await.expect("it is open");
+        assert!(!socket.is_watched(), "nobody has to wait for them");
     }
 }

@@ -1,8 +1,8 @@
 //! Sockets from systemd (`sd_listen_fds(3)`): file descriptors 3 and up, announced in the environment.
 //!
-//! The crate `listenfd` turns descriptor numbers into owned sockets and keeps them from being inherited further. That
-//! needs `unsafe`, which this workspace does without. The names of `LISTEN_FDNAMES` only serve for messages, because an
-//! address cannot be mistaken for another one and a name can.
+//! The crate `listenfd` turns descriptor numbers into owned sockets and keeps them from being inherited further, which
+//! needs `unsafe`. The names of `LISTEN_FDNAMES` only serve for messages, because an address cannot be mistaken for
+//! another one and a name can.
 
 use std::net::TcpListener;
 use std::os::fd::AsFd;

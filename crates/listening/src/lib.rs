@@ -4,7 +4,8 @@
 //! listening sockets from systemd (`activation`) or from the process that it replaces (`predecessor`). In both cases it
 //! gets the very sockets, not new ones on the same addresses: connections that wait in their queues are accepted by the
 //! new process, and none is refused. `successor` is the other side: it starts the process that takes over. `notify`
-//! tells the service manager which process is in charge.
+//! tells the service manager which process is in charge. `deferred` has the kernel wait for the first bytes of a
+//! connection.
 //!
 //! Source: `sd_listen_fds(3)`, `sd_notify(3)`, `unix(7)`. The exchange between predecessor and successor is ours:
 //!
@@ -26,6 +27,7 @@
 mod activation;
 mod address;
 mod channel;
+mod deferred;
 mod file;
 mod inherited;
 mod notify;
@@ -35,6 +37,7 @@ mod successor;
 
 pub use activation::from_service_manager;
 pub use address::{Address, UNIX, abstract_name, unix_address};
+pub use deferred::defer_accept;
 pub use file::{FileAccess, SocketFile, group_id, user_id};
 pub use inherited::{Inherited, Origin};
 pub use notify::{monotonic_micros, notify};
