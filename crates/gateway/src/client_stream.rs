@@ -71,12 +71,13 @@ pub(crate) enum Next {
 }
 
 impl ClientStream {
-    pub(crate) fn new(io: Io, conn: &Rc<StreamState>, limits: Limits) -> ClientStream {
+    /// Creates the stream of a client that has already sent `input`.
+    pub(crate) fn new(io: Io, conn: &Rc<StreamState>, limits: Limits, input: BytesMut) -> ClientStream {
         ClientStream {
             io,
             conn: Rc::clone(conn),
             requests: Requests::new(limits),
-            input: BytesMut::new(),
+            input,
             before: BytesMut::new(),
             body: ReceivedBody::none(),
             unsent: BytesMut::new(),

@@ -6,12 +6,13 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead as _, ReadBuf};
 use weirgate_http1::Limits;
 
 use crate::client_conn::ClientConn;
@@ -45,19 +46,36 @@ pub(crate) enum End {
 pub(crate) async fn drive(client: Rc<ClientConn>, mut io: Socket) {
     let guard = client.worker.guard(&client);
     let due = client.first_due();
-    poll_fn(|cx| match io.poll_readable(cx) {
+    let first = poll_fn(|cx| match poll_first(&client, &mut io, cx) {
         Poll::Pending if client.now() < due && !client.closing.get() => {
             client.worker.timers.set(&client.alarm, due, cx.waker());
             Poll::Pending
         }
-        _ => Poll::Ready(()),
+        Poll::Pending => Poll::Ready(BytesMut::new()),
+        first => first,
     })
     .await;
-    Box::pin(begin(guard, client, io)).await;
+    Box::pin(begin(guard, client, io, first)).await;
 }
 
-/// Serves a connection whose client has sent something, or whose first byte is overdue.
-async fn begin(mut guard: ConnectionGuard, mut client: Rc<ClientConn>, mut io: Socket) {
+/// Waits until the client has sent something, and takes it if the connection begins with a request. A header of the
+/// PROXY protocol and a handshake stay in the socket.
+fn poll_first(client: &ClientConn, io: &mut Socket, cx: &mut Context<'_>) -> Poll<BytesMut> {
+    let (worker, listener) = (&client.worker, &client.listener);
+    let is_headed = worker.active_config().site.expects_header(listener, client.peer.ip());
+    if is_headed || worker.shared.tls.listeners.of(listener).is_some() {
+        return io.poll_readable(cx).map(|_| BytesMut::new());
+    }
+    let mut scratch = worker.scratch.borrow_mut();
+    let mut buffer = ReadBuf::new(&mut scratch);
+    // Whoever reads next sees the end again, or an end after an error.
+    let _ = ready!(Pin::new(io).poll_read(cx, &mut buffer));
+    Poll::Ready(BytesMut::from(buffer.filled()))
+}
+
+/// Serves a connection whose client has sent something, of which `first` has been taken, or whose first byte is
+/// overdue.
+async fn begin(mut guard: ConnectionGuard, mut client: Rc<ClientConn>, mut io: Socket, first: BytesMut) {
     if client.worker.active_config().site.expects_header(&client.listener, client.peer.ip()) {
         // Boxed like a handshake.
         match Box::pin(identify(&mut guard, &client, &mut io)).await {
@@ -79,7 +97,7 @@ async fn begin(mut guard: ConnectionGuard, mut client: Rc<ClientConn>, mut io: S
     }
     let limits = client.worker.active_config().site.limits;
     let heads = Limits { head_bytes: limits.head_bytes, fields: limits.headers };
-    let mut stream = ClientStream::new(io, &conn, heads);
+    let mut stream = ClientStream::new(io, &conn, heads, first);
     let end = {
         let mut serving = pin!(serve(&conn, &mut stream));
         poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| conn.turn(serving.as_mut(), cx))) {
@@ -177,7 +195,7 @@ mod tests {
         size_of::<T>()
     }
 
-    fn size<T: Future>(_: impl FnOnce(ConnectionGuard, Rc<ClientConn>, Socket) -> T) -> usize {
+    fn size<T: Future>(_: impl FnOnce(ConnectionGuard, Rc<ClientConn>, Socket, BytesMut) -> T) -> usize {
         size_of::<T>()
     }
 

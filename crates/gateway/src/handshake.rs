@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_rustls::StartHandshake;
 use tokio_rustls::rustls::server::{Accepted, Acceptor};
@@ -153,7 +154,8 @@ pub(crate) async fn accept(conn: &Rc<StreamState>, io: Socket, server: Arc<Serve
             count.fail(failure);
             // The client may still be sending. It could not read the alert if the connection were reset.
             if let Some(io) = io {
-                let mut stream = ClientStream::new(Io::Plain(io), conn, Limits { head_bytes: 0, fields: 0 });
+                let mut stream =
+                    ClientStream::new(Io::Plain(io), conn, Limits { head_bytes: 0, fields: 0 }, BytesMut::new());
                 if failure == HandshakeFailure::PlainHttp {
                     let answer = without_tls("this port speaks TLS: write https:// here\n");
                     stream.send_last(answer.as_bytes()).await;
