@@ -174,7 +174,8 @@ impl Acceptor {
                 // Responses are sent at once, because head and body are written together. Connections inherit it from
                 // their listener, which costs no system call for each of them.
                 SockRef::from(&socket).set_tcp_nodelay(true)?;
-                weirgate_listening::defer_accept(&socket)?;
+                // Without it connections come a little earlier than they have to.
+                let _ = weirgate_listening::defer_accept(&socket);
                 let bound = socket.local_addr()?;
                 (socket.into(), bound)
             }
@@ -193,8 +194,11 @@ impl Acceptor {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let next = || Ok(acceptfrom_with(&self.socket, flags)?);
         let (stream, peer) = self.socket.async_io(Interest::READABLE, next).await?;
-        let peer = peer.and_then(|peer| peer.try_into().ok());
-        Ok((socket::Socket::Unwatched(stream), peer.unwrap_or(OF_UNIX)))
+        let peer = match self.bound == OF_UNIX {
+            true => Some(OF_UNIX),
+            false => peer.and_then(|peer| peer.try_into().ok()),
+        };
+        Ok((socket::Socket::Unwatched(stream), peer.ok_or(io::ErrorKind::ConnectionAborted)?))
     }
 }
 
@@ -209,7 +213,7 @@ pub(crate) fn destination(stream: &socket::Socket, bound: SocketAddr, how: Optio
     let found = match how {
         Some(how) => own().map(|own| wanted(&socket, own, how)),
         // A listener on all addresses does not know which of them a client used.
-        None if bound.ip().is_unspecified() => own(),
+        None if bound.ip().is_unspecified() && bound != OF_UNIX => own(),
         None => None,
     };
     found.unwrap_or(bound)
