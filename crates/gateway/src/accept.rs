@@ -57,12 +57,15 @@ fn begin(worker: &Rc<Worker>, accepted: Accepted, deal: bool) {
     }
 }
 
-/// Begins to serve a connection when there is room for it.
+/// Begins to serve a connection when there is room for it, unless its client has left by then.
 async fn wait_for_room(worker: Rc<Worker>, accepted: Accepted, deal: bool) {
     let waiting = WaitingConn::new(&worker.shared.waiting_conns);
     while !open_conn(&worker) {
         worker.close_idle(1);
         let _ = worker.timers.within(PAUSE, worker.left.notified()).await;
+        if accepted.stream.has_left() {
+            return;
+        }
     }
     drop(waiting);
     begin(&worker, accepted, deal);

@@ -1,8 +1,9 @@
 //! The client's side of an HTTP/1.1 connection: requests in, responses out.
 //!
 //! Messages are read by `weirgate-http1`. While a request is being served, the connection's task reads on, up to a
-//! limit. So a client that leaves is noticed at once, and a body arrives while its request waits. Bytes of a response
-//! that the client does not take at once are kept here. An idle connection keeps only the memory of a small head.
+//! limit. So a body arrives while its request waits, and a client that leaves is noticed: at once, or after one tick of
+//! the timer if its request was complete and the runtime does not watch its socket yet. Bytes of a response that the
+//! client does not take at once are kept here. An idle connection keeps only the memory of a small head.
 
 use std::io::IoSlice;
 use std::pin::Pin;
@@ -270,10 +271,13 @@ impl ClientStream {
         linger(&self.conn.worker.timers, self.io).await;
     }
 
-    /// Closes the connection in an orderly way. Without TLS, closing the socket says all that there is to say.
+    /// Closes the connection in an orderly way. Without TLS, closing the socket says all that there is to say, unless
+    /// the client has sent more than was read. The kernel would then send a reset in place of the last bytes.
     pub(crate) async fn close(mut self) {
-        if self.io.is_tls() {
-            drop(self.conn.worker.timers.within(LINGER.0, self.io.shutdown()).await);
+        match &self.io {
+            Io::Plain(io) if io.has_more() => self.linger().await,
+            Io::Plain(_) => {}
+            Io::Tls(_) => drop(self.conn.worker.timers.within(LINGER.0, self.io.shutdown()).await),
         }
     }
 }

@@ -55,6 +55,10 @@ pub(crate) async fn drive(client: Rc<ClientConn>, mut io: Socket) {
         first => first,
     })
     .await;
+    if io.is_lost() {
+        client.worker.make_room();
+        return;
+    }
     Box::pin(begin(guard, client, io, first)).await;
 }
 
@@ -76,7 +80,9 @@ fn poll_first(client: &ClientConn, io: &mut Socket, cx: &mut Context<'_>) -> Pol
 /// Serves a connection whose client has sent something, of which `first` has been taken, or whose first byte is
 /// overdue.
 async fn begin(mut guard: ConnectionGuard, mut client: Rc<ClientConn>, mut io: Socket, first: BytesMut) {
-    if client.worker.active_config().site.expects_header(&client.listener, client.peer.ip()) {
+    // A reload may have changed the listener since. What has been taken counts as it was sent.
+    let begins = !first.is_empty();
+    if !begins && client.worker.active_config().site.expects_header(&client.listener, client.peer.ip()) {
         // Boxed like a handshake.
         match Box::pin(identify(&mut guard, &client, &mut io)).await {
             Some(named) => client = named,
@@ -84,7 +90,7 @@ async fn begin(mut guard: ConnectionGuard, mut client: Rc<ClientConn>, mut io: S
         }
     }
     let conn = StreamState::new(&client, Rc::clone(&client.alarm));
-    let io = match client.worker.shared.tls.listeners.of(&client.listener) {
+    let io = match client.worker.shared.tls.listeners.of(&client.listener).filter(|_| !begins) {
         None => Io::Plain(io),
         // Boxed, because a handshake needs more memory than the connection afterwards.
         Some(server) => match Box::pin(handshake::accept(&conn, io, server)).await {

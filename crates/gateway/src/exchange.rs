@@ -423,6 +423,7 @@ impl Exchange {
         let call = self.is_call();
         self.status = if call { 200 } else { reply.status.as_u16() };
         self.conn.end_phases();
+        self.conn.body_due.set(Time::NEVER);
         // The bytes after a request that breaks a rule cannot be trusted.
         let mut connection = self.connection(stream);
         connection.kept &= !matches!(self.ending, Ending::Refused(_));

@@ -33,7 +33,8 @@ pub(crate) trait RequestStream {
     /// The declared length exceeds the limit.
     fn begin_body(&mut self, awaited: bool) -> Result<(), Refusal>;
 
-    /// Reads on while a request is being served, up to a limit.
+    /// Reads on while a request is being served, up to a limit. A client that has sent all of its request may be read
+    /// later.
     ///
     /// # Errors
     /// The client has left, its body breaks a rule, or it sends the body too slowly.

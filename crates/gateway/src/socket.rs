@@ -1,9 +1,8 @@
 //! A connected socket: TCP, or a Unix stream socket.
 //!
 //! The runtime watches a socket from the first time on that a task has to wait for it. Until then it is read and
-//! written as it is. Watching costs two system calls and a wake-up, a tenth of what the gateway spends on a client that
-//! connects for a single request. Most of these clients have sent their request by the time they are accepted, and
-//! take the response at once, so nobody has to wait for them.
+//! written as it is. Watching costs two system calls and a wake-up, in vain for most clients that connect for a single
+//! request: they have sent it by the time they are accepted, and take the response at once.
 //!
 //! The runtime's type for TCP watches Unix sockets as well: it knows a socket only by its descriptor.
 
@@ -12,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, writev};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -24,7 +24,7 @@ pub(crate) enum Socket {
     Unwatched(OwnedFd),
     /// The runtime of this thread watches it.
     Watched(TcpStream),
-    /// The runtime could not watch it, for lack of memory. It is closed.
+    /// The runtime could not watch it, for lack of memory or because of `fs.epoll.max_user_watches`. It is closed.
     Lost,
 }
 
@@ -32,6 +32,11 @@ impl Socket {
     /// Whether the runtime watches it.
     pub(crate) fn is_watched(&self) -> bool {
         matches!(self, Socket::Watched(_))
+    }
+
+    /// Whether the runtime could not watch it.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Socket::Lost)
     }
 
     /// Sends as many bytes as the kernel takes at once.
@@ -75,6 +80,19 @@ impl Socket {
             Some(seen) => Poll::Ready(seen.map(|(bytes, _)| bytes)),
             None => self.watched()?.poll_peek(cx, &mut ReadBuf::new(buffer)),
         }
+    }
+
+    /// Whether bytes have arrived that nobody has read.
+    pub(crate) fn has_more(&self) -> bool {
+        let seen = |fd| recv(fd, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        self.fd().is_ok_and(|fd| seen(fd).is_ok_and(|(bytes, _)| bytes > 0))
+    }
+
+    /// Whether the other side has closed its sending side or the connection, even if there are bytes to read.
+    pub(crate) fn has_left(&self) -> bool {
+        let Ok(fd) = self.fd() else { return true };
+        let mut looked = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
+        poll(&mut looked, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Returns its descriptor.
@@ -161,7 +179,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(shutdown(self.fd()?, Shutdown::Write)?))
+        Poll::Ready(match shutdown(self.fd()?, Shutdown::Write) {
+            // The other side has ended the connection.
+            Err(Errno::NOTCONN) => Ok(()),
+            done => done.map_err(io::Error::from),
+        })
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct StreamState {
     pub(crate) phase: Cell<Time>,
     /// Time at which the current request exceeds its total limit.
     pub(crate) total: Cell<Time>,
-    /// Time at which the client has sent its body too slowly.
+    /// Time at which the client has sent its body too slowly, or at which to find out whether it has left.
     pub(crate) body_due: Cell<Time>,
     /// Time at which the client has accepted no bytes for too long.
     pub(crate) stuck: Cell<Time>,

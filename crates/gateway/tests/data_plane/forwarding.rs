@@ -173,6 +173,22 @@ fn a_closing_client_is_told_and_closed() {
     assert!(client.is_closed());
 }
 
+/// A socket that is closed with unread bytes sends a reset, and the client may lose the answer to it.
+#[test]
+fn a_closing_client_that_goes_on_sending_gets_its_answer() {
+    let (node, stage) = Stage::of(Node::scripted(), PLAIN);
+    for more in ["\r\n", "GET /b HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let mut client = stage.client();
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let call = node.call();
+        client.send(more);
+        call.ok("x");
+        assert_eq!(client.answer().text(), "x");
+        assert!(client.is_closed());
+    }
+    assert!(node.has_no_call());
+}
+
 #[test]
 fn an_absent_node_is_a_502_with_its_reason() {
     let (_node, stage) = Stage::of(Node::absent(), PLAIN);
