@@ -264,11 +264,13 @@ impl Probe {
         self.max_blocked = (BLOCKABLE * slots).max(few);
     }
 
-    /// Sets the number of requests that are answered within a moment, from the answers of the half that has ended.
-    /// `tightest` is the tightest limit of the classes seen.
+    /// Sets the number of requests that are answered within a moment, from the answers of the half that has ended, and
+    /// raises the base to it. A pause lets the base go below, and a window that small may never fill enough to take a
+    /// step. `tightest` is the tightest limit of the classes seen.
     pub(in crate::limit) fn passes(&mut self, now: Time, tightest: Option<Duration>) {
         let moment = tightest.map_or(MOMENT, |limit| MOMENT.min(BRIEF * limit.as_secs_f64()));
         self.passing = moment * f64::from(self.completions) / now.since(self.counts_from).as_secs_f64().max(1e-9);
+        self.base = self.base.max(self.passing);
     }
 
     /// Returns the slots that surplus may block of a larger window, by the need that the policy states.

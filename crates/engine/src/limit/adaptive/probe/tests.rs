@@ -83,6 +83,22 @@ fn the_base_is_no_smaller_than_what_is_answered_within_a_moment() {
     assert_eq!(least(100, None), 5.0, "the need of the guarantees");
 }
 
+/// In a pause nothing is answered, and the base may shrink to the need. When answers come again, it is raised at the
+/// end of the first half, whether this half counts for a step or not.
+#[test]
+fn a_base_that_has_shrunk_in_a_pause_rises_with_the_answers() {
+    let mut probe = probe(10.0);
+    probe.passes(AT(100), None);
+    probe.at_least(3.0, 1);
+    probe.back_off(1);
+    assert_eq!(probe.base, 3.0);
+    probe.turn(AT(100), HalfCycle::Free);
+    let mut halves = Halves::default();
+    (0..2_000).for_each(|_| probe.completed(AT(150), ClassId(0), &mut halves, 0.0001));
+    probe.passes(AT(200), None);
+    assert!((19.0..21.0).contains(&probe.base), "{}", probe.base);
+}
+
 #[test]
 fn answers_that_other_engines_lose_are_no_gain() {
     // Above the knee all engines together answer as many, and one with a larger window takes more of them.
