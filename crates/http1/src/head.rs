@@ -105,6 +105,18 @@ impl Field {
         self.value.of(bytes)
     }
 
+    /// The same field, if its line begins at `start`.
+    pub(crate) fn moved_to(self, start: usize) -> Field {
+        // Positions fit into 32 bits, so their differences do modulo 2^32.
+        let by = (start as u32).wrapping_sub(self.start);
+        Field { start: self.start.wrapping_add(by), value: self.value.moved(by), ..self }
+    }
+
+    /// Position of the value.
+    pub(crate) fn value_start(&self) -> usize {
+        self.value.start as usize
+    }
+
     pub(crate) fn is_regular(&self) -> bool {
         self.regular
     }

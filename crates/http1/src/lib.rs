@@ -13,7 +13,8 @@
 //! written anew before a client sees them, so the reader accepts the usual slips: bare line feeds, white space before
 //! a colon, a missing reason, and `Content-Length` twice with one value.
 //!
-//! Every byte is examined a fixed number of times, however the input is split.
+//! Every byte is examined a fixed number of times, however the input is split. Fields that a connection repeats are
+//! compared with those before, and not parsed again.
 //!
 //! # Example
 //!
@@ -43,6 +44,7 @@ mod host;
 mod lines;
 mod name;
 mod receive;
+mod repeated;
 pub mod write;
 
 pub use fault::Fault;

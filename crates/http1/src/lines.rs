@@ -2,6 +2,7 @@
 
 use crate::bytes::{self, TARGET, TOKEN};
 use crate::head::{Field, Head, MAX_HEAD, Span};
+use crate::repeated::Repeated;
 use crate::{Fault, Length, Limits, Name, Version, host};
 
 /// Maximum length of a method. The registered ones have at most 17 letters.
@@ -58,8 +59,16 @@ enum Line {
 }
 
 impl Lines {
-    /// Parses the lines of `input` that it has not yet parsed. `input` starts with the first byte of the head.
-    pub(crate) fn parse(&mut self, kind: Kind, input: &[u8], limits: Limits, head: &mut Head) -> Result<Parsed, Fault> {
+    /// Parses the lines of `input` that it has not yet parsed. `input` starts with the first byte of the head. Lines
+    /// that are `repeated` are not parsed again.
+    pub(crate) fn parse(
+        &mut self,
+        kind: Kind,
+        input: &[u8],
+        limits: Limits,
+        repeated: &Repeated,
+        head: &mut Head,
+    ) -> Result<Parsed, Fault> {
         let max = limits.head_bytes.min(MAX_HEAD);
         if !self.started
             && let Some(&first) = input.first()
@@ -75,7 +84,7 @@ impl Lines {
                     None => return self.incomplete(input, max),
                 }
             }
-            let line = match self.line(kind, input, limits, head) {
+            let line = match self.line(kind, input, limits, repeated, head) {
                 Ok(line) => line,
                 Err(fault) => return self.fault(kind, input, max, fault),
             };
@@ -133,7 +142,14 @@ impl Lines {
         Err(if bare && kind == Kind::Request { Fault::BareLineFeed } else { fault })
     }
 
-    fn line(&mut self, kind: Kind, input: &[u8], limits: Limits, head: &mut Head) -> Result<Line, Fault> {
+    fn line(
+        &mut self,
+        kind: Kind,
+        input: &[u8],
+        limits: Limits,
+        repeated: &Repeated,
+        head: &mut Head,
+    ) -> Result<Line, Fault> {
         match (input.get(self.line), input.get(self.line + 1)) {
             (None, _) | (Some(b'\r'), None) => return Ok(Line::Incomplete),
             (Some(b'\r'), Some(b'\n')) => return Ok(Line::Empty(self.line + 2)),
@@ -141,7 +157,10 @@ impl Lines {
             _ => {}
         }
         if self.started {
-            return field(kind, input, self.line, limits, head);
+            return match repeated.begins(input.get(self.line..).unwrap_or_default(), head.fields.len()) {
+                Some((field, bytes)) => again(kind, input, (self.line, bytes), limits, field, head),
+                None => field(kind, input, self.line, limits, head),
+            };
         }
         match kind {
             Kind::Request => request_line(input, head),
@@ -273,6 +292,27 @@ fn field(kind: Kind, input: &[u8], start: usize, limits: Limits, head: &mut Head
     let regular = plain && colon == name_end;
     head.fields.push(Field::new(name, regular, name_length, start, Span::new(value, value + trimmed.len())));
     Ok(Line::Until(next))
+}
+
+/// Adds a field whose line, at this position and of this size, has the same bytes as that of the earlier `field`.
+fn again(
+    kind: Kind,
+    input: &[u8],
+    (start, bytes): (usize, usize),
+    limits: Limits,
+    field: Field,
+    head: &mut Head,
+) -> Result<Line, Fault> {
+    if head.fields.len() >= limits.fields {
+        return Err(Fault::TooManyFields);
+    }
+    let field = field.moved_to(start);
+    if field.name() != Name::Other {
+        meaning(kind, field.name(), field.value_start(), field.value(input), head)?;
+        head.names.insert(field.name());
+    }
+    head.fields.push(field);
+    Ok(Line::Until(start + bytes))
 }
 
 /// Returns the position of the first byte at or after `from` that is neither space nor tab.

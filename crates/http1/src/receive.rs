@@ -4,6 +4,7 @@ use crate::body::Body;
 use crate::chunked::Piece;
 use crate::head::Head;
 use crate::lines::{Kind, Lines, Parsed, declared};
+use crate::repeated::Repeated;
 use crate::{Fault, Length, Limits, Name, Names, Version};
 
 /// Meaning of the bytes at the front of the input. Each message is one [`Event::Head`], any number of [`Event::Data`],
@@ -59,7 +60,7 @@ impl Messages {
     }
 
     /// `before` has the bytes of the head that `self.head` is the index of, or is empty.
-    fn receive_head(&mut self, kind: Kind, input: &[u8], before: &[u8]) -> Result<Parsed, Fault> {
+    fn receive_head(&mut self, kind: Kind, input: &[u8], before: &[u8], repeated: &Repeated) -> Result<Parsed, Fault> {
         let State::Head(lines) = &mut self.state else { return Ok(Parsed::More) };
         if input.is_empty() {
             return Ok(Parsed::More);
@@ -74,7 +75,7 @@ impl Messages {
             }
             self.head.clear();
         }
-        let parsed = lines.parse(kind, input, self.limits, &mut self.head);
+        let parsed = lines.parse(kind, input, self.limits, repeated, &mut self.head);
         match parsed {
             Ok(Parsed::Complete(_)) => self.stale = true,
             Ok(Parsed::More | Parsed::EmptyLine(_)) => {}
@@ -153,7 +154,7 @@ impl Requests {
                 }
                 Ok(event)
             }
-            State::Head(_) => match self.messages.receive_head(Kind::Request, input, before)? {
+            State::Head(_) => match self.messages.receive_head(Kind::Request, input, before, Repeated::NONE)? {
                 Parsed::More => Ok(Event::More),
                 Parsed::EmptyLine(bytes) => Ok(Event::Skip(bytes)),
                 Parsed::Complete(bytes) => self.complete(input, bytes),
@@ -229,12 +230,14 @@ pub struct Responses {
     messages: Messages,
     /// Whether the request was `HEAD`, so that the response has no body.
     to_head: bool,
+    /// The head before.
+    repeated: Repeated,
 }
 
 impl Responses {
     /// Reads from the start of a connection. It expects no response before [`Responses::expect`].
     pub fn new(limits: Limits) -> Responses {
-        Responses { messages: Messages::new(limits, State::Hold), to_head: false }
+        Responses { messages: Messages::new(limits, State::Hold), to_head: false, repeated: Repeated::default() }
     }
 
     /// Expects the response to a request that has been sent. `method` is the request's.
@@ -262,16 +265,17 @@ impl Responses {
                 }
                 Ok(event)
             }
-            State::Head(_) => match self.messages.receive_head(Kind::Response, input, b"")? {
+            State::Head(_) => match self.messages.receive_head(Kind::Response, input, b"", &self.repeated)? {
                 Parsed::More => Ok(Event::More),
                 Parsed::EmptyLine(bytes) => Ok(Event::Skip(bytes)),
-                Parsed::Complete(bytes) => self.complete(bytes),
+                Parsed::Complete(bytes) => self.complete(input, bytes),
             },
         }
     }
 
-    fn complete(&mut self, bytes: usize) -> Result<Event, Fault> {
+    fn complete(&mut self, input: &[u8], bytes: usize) -> Result<Event, Fault> {
         let Messages { head, limits, .. } = &self.messages;
+        self.repeated.keep(head, input.get(..bytes).unwrap_or_default());
         let next = match (head.status, declared(head)) {
             (_, Err(fault)) => {
                 self.messages.state = State::Faulty(fault);

@@ -214,3 +214,68 @@ proptest! {
         prop_assert_eq!(read("GET", input.as_bytes(), piece), read("GET", input.as_bytes(), usize::MAX));
     }
 }
+
+/// Reads the heads of `responses`, whose bodies are empty, on one connection in pieces of `piece` bytes. Returns their
+/// indices, or the fault that ends it.
+fn indices(
+    responses: &[String],
+    piece: usize,
+    one_connection: bool,
+) -> Vec<Result<(Event, weirgate_http1::Head), Fault>> {
+    let mut reader = Responses::new(LIMITS);
+    let mut seen = Vec::new();
+    for response in responses {
+        if !one_connection {
+            reader = Responses::new(LIMITS);
+        }
+        reader.expect("HEAD");
+        let mut event = Ok(Event::More);
+        let mut end = 0;
+        while event == Ok(Event::More) && end < response.len() {
+            end = (end + piece).min(response.len());
+            event = reader.receive(&response.as_bytes()[..end]);
+        }
+        seen.push(event.map(|event| (event, reader.head().clone())));
+        if seen.last().is_some_and(|last| !matches!(last, Ok((Event::Head(_), _)))) || reader.receive(b"").is_err() {
+            break;
+        }
+        reader.drop_named(response.as_bytes(), weirgate_http1::Names::NONE);
+    }
+    seen
+}
+
+proptest! {
+    /// A connection that remembers the head before reads the next one as a new connection does.
+    #[test]
+    fn heads_that_repeat_lines_are_read_like_others(
+        heads in proptest::collection::vec(
+            (prop_oneof![Just("200 OK"), Just("404 Not Found"), Just("200")], proptest::collection::vec(prop_oneof![
+                4 => Just("Server: nginx"),
+                4 => Just("Date: Sun, 29 Nov 2026 08:00:00 GMT"),
+                2 => Just("Date: Sun, 29 Nov 2026 08:00:01 GMT"),
+                3 => Just("Content-Type: text/html"),
+                2 => Just("Content-Length: 1024"),
+                2 => Just("Content-Length: 7"),
+                2 => Just("Connection: keep-alive"),
+                1 => Just("Connection: close, x-hop"),
+                1 => Just("X-Hop: a"),
+                1 => Just("Transfer-Encoding: chunked"),
+                1 => Just("Set-Cookie : spaced=1"),
+                1 => Just("ETag:   \"a\"  "),
+                1 => Just("Bad\u{1}: x"),
+                1 => Just(" folded"),
+            ], 0..24), prop_oneof![3 => Just("\r\n"), 1 => Just("\n")]),
+            1..6,
+        ),
+        piece in prop_oneof![Just(1usize), Just(17), Just(4096)],
+    ) {
+        let texts: Vec<String> = heads
+            .iter()
+            .map(|(status, lines, end)| {
+                let lines: String = lines.iter().map(|line| format!("{line}{end}")).collect();
+                format!("HTTP/1.1 {status}{end}{lines}{end}")
+            })
+            .collect();
+        prop_assert_eq!(indices(&texts, piece, true), indices(&texts, piece, false));
+    }
+}
