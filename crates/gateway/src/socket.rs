@@ -30,6 +30,7 @@ pub(crate) enum Socket {
 
 impl Socket {
     /// Whether the runtime watches it.
+    #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         matches!(self, Socket::Watched(_))
     }
@@ -118,18 +119,24 @@ impl Socket {
         }
     }
 
-    /// Watches it from now on.
+    /// Returns the runtime's type for it, which watches it from now on.
     #[inline]
     fn watched(&mut self) -> io::Result<&mut TcpStream> {
-        if matches!(self, Socket::Unwatched(_))
-            && let Socket::Unwatched(fd) = std::mem::replace(self, Socket::Lost)
-        {
-            *self = Socket::Watched(TcpStream::from_std(fd.into())?);
+        if !self.is_watched() {
+            self.begin_watching()?;
         }
         match self {
             Socket::Watched(io) => Ok(io),
             _ => Err(io::ErrorKind::NotConnected.into()),
         }
+    }
+
+    #[cold]
+    fn begin_watching(&mut self) -> io::Result<()> {
+        if let Socket::Unwatched(fd) = std::mem::replace(self, Socket::Lost) {
+            *self = Socket::Watched(TcpStream::from_std(fd.into())?);
+        }
+        Ok(())
     }
 }
 

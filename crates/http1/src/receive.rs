@@ -60,6 +60,7 @@ impl Messages {
     }
 
     /// `before` has the bytes of the head that `self.head` is the index of, or is empty.
+    #[inline(always)] // Each of its two callers needs a part of it.
     fn receive_head(&mut self, kind: Kind, input: &[u8], before: &[u8], repeated: &Repeated) -> Result<Parsed, Fault> {
         let State::Head(lines) = &mut self.state else { return Ok(Parsed::More) };
         if input.is_empty() {

@@ -36,8 +36,8 @@ struct Case {
 }
 
 const CASES: [Case; 4] = [
-    Case { name: "minimal head", path: "/gold/", fields: "", status: "200", budget: 23_420.0, target: 25_000.0 },
-    Case { name: "browser's head", path: "/gold/", fields: BROWSER, status: "200", budget: 24_010.0, target: 37_000.0 },
+    Case { name: "minimal head", path: "/gold/", fields: "", status: "200", budget: 22_500.0, target: 25_000.0 },
+    Case { name: "browser's head", path: "/gold/", fields: BROWSER, status: "200", budget: 23_100.0, target: 37_000.0 },
     Case { name: "shed, minimal head", path: "/denied", fields: "", status: "503", budget: 9_440.0, target: 10_000.0 },
     Case {
         name: "shed, browser's head",
