@@ -107,8 +107,11 @@ impl Field {
 
     /// The same field, if its line begins at `start`.
     pub(crate) fn moved_to(self, start: usize) -> Field {
-        // Positions fit into 32 bits, so their differences do modulo 2^32.
-        let by = (start as u32).wrapping_sub(self.start);
+        self.moved(distance(self.start as usize, start))
+    }
+
+    /// The same field, if the bytes before it have grown by `by`, modulo 2^32.
+    fn moved(self, by: u32) -> Field {
         Field { start: self.start.wrapping_add(by), value: self.value.moved(by), ..self }
     }
 
@@ -124,6 +127,11 @@ impl Field {
     pub(crate) fn start(&self) -> usize {
         self.start as usize
     }
+}
+
+/// Difference of two positions. Positions fit into 32 bits, so their differences do modulo 2^32.
+fn distance(from: usize, to: usize) -> u32 {
+    (to as u32).wrapping_sub(from as u32)
 }
 
 /// Index of a head. See the module's documentation.
@@ -269,10 +277,9 @@ impl Head {
             return None;
         }
         if at != start {
-            // Positions fit into 32 bits, so their differences do modulo 2^32.
-            let by = (at as u32).wrapping_sub(start as u32);
+            let by = distance(start, at);
             for field in &mut self.fields {
-                (field.start, field.value) = (field.start.wrapping_add(by), field.value.moved(by));
+                *field = field.moved(by);
             }
             self.host.0 = self.host.0.moved(by);
             self.end = self.end.wrapping_add(by);
