@@ -233,7 +233,7 @@ impl ClientStream {
 
     /// Returns the time until which it is not worth while to find out whether the client has left. There is none once
     /// the runtime watches it, or if it has yet to send the rest of its request.
-    fn is_trusted_to_stay(&self) -> Option<Time> {
+    fn trusted_until(&self) -> Option<Time> {
         let until = self.conn.idle_since.get() + TICK;
         (!self.io.is_watched() && self.has_sent_all() && self.conn.now() < until).then_some(until)
     }
@@ -307,7 +307,7 @@ impl RequestStream for ClientStream {
         if self.ended {
             return Err(Lost::Gone);
         }
-        if let Some(until) = self.is_trusted_to_stay() {
+        if let Some(until) = self.trusted_until() {
             self.conn.body_due.set(until);
             return Ok(());
         }

@@ -72,7 +72,7 @@ fn poll_first(client: &ClientConn, io: &mut Socket, cx: &mut Context<'_>) -> Pol
     }
     let mut scratch = worker.scratch.borrow_mut();
     let mut buffer = ReadBuf::new(&mut scratch);
-    // Whoever reads next sees the end again, or an end after an error.
+    // The next read finds an end again. After an error it finds an end.
     let _ = ready!(Pin::new(io).poll_read(cx, &mut buffer));
     Poll::Ready(BytesMut::from(buffer.filled()))
 }
