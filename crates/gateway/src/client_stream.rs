@@ -271,12 +271,17 @@ impl ClientStream {
         linger(&self.conn.worker.timers, self.io).await;
     }
 
-    /// Closes the connection in an orderly way. Without TLS, closing the socket says all that there is to say, unless
-    /// the client has sent more than was read. The kernel would then send a reset in place of the last bytes.
+    /// Whether dropping it closes the connection in an orderly way. Without TLS, closing the socket says all that there
+    /// is to say, unless the client has sent more than was read. The kernel would then send a reset in place of the
+    /// last bytes.
+    pub(crate) fn closes_when_dropped(&self) -> bool {
+        matches!(&self.io, Io::Plain(io) if !io.has_more())
+    }
+
+    /// Closes the connection in an orderly way.
     pub(crate) async fn close(mut self) {
-        match &self.io {
-            Io::Plain(io) if io.has_more() => self.linger().await,
-            Io::Plain(_) => {}
+        match self.io {
+            Io::Plain(_) => self.linger().await,
             Io::Tls(_) => drop(self.conn.worker.timers.within(LINGER.0, self.io.shutdown()).await),
         }
     }

@@ -119,6 +119,7 @@ async fn begin(mut guard: ConnectionGuard, mut client: Rc<ClientConn>, mut io: S
     // Boxed like requests, so that a connection does not hold the memory that only its end needs.
     match end {
         End::Gone => {}
+        End::Kept | End::Done if stream.closes_when_dropped() => {}
         end => Box::pin(conclude(end, &client, conn, stream)).await,
     }
 }
