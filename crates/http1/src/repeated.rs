@@ -8,6 +8,7 @@
 //! Source: ours. HTTP/2 keeps fields of earlier heads for the same reason (RFC 7541 Sec. 2.3.2). Requests are compared
 //! as a whole ([`Lines::repeat`](crate::lines::Lines::repeat)), because a client repeats all of its fields.
 
+use crate::bytes;
 use crate::head::{Field, Head};
 
 /// Maximum size of a head that is remembered, in bytes. Most heads of servers are smaller, and every connection to a
@@ -27,15 +28,15 @@ impl Repeated {
     /// No lines.
     pub(crate) const NONE: &Repeated = &Repeated { bytes: Vec::new(), fields: Vec::new(), end: 0 };
 
-    /// Remembers a head of these bytes. `head` is its index, as it was parsed.
-    pub(crate) fn keep(&mut self, head: &Head, bytes: &[u8]) {
-        if self.bytes == bytes {
+    /// Remembers a head of the bytes `received`. `head` is its index, as it was parsed.
+    pub(crate) fn keep(&mut self, head: &Head, received: &[u8]) {
+        if self.bytes.len() == received.len() && bytes::begins(&self.bytes, received) {
             return;
         }
         self.bytes.clear();
         self.fields.clear();
-        if bytes.len() <= KEPT {
-            self.bytes.extend_from_slice(bytes);
+        if received.len() <= KEPT {
+            self.bytes.extend_from_slice(received);
             self.fields.extend_from_slice(&head.fields);
             self.end = head.end as usize;
         }
@@ -48,6 +49,6 @@ impl Repeated {
         let field = *self.fields.get(index)?;
         let end = self.fields.get(index + 1).map_or(self.end, Field::start);
         let earlier = self.bytes.get(field.start()..end)?;
-        line.starts_with(earlier).then_some((field, earlier.len()))
+        bytes::begins(line, earlier).then_some((field, earlier.len()))
     }
 }
