@@ -48,12 +48,19 @@ impl Socket {
     /// Sends bytes after which the connection is closed at once. The kernel sends them together with the end, in one
     /// packet less.
     pub(crate) fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let send = |fd: BorrowedFd<'_>| send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::MORE);
+        self.poll_send(cx, bytes, SendFlags::MORE)
+    }
+
+    /// Sends as many bytes as there is room for.
+    #[inline]
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8], flags: SendFlags) -> Poll<io::Result<usize>> {
+        // A connection that has ended is an error, not a signal.
+        let send = |fd: BorrowedFd<'_>| send(fd, bytes, SendFlags::NOSIGNAL | flags);
         if let Some(sent) = self.at_once(send) {
             return Poll::Ready(sent);
         }
+        let io = self.watched()?;
         loop {
-            let io = self.watched()?;
             ready!(io.poll_write_ready(cx))?;
             match io.try_io(Interest::WRITABLE, || Ok(send(io.as_fd())?)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -144,9 +151,29 @@ impl AsyncRead for Socket {
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
-        match socket.at_once(|fd| recv(fd, buffer.initialize_unfilled(), RecvFlags::empty())) {
-            Some(read) => Poll::Ready(read.map(|(bytes, _)| buffer.advance(bytes))),
-            None => Pin::new(socket.watched()?).poll_read(cx, buffer),
+        let room = buffer.remaining();
+        let mut receive = |fd: BorrowedFd<'_>| {
+            let (bytes, _) = recv(fd, buffer.initialize_unfilled(), RecvFlags::empty())?;
+            buffer.advance(bytes);
+            Ok(bytes)
+        };
+        if let Some(read) = socket.at_once(&mut receive) {
+            return Poll::Ready(read.map(drop));
+        }
+        let io = socket.watched()?;
+        loop {
+            ready!(io.poll_read_ready(cx))?;
+            let mut is_all = false;
+            let read = io.try_io(Interest::READABLE, || {
+                // The runtime waits for more from now on. Otherwise it would take another call to find that out.
+                is_all = (1..room).contains(&receive(io.as_fd())?);
+                if is_all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            match read {
+                _ if is_all => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(read),
+            }
         }
     }
 }
@@ -154,12 +181,7 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let socket = self.get_mut();
-        // A connection that has ended is an error, not a signal.
-        match socket.at_once(|fd| send(fd, bytes, SendFlags::NOSIGNAL)) {
-            Some(sent) => Poll::Ready(sent),
-            None => Pin::new(socket.watched()?).poll_write(cx, bytes),
-        }
+        self.get_mut().poll_send(cx, bytes, SendFlags::empty())
     }
 
     #[inline]
