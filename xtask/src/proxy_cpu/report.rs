@@ -171,7 +171,11 @@ pub(crate) fn setup() -> Result<String, String> {
     let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
     let cores = cpu.lines().filter(|l| l.starts_with("processor")).count();
     let load = std::fs::read_to_string("/proc/loadavg").map_err(|e| format!("/proc/loadavg: {e}"))?;
-    let package = |name: &str| line("dpkg-query", &["--show", "--showformat=${Package} ${Version}", name]);
+    // A package that has only been heard of has no version.
+    let package = |name: &str| match line("dpkg-query", &["--show", "--showformat=${Package} ${Version}", name])? {
+        shown if shown.ends_with(' ') => Err(format!("{name} is not installed")),
+        shown => Ok(shown),
+    };
     // A tree that is not yet committed has no commit to name.
     let commit = line("git", &["rev-parse", "--short", "HEAD"]).unwrap_or_else(|_| "none".into());
     Ok(format!(
