@@ -278,7 +278,7 @@ impl ClientStream {
         matches!(&self.io, Io::Plain(io) if !io.has_more())
     }
 
-    /// Closes the connection in an orderly way.
+    /// Closes the connection in an orderly way, if [dropping it](Self::closes_when_dropped) does not.
     pub(crate) async fn close(mut self) {
         match self.io {
             Io::Plain(_) => self.linger().await,

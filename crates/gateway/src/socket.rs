@@ -4,7 +4,9 @@
 //! written as it is. Watching costs two system calls and a wake-up, in vain for most clients that connect for a single
 //! request: they have sent it by the time they are accepted, and take the response at once.
 //!
-//! The runtime's type for TCP watches Unix sockets as well: it knows a socket only by its descriptor.
+//! The runtime's type for TCP watches Unix sockets as well: it knows a socket only by its descriptor. It tells when a
+//! socket is ready, and the calls for bytes are made here. In a static program its own go through musl's code for the
+//! cancellation of threads, which takes 1 % of the CPU time of a small request.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -100,6 +100,7 @@ pub(crate) fn begins(text: &[u8], start: &[u8]) -> bool {
     if cfg!(target_env = "musl") { begins_by_pieces(text, start) } else { text.starts_with(start) }
 }
 
+/// Pieces of 32 bytes are the largest that the compiler compares without a call of the library.
 fn begins_by_pieces(text: &[u8], start: &[u8]) -> bool {
     let Some(text) = text.get(..start.len()) else { return false };
     let ((pieces, rest), (wanted, last)) = (text.as_chunks::<32>(), start.as_chunks::<32>());
