@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weirgate-files", &[]),
     ("weirgate-listening", &[]),
     ("weirgate-log", &["weirgate-clock"]),
+    ("weirgate-memory", &[]),
     ("weirgate-http-client", &["weirgate-clock", "weirgate-tls"]),
     ("weirgate-http-server", &["weirgate-clock", "weirgate-http1", "weirgate-listening", "weirgate-tls"]),
     ("weirgate-etcd", &["weirgate-clock", "weirgate-http-client"]),
@@ -132,8 +133,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "weirgate-advice", "weirgate-agent", "weirgate-clock", "weirgate-config", "weirgate-engine",
             "weirgate-experiment", "weirgate-files", "weirgate-gateway", "weirgate-listening", "weirgate-log",
-            "weirgate-http-client", "weirgate-http-server", "weirgate-lab", "weirgate-coordinator", "weirgate-pages",
-            "weirgate-pki", "weirgate-probe", "weirgate-replay", "weirgate-reserves", "weirgate-sim",
+            "weirgate-http-client", "weirgate-http-server", "weirgate-lab", "weirgate-coordinator", "weirgate-memory",
+            "weirgate-pages", "weirgate-pki", "weirgate-probe", "weirgate-replay", "weirgate-reserves", "weirgate-sim",
             "weirgate-spanned-yaml", "weirgate-tls", "weirgate-verdict", "weirgate-wire",
         ],
     ),

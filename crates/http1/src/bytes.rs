@@ -94,23 +94,6 @@ pub(crate) fn find(text: &[u8], byte: u8) -> Option<usize> {
     rest.iter().position(|&b| b == byte).map(|at| words.len() * 8 + at)
 }
 
-/// Returns whether `text` begins with `start`. The C library of a static program, musl, would compare one byte at a
-/// time. glibc compares as many as a register of the machine holds.
-pub(crate) fn begins(text: &[u8], start: &[u8]) -> bool {
-    if cfg!(target_env = "musl") { begins_by_pieces(text, start) } else { text.starts_with(start) }
-}
-
-/// Pieces of 32 bytes are the largest that the compiler compares without a call of the library.
-fn begins_by_pieces(text: &[u8], start: &[u8]) -> bool {
-    let Some(text) = text.get(..start.len()) else { return false };
-    let ((pieces, rest), (wanted, last)) = (text.as_chunks::<32>(), start.as_chunks::<32>());
-    if pieces.iter().zip(wanted).any(|(piece, wanted)| piece != wanted) {
-        return false;
-    }
-    let ((words, bytes), (wanted, last)) = (rest.as_chunks::<8>(), last.as_chunks::<8>());
-    words.iter().zip(wanted).all(|(word, wanted)| word == wanted) && bytes.iter().eq(last)
-}
-
 /// 1 in every byte.
 const ONES: u64 = u64::MAX / 255;
 /// The highest bit of every byte.
@@ -142,10 +125,6 @@ mod tests {
             for from in 0..=text.len() {
                 let end = text[from..].iter().position(|&b| !is(b, VALUE)).map_or(text.len(), |at| from + at);
                 prop_assert_eq!(value_end(&text, from), end);
-                prop_assert!(begins_by_pieces(&text, &text[..from]));
-                prop_assert_eq!(begins_by_pieces(&text, &text[from..]), text.starts_with(&text[from..]));
-                let other: Vec<u8> = text.iter().enumerate().map(|(at, &b)| b ^ u8::from(at == from)).collect();
-                prop_assert_eq!(begins_by_pieces(&text, &other), from == text.len());
             }
         }
 

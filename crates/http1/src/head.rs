@@ -3,7 +3,7 @@
 //! The index does not hold the bytes, so that a connection may keep them where it likes. Every accessor takes them:
 //! the bytes from the first of the head on, as they were when the head was parsed.
 
-use crate::{Authority, Name, Names, bytes};
+use crate::{Authority, Name, Names};
 
 /// Version of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -273,7 +273,7 @@ impl Head {
         let start = self.fields.first()?.start();
         let fields = before.get(start..self.end as usize + 2)?;
         // Fields that have lost their names are parsed again.
-        if !bytes::begins(input.get(at..)?, fields) || self.names.contains(Name::Dropped) {
+        if !input.get(at..)?.starts_with(fields) || self.names.contains(Name::Dropped) {
             return None;
         }
         if at != start {

@@ -8,7 +8,6 @@
 //! Source: ours. HTTP/2 keeps fields of earlier heads for the same reason (RFC 7541 Sec. 2.3.2). Requests are compared
 //! as a whole ([`Lines::repeat`](crate::lines::Lines::repeat)), because a client repeats all of its fields.
 
-use crate::bytes;
 use crate::head::{Field, Head};
 
 /// Maximum size of a head that is remembered, in bytes. Most heads of servers are smaller, and every connection to a
@@ -30,7 +29,7 @@ impl Repeated {
 
     /// Remembers a head of the bytes `received`. `head` is its index, as it was parsed.
     pub(crate) fn keep(&mut self, head: &Head, received: &[u8]) {
-        if self.bytes.len() == received.len() && bytes::begins(&self.bytes, received) {
+        if self.bytes == received {
             return;
         }
         self.bytes.clear();
@@ -49,6 +48,6 @@ impl Repeated {
         let field = *self.fields.get(index)?;
         let end = self.fields.get(index + 1).map_or(self.end, Field::start);
         let earlier = self.bytes.get(field.start()..end)?;
-        bytes::begins(line, earlier).then_some((field, earlier.len()))
+        line.starts_with(earlier).then_some((field, earlier.len()))
     }
 }

@@ -4,7 +4,7 @@
 //! process that accepts it earlier only waits for it: it wakes up twice, and has the connection watched in between.
 //! A client that stays silent is handed over after the first retransmission of the handshake.
 //!
-//! This is the only `unsafe` code of the workspace, because no library that we know of sets the option.
+//! This is `unsafe` code, because no library that we know of sets the option.
 #![expect(unsafe_code, reason = "the standard library's function for it is unstable")]
 
 use std::ffi::c_int;
