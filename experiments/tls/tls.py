@@ -345,9 +345,8 @@ def main():
         folder = pathlib.Path(folder)
         # The workers of nginx are another user's, if root measures.
         folder.chmod(0o755)
-        for name in ["weirgate.yaml", "haproxy.cfg", "nginx.conf"]:
+        for name in ["weirgate.yaml", "haproxy.cfg", "nginx.conf", "node.conf"]:
             shutil.copy(HERE / name, folder)
-        shutil.copy(HERE.parent / "proxy-cpu/node.conf", folder)
         (folder / "page").write_bytes(b"w" * 1024)
         certificate(folder)
         running = [Process(LOAD_CORE, [program("nginx"), "-p", folder, "-e", "stderr", "-c", folder / "node.conf"], folder,

@@ -8,6 +8,8 @@ use crate::steps::read;
 
 /// Name of HAProxy with the work on the messages that Weirgate does.
 pub(crate) const EQUAL: &str = "haproxy-equal";
+/// The name of the relay.
+pub(crate) const RELAY: &str = "relay";
 
 /// One measured run.
 pub(crate) struct Run {
@@ -116,7 +118,7 @@ fn summary(runs: &[Run]) -> String {
             runs.sort_by_key(|run| run.round);
             runs
         };
-        for proxy in ["weirgate", "haproxy", EQUAL, "nginx", "relay"] {
+        for proxy in ["weirgate", "haproxy", EQUAL, "nginx", RELAY] {
             let runs = of(proxy);
             if runs.is_empty() {
                 continue;
@@ -176,17 +178,20 @@ pub(crate) fn setup() -> Result<String, String> {
         shown if shown.ends_with(' ') => Err(format!("{name} is not installed")),
         shown => Ok(shown),
     };
+    let control = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let control = std::fs::read_to_string(control).map_err(|e| format!("{control}: {e}"))?;
     // A tree that is not yet committed has no commit to name.
     let commit = line("git", &["rev-parse", "--short", "HEAD"]).unwrap_or_else(|_| "none".into());
     Ok(format!(
         "# Setup\n\n`cargo xtask bench proxy-cpu`, see `experiments/proxy-cpu/README.md` for the method and the configurations.\n\n\
-         - {date}, commit {commit}\n- {cores} cores,{model}; Linux {kernel}; load average before the first run {idle}\n- {rust}; the program of `cargo xtask release`\n- {nginx}, {haproxy}, {wrk} (Debian)\n\
+         - {date}, commit {commit}\n- {cores} cores,{model}; Linux {kernel}, TCP with {control}; load average before the first run {idle}\n- {rust}; the program of `cargo xtask release`\n- {nginx}, {haproxy}, {wrk} (Debian)\n\
          - {rounds} rounds; in each, every proxy in turn: {warm} s of warm-up, {measured} s measured\n\
          - proxies with one thread on core {proxy_core}, with two on both; node and `wrk -t1` on core {load_core}\n",
         date = line("date", &["+%Y-%m-%d %H:%M %Z"])?,
         model = model.trim_start_matches(['\t', ' ', ':']).replacen("", " ", 1),
         idle = load.split(' ').next().unwrap_or_default(),
         kernel = line("uname", &["-r"])?,
+        control = control.trim(),
         rust = line("rustc", &["--version"])?,
         nginx = package("nginx-light").or_else(|_| package("nginx"))?,
         haproxy = package("haproxy")?,

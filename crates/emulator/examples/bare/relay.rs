@@ -1,29 +1,21 @@
-//! A bare relay: it passes bytes between a client and a node, and reads none of them.
+//! A relay that passes bytes between a client and a node, and reads none of them.
 //!
-//! `cargo xtask bench proxy-cpu` measures it beside the proxies. It makes the system calls that a proxy cannot do
-//! without, an event for each message, one read and one write, and nothing else. So it shows what part of a proxy's CPU
-//! time is the kernel's. It is no proxy: every client has a connection to the node of its own, which ends with it.
-//!
-//! ```text
-//! relay LISTEN NODE
-//! relay 127.0.0.1:18105 127.0.0.1:18100
-//! ```
+//! It makes the system calls that a proxy cannot do without, an event for each message, one read and one write, and
+//! nothing else. So it shows what part of a proxy's CPU time is the kernel's. It is no proxy: every client has a
+//! connection to the node of its own, which ends with it.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::convert::Infallible;
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
+use crate::{EVENTS, READ, send};
+
 /// The token of the listener. Each pair of connections has the two that follow its even number.
 const LISTENER: Token = Token(usize::MAX);
-
-/// Size of a read. A message that is shorter has been read whole, and no second read has to find that out.
-const READ: usize = 64 * 1024;
-
-/// Maximum number of events of one wait, and of connections that wait to be accepted.
-const EVENTS: usize = 1024;
 
 /// A client, its connection to the node, and the bytes that each of them has not taken.
 struct Pair {
@@ -40,15 +32,12 @@ struct Relay {
     buffer: Vec<u8>,
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut words = std::env::args().skip(1);
-    let (Some(listen), Some(node), None) = (words.next(), words.next(), words.next()) else {
-        return Err("write two addresses: where to listen, and the node".into());
-    };
+/// Passes bytes between the clients at `listen` and `node`.
+pub(crate) fn run(listen: SocketAddr, node: SocketAddr) -> io::Result<Infallible> {
     let mut relay = Relay {
         poll: Poll::new()?,
-        listener: TcpListener::bind(listen.parse()?)?,
-        node: node.parse()?,
+        listener: TcpListener::bind(listen)?,
+        node,
         pairs: HashMap::new(),
         next: 0,
         buffer: vec![0; READ],
@@ -117,17 +106,5 @@ impl Relay {
             }
         }
         Ok(())
-    }
-}
-
-/// Sends as much as the connection takes, and returns how much that was.
-fn send(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    match stream.write(bytes) {
-        Ok(sent) => Ok(sent),
-        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) => Ok(0),
-        Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
-            Ok(bytes.len())
-        }
-        Err(error) => Err(error),
     }
 }

@@ -1,0 +1,46 @@
+//! The least that a node and a relay have to do, for `cargo xtask bench proxy-cpu`.
+//!
+//! ```text
+//! bare node LISTEN           answers each request with a page
+//! bare relay LISTEN NODE     passes bytes between clients and a node
+//! ```
+
+mod node;
+mod relay;
+
+use std::error::Error;
+use std::io::{self, Write as _};
+
+use mio::net::TcpStream;
+
+/// Size of a read. A message that is shorter has been read whole, and no second read has to find that out.
+const READ: usize = 64 * 1024;
+
+/// Maximum number of events of one wait, and of connections that wait to be accepted.
+const EVENTS: usize = 1024;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let never = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["node", listen] => node::run(listen.parse()?)?,
+        ["relay", listen, node] => relay::run(listen.parse()?, node.parse()?)?,
+        _ => {
+            return Err(
+                "write `bare node LISTEN` or `bare relay LISTEN NODE`, each with addresses as 127.0.0.1:8080".into()
+            );
+        }
+    };
+    match never {}
+}
+
+/// Sends as much as the connection takes, and returns how much that was. A connection that has ended takes everything.
+fn send(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    match stream.write(bytes) {
+        Ok(sent) => Ok(sent),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) => Ok(0),
+        Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+            Ok(bytes.len())
+        }
+        Err(error) => Err(error),
+    }
+}
