@@ -281,7 +281,9 @@ impl Head {
             for field in &mut self.fields {
                 *field = field.moved(by);
             }
-            self.host.0 = self.host.0.moved(by);
+            if self.names.contains(Name::Host) {
+                self.host.0 = self.host.0.moved(by);
+            }
             self.end = self.end.wrapping_add(by);
         }
         Some(at + fields.len())

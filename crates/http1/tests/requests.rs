@@ -195,3 +195,18 @@ fn fields_that_connection_names_are_found_under_no_name() {
     write::fields(&mut out, &head, input, |field| field.name() == Name::Dropped);
     assert_eq!(out, b"Host: a\r\nConnection: keep-alive, X-Secret, cookie\r\nVia: x\r\nconnection: Via\r\n");
 }
+
+/// A request of HTTP/1.0 needs no `Host`. The fields of the next one lie elsewhere, and its host is nowhere, as if it
+/// had come first.
+#[test]
+fn a_repeated_head_without_host_has_the_same_index() {
+    let (one, next) = (b"GET /long/path HTTP/1.0\r\nAccept: */*\r\n\r\n", b"GET / HTTP/1.0\r\nAccept: */*\r\n\r\n");
+    let mut after = Requests::new(LIMITS);
+    assert_eq!(after.receive(one), Ok(Event::Head(one.len())));
+    let head = after.take_head();
+    assert_eq!(after.receive(b""), Ok(Event::End(0)));
+    after.keep_head(head);
+    let mut fresh = Requests::new(LIMITS);
+    assert_eq!(after.receive_after(one, next), fresh.receive(next));
+    assert_eq!(after.head(), fresh.head());
+}
