@@ -216,9 +216,10 @@ impl ClientConn {
         if listed { 1 } else { self.worker.shared.peers.of(&client::peer_key(peer)) }
     }
 
-    /// Makes room for another connection: closes this one, or refuses its request that waits.
+    /// Makes room for another connection: closes this one, or refuses its request that waits. A request that arrives
+    /// before it is closed is served.
     pub(crate) fn give_way(&self) {
-        self.gives_way.set(true);
+        self.gives_way.set(self.busy.get() > 0);
         self.close();
     }
 

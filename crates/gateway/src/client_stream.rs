@@ -141,14 +141,14 @@ impl ClientStream {
             let slow = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request head came too slowly");
             return (since + timeouts().header, Next::Refused(slow));
         }
-        if self.conn.closing.get() {
-            return (Time::ZERO, Next::Idle);
-        }
         let due = match self.conn.requests.get() {
+            _ if self.conn.closing.get() => Time::ZERO,
             0 => self.conn.first_due(),
             _ => self.conn.idle_since.get() + timeouts().idle,
         };
-        (due, Next::Idle)
+        // A client whose next request has arrived is not idle. The runtime tells of it in its next turn.
+        let is_coming = self.conn.now() >= due && self.io.has_more();
+        (if is_coming { Time::NEVER } else { due }, Next::Idle)
     }
 
     /// Begins a request: takes its head of `bytes` from the front of the input.

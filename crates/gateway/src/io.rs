@@ -38,6 +38,14 @@ impl Io {
         }
     }
 
+    /// Whether bytes have arrived that nobody has read.
+    pub(crate) fn has_more(&self) -> bool {
+        match self {
+            Io::Plain(io) => io.has_more(),
+            Io::Tls(io) => io.get_ref().0.has_more(),
+        }
+    }
+
     /// Sends bytes after which the connection is closed at once.
     pub(crate) fn poll_write_last(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
