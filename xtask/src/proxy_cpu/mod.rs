@@ -45,9 +45,9 @@ const CASES: [Case; 6] = [
     Case { name: "1 KB", script: "load.lua", connections: 64, threads: 1, rate: None },
     Case { name: "10 MB", script: "large.lua", connections: 4, threads: 1, rate: None },
     Case { name: "connection per request", script: "close.lua", connections: 64, threads: 1, rate: None },
-    Case { name: "1 KB, 30 % load", script: "paced.lua", connections: 64, threads: 1, rate: Some(0.3) },
-    Case { name: "1 KB, 90 % load", script: "paced.lua", connections: 64, threads: 1, rate: Some(0.9) },
-    Case { name: "1 KB, two threads", script: "load.lua", connections: 64, threads: 2, rate: None },
+    Case { name: "1 KB at 30 % load", script: "paced.lua", connections: 64, threads: 1, rate: Some(0.3) },
+    Case { name: "1 KB at 90 % load", script: "paced.lua", connections: 64, threads: 1, rate: Some(0.9) },
+    Case { name: "1 KB with two threads", script: "load.lua", connections: 64, threads: 2, rate: None },
 ];
 
 /// A proxy: its name, its port and its process.
