@@ -46,6 +46,11 @@ impl<K: Clone + Hash + Eq> Places<K> {
         self.counts().get(key).copied().unwrap_or(0)
     }
 
+    /// Returns the number of keys that have a place.
+    pub(crate) fn keys(&self) -> usize {
+        self.counts().len()
+    }
+
     /// Returns the number of places that are taken.
     pub(crate) fn taken(&self) -> u64 {
         self.counts().values().copied().map(u64::from).sum()

@@ -11,8 +11,8 @@ use slab::Slab;
 
 use crate::client_conn::ClientConn;
 
-/// Maximum number of connections that are compared to find the one of the greediest peer. Others of such a peer are
-/// likely to be among them, and each takes a look into the table of peers.
+/// Maximum number of connections of a list that are compared to find the one of the greediest peer. Others of such a
+/// peer are likely to be among them, and each takes a look into the table of peers.
 const COMPARED: usize = 64;
 
 /// Reason why a connection can be spared.
@@ -58,23 +58,24 @@ impl<C> Default for Roster<C> {
 
 impl Roster {
     /// Chooses up to `max` connections that make room for others. First come those that never sent a request, in the
-    /// order of their acceptance. Then come those that have been idle for longest, of these those of the peer with most
-    /// connections. If there is none of either, requests that wait have to give way: those that came last, of the peer
-    /// with most connections.
-    pub(crate) fn to_spare(&self, max: usize) -> Vec<Rc<ClientConn>> {
-        let greediest = |mut conns: Vec<Rc<ClientConn>>| {
-            conns.sort_by_cached_key(|conn| Reverse(conn.of_its_peer()));
-            conns
-        };
+    /// order of their acceptance. Then come those of peers with more connections than `part`: those that have been idle
+    /// for longest, and after them requests that wait, those that came last. Only then does anybody else make room, in
+    /// the same order. Among equals, the peer with most connections comes first.
+    pub(crate) fn to_spare(&self, max: usize, part: u32) -> Vec<Rc<ClientConn>> {
         let silent = self.oldest(Spare::Silent).take_while(|conn| conn.spare_since().is_some());
         let mut chosen: Vec<_> = silent.take(max).cloned().collect();
         if chosen.len() < max {
-            let idle = greediest(self.oldest(Spare::Idle).take(COMPARED).cloned().collect());
-            chosen.extend(idle.into_iter().take(max - chosen.len()));
-        }
-        if chosen.is_empty() {
-            chosen = greediest(self.newest(Spare::Waiting).take(COMPARED).cloned().collect());
-            chosen.truncate(max);
+            let idle = self.oldest(Spare::Idle).take(COMPARED).map(|conn| (false, conn));
+            let waiting = self.newest(Spare::Waiting).take(COMPARED).map(|conn| (true, conn));
+            let mut others: Vec<_> = idle.chain(waiting).collect();
+            others.sort_by_cached_key(|&(waits, conn)| {
+                let has = conn.of_its_peer();
+                (has <= part, waits, Reverse(has))
+            });
+            // No request is refused where a connection without one has made room.
+            let wait = chosen.is_empty() && others.first().is_some_and(|&(waits, _)| waits);
+            let others = others.into_iter().filter(|&(waits, _)| waits == wait);
+            chosen.extend(others.take(max - chosen.len()).map(|(_, conn)| Rc::clone(conn)));
         }
         chosen
     }

@@ -305,7 +305,9 @@ impl Worker {
 
     /// Closes the client connections that can be spared best, to free capacity for others: see [`Roster::to_spare`].
     pub(crate) fn close_idle(&self, max: usize) {
-        let spared = self.conns.borrow().to_spare(max);
+        let Shared { connections, peers, .. } = &*self.shared;
+        let part = connections.load(Ordering::Relaxed) / peers.keys().max(1) as u64;
+        let spared = self.conns.borrow().to_spare(max, u32::try_from(part).unwrap_or(u32::MAX));
         spared.iter().for_each(|conn| conn.give_way());
     }
 

@@ -186,6 +186,37 @@ fn waiting_requests_make_room_for_a_class_within_its_guarantee() {
     }
 }
 
+/// A peer with many connections makes room with a request that waits, before one with few loses an idle connection,
+/// which may meet its next request.
+#[test]
+fn waiting_requests_of_a_greedy_peer_make_room_before_others_idle_connections() {
+    let node = Node::scripted();
+    let policy = policy(&[&node], &format!("{}limits: {{ connections: 6 }}\n", windowed(1)));
+    let stage = Stage::open(&policy.replace("threads: 2", "threads: 1"));
+    let ask = |client: &mut Client| {
+        client.get("/");
+        node.call().ok("");
+        client.answer().status
+    };
+    let mut polite = stage.client();
+    assert_eq!(ask(&mut polite), 200);
+    let mut greedy: Vec<_> = (0..5).map(|_| Client::from_address([127, 0, 0, 2], stage.address())).collect();
+    greedy.iter_mut().for_each(|client| client.get("/"));
+    let call = node.call();
+    wait_until("the others wait", || stage.waiting() == 4);
+    let mut another = Client::from_address([127, 0, 0, 3], stage.address());
+    another.get("/another");
+    // The one that came last gives way.
+    assert_eq!(greedy.pop().expect("five").answer().status, 503);
+    call.ok("");
+    for _ in 0..4 {
+        node.call().ok("");
+    }
+    greedy.push(another);
+    assert!(greedy.iter_mut().all(|client| client.answer().status == 200));
+    assert_eq!(ask(&mut polite), 200);
+}
+
 #[test]
 fn p2_a_gateway_short_of_memory_turns_requests_away_and_recovers() {
     let (node, stage) = Stage::of(Node::answering(ok("x")), PLAIN);
