@@ -14,11 +14,11 @@ use crate::site::{AccessField, AccessFormat};
 record! {
     /// Limits on client input and on buffers.
     pub(crate) struct Limits {
-        /// Maximum number of connections at once. Beyond it idle connections are closed: first those that never
-        /// sent a request, then those idle for longest, of these those of the peer with most connections. If none is
-        /// idle, a request that waits gives way with 503, unless its class has a guaranteed throughput. Further
-        /// connections wait in the kernel. 20,000 with one node connection each stay below the usual limit of 65,536
-        /// open files.
+        /// Maximum number of connections at once. Beyond it connections are closed: first those that never sent a
+        /// request, then those of peers with more than their part of all. Of these the ones idle for longest come
+        /// first, and then requests that wait, which get 503 unless their class has a guaranteed throughput. Others
+        /// make room last. Further connections wait in the kernel. 20,000 with one node connection each stay below the
+        /// usual limit of 65,536 open files.
         connections: Defaulted<Count> = 20000,
         /// Maximum number of connections of one peer at once: of an IPv4 address or an IPv6 /64. Further ones are
         /// closed when they are accepted. `trusted_proxies` have no limit. `off` by default, because an office or a
