@@ -9,9 +9,9 @@ mod node;
 mod relay;
 
 use std::error::Error;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 
-use mio::net::TcpStream;
+use mio::net::{TcpListener, TcpStream};
 
 /// Size of a read. A message that is shorter has been read whole, and no second read has to find that out.
 const READ: usize = 64 * 1024;
@@ -31,6 +31,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     };
     match never {}
+}
+
+/// Accepts the next connection, if one waits.
+fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+    match listener.accept() {
+        Ok((stream, _)) => stream.set_nodelay(true).map(|()| Some(stream)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Receives what has arrived, if anything has, and returns its size: zero at the end of the connection.
+fn receive(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    match stream.read(buffer) {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Some(0)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Sends as much as the connection takes, and returns how much that was. A connection that has ended takes everything.

@@ -8,13 +8,13 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::io::{self, Read as _};
+use std::io;
 use std::net::SocketAddr;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
-use crate::{EVENTS, READ, send};
+use crate::{EVENTS, READ, receive, send};
 
 /// The token of the listener. Each connection has its number.
 const LISTENER: Token = Token(usize::MAX);
@@ -66,17 +66,12 @@ fn accept(
     clients: &mut HashMap<usize, Client>,
     next: &mut usize,
 ) -> io::Result<()> {
-    loop {
-        let mut stream = match listener.accept() {
-            Ok((stream, _)) => stream,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        stream.set_nodelay(true)?;
+    while let Some(mut stream) = crate::accept(listener)? {
         poll.registry().register(&mut stream, Token(*next), Interest::READABLE | Interest::WRITABLE)?;
         clients.insert(*next, Client { stream, received: Vec::new(), unsent: &[] });
         *next += 1;
     }
+    Ok(())
 }
 
 impl Client {
@@ -90,12 +85,10 @@ impl Client {
             if !self.unsent.is_empty() || !more {
                 return Ok(Some(()));
             }
-            let read = match self.stream.read(buffer) {
-                Ok(0) => return Ok(None),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(())),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-                Err(error) => return Err(error),
+            let read = match receive(&mut self.stream, buffer)? {
+                None => return Ok(Some(())),
+                Some(0) => return Ok(None),
+                Some(read) => read,
             };
             more = read == buffer.len();
             self.received.extend_from_slice(&buffer[..read]);

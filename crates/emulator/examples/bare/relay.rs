@@ -6,13 +6,13 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::io::{self, Read as _};
+use std::io;
 use std::net::SocketAddr;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
-use crate::{EVENTS, READ, send};
+use crate::{EVENTS, READ, accept, receive, send};
 
 /// The token of the listener. Each pair of connections has the two that follow its even number.
 const LISTENER: Token = Token(usize::MAX);
@@ -57,21 +57,16 @@ pub(crate) fn run(listen: SocketAddr, node: SocketAddr) -> io::Result<Infallible
 
 impl Relay {
     fn accept(&mut self) -> io::Result<()> {
-        loop {
-            let mut client = match self.listener.accept() {
-                Ok((client, _)) => client,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            };
+        while let Some(mut client) = accept(&self.listener)? {
             let (both, token) = (Interest::READABLE | Interest::WRITABLE, self.next);
             self.next += 2;
-            client.set_nodelay(true)?;
             let mut node = TcpStream::connect(self.node)?;
             node.set_nodelay(true)?;
             self.poll.registry().register(&mut node, Token(token + 1), both)?;
             self.poll.registry().register(&mut client, Token(token), both)?;
             self.pairs.insert(token, Pair { sides: [client, node], unsent: [Vec::new(), Vec::new()] });
         }
+        Ok(())
     }
 
     /// Passes on what side `from` of a pair has sent, and what it can take again.
@@ -87,12 +82,7 @@ impl Relay {
         for source in sources.into_iter().flatten() {
             let target = 1 - source;
             while unsent[target].is_empty() {
-                let read = match sides[source].read(&mut self.buffer) {
-                    Ok(read) => read,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
-                    Err(error) => return Err(error),
-                };
+                let Some(read) = receive(&mut sides[source], &mut self.buffer)? else { break };
                 if read == 0 {
                     // One side has ended, which ends the other.
                     self.pairs.remove(&pair);
