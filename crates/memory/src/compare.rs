@@ -22,7 +22,7 @@ pub(crate) unsafe fn compare(left: *const u8, right: *const u8, length: usize) -
                 }
                 at += 16;
             }
-            // What the last word has in common with the one before is equal.
+            // The last word may repeat bytes of the one before. They are equal.
             return order(word(left.add(last)), word(right.add(last)));
         }
         if length >= 8 {

@@ -38,7 +38,7 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
         } else if length <= 128 {
             ends::<[Piece; 4]>(to, from, length);
         } else if (to as usize).wrapping_sub(from as usize) >= length {
-            // What is written here has been read: `to` lies before `from`, or behind all of it.
+            // No byte is overwritten before it is read: `to` lies before `from`, or behind all of it.
             forwards(to, from, length);
         } else {
             backwards(to, from, length);

@@ -53,7 +53,7 @@ mod names {
         unsafe { compare(left, right, length) }
     }
 
-    /// What the compiler calls when only equality matters.
+    /// The compiler calls it where only equality matters.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn bcmp(left: *const u8, right: *const u8, length: usize) -> c_int {
         // SAFETY: the caller has promised the same.
