@@ -216,6 +216,13 @@ impl ClientConn {
         if listed { 1 } else { self.worker.shared.peers.of(&client::peer_key(peer)) }
     }
 
+    /// Whether the connection ends with its current answer, because there are as many connections as there may be and
+    /// its peer has more than its part of them. A client that is told so loses no request, unlike one whose idle
+    /// connection is closed while it sends.
+    pub(crate) fn exceeds_its_part(&self) -> bool {
+        self.worker.is_full() && !self.http2.get() && self.of_its_peer() > self.worker.part()
+    }
+
     /// Makes room for another connection: closes this one, or refuses its request that waits. A request that arrives
     /// before it is closed is served.
     pub(crate) fn give_way(&self) {

@@ -456,7 +456,7 @@ impl Exchange {
     pub(crate) fn connection(&self, stream: &impl RequestStream) -> Connection {
         let (head, _) = self.request.head();
         let protocol = self.protocol();
-        let ends = self.conn.closing.get() || self.conn.worker.drains();
+        let ends = self.conn.closing.get() || self.conn.worker.drains() || self.conn.exceeds_its_part();
         let kept = stream.has_sent_all() && head.is_persistent() && !ends;
         Connection { kept, protocol }
     }

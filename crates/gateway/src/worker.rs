@@ -305,10 +305,21 @@ impl Worker {
 
     /// Closes the client connections that can be spared best, to free capacity for others: see [`Roster::to_spare`].
     pub(crate) fn close_idle(&self, max: usize) {
+        let spared = self.conns.borrow().to_spare(max, self.part());
+        spared.iter().for_each(|conn| conn.give_way());
+    }
+
+    /// Returns the number of connections of each peer if all peers had the same number and there were no more.
+    pub(crate) fn part(&self) -> u32 {
         let Shared { connections, peers, .. } = &*self.shared;
         let part = connections.load(Ordering::Relaxed) / peers.keys().max(1) as u64;
-        let spared = self.conns.borrow().to_spare(max, u32::try_from(part).unwrap_or(u32::MAX));
-        spared.iter().for_each(|conn| conn.give_way());
+        u32::try_from(part).unwrap_or(u32::MAX)
+    }
+
+    /// Whether there are as many client connections as there may be.
+    pub(crate) fn is_full(&self) -> bool {
+        let Shared { connections, counters, .. } = &*self.shared;
+        counters.open.load(Ordering::Relaxed) >= connections.load(Ordering::Relaxed)
     }
 
     /// Begins to drain, or drains with less patience than before.

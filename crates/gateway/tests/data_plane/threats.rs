@@ -149,6 +149,25 @@ fn idle_connections_of_a_greedy_peer_make_room() {
     assert_eq!(ask(&mut polite), 200);
 }
 
+/// At the limit, the answers to a peer with more than its part say that its connections end. A client whose idle
+/// connection is closed instead may just be sending its next request.
+#[test]
+fn at_the_limit_answers_end_connections_of_a_greedy_peer() {
+    let (_node, stage) = Stage::of(Node::answering(ok("x")), &format!("{PLAIN}limits: {{ connections: 4 }}\n"));
+    let mut greedy: Vec<_> = (0..3).map(|_| Client::from_address([127, 0, 0, 2], stage.address())).collect();
+    for client in &mut greedy {
+        assert_eq!(client.ask("/").header("connection"), None);
+    }
+    let mut polite = stage.client();
+    assert_eq!(polite.ask("/").header("connection"), None);
+    // The limit is reached. Two connections are the part of each of the two peers.
+    assert_eq!(greedy[0].ask("/").header("connection").as_deref(), Some("close"));
+    wait_until("it is closed", || stage.gateway.counters().open.load(std::sync::atomic::Ordering::Relaxed) == 3);
+    for client in greedy[1..].iter_mut().chain([&mut polite]) {
+        assert_eq!(client.ask("/").header("connection"), None);
+    }
+}
+
 /// At the limit with no idle connection, a request that waits gives way: not one of a class with a guarantee.
 #[test]
 fn waiting_requests_make_room_for_a_class_within_its_guarantee() {
