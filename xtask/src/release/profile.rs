@@ -36,9 +36,15 @@ pub(super) fn unpacked(folder: &Path) -> Result<Option<PathBuf>, String> {
     }
     let sum = read(Command::new("sha256sum").arg(&kept))?;
     let to = folder.join(format!("{}.profdata", sum.get(..16).unwrap_or_default()));
-    let packed = to.with_extension("profdata.gz");
-    tree::copy(&kept, &packed, 0o644)?;
-    read(Command::new("gzip").args(["--decompress", "--force"]).arg(packed))?;
+    // The compiler counts the file as a source, so to write it again would have everything built again. It gets its name
+    // when it is complete.
+    if !to.exists() {
+        let part = folder.join("part");
+        let packed = part.with_extension("gz");
+        tree::copy(&kept, &packed, 0o644)?;
+        read(Command::new("gzip").args(["--decompress", "--force"]).arg(packed))?;
+        std::fs::rename(&part, &to).map_err(|e| format!("{}: {e}", to.display()))?;
+    }
     Ok(Some(to))
 }
 
