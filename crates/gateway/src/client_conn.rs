@@ -217,8 +217,8 @@ impl ClientConn {
     }
 
     /// Whether the connection ends with its current answer, because there are as many connections as there may be and
-    /// its peer has more than its part of them. A client that is told so loses no request, unlike one whose idle
-    /// connection is closed while it sends.
+    /// its peer has more than its part of them. A client that reads so before it sends its next request loses none,
+    /// unlike one whose idle connection is closed while it sends.
     pub(crate) fn exceeds_its_part(&self) -> bool {
         self.worker.is_full() && !self.http2.get() && self.of_its_peer() > self.worker.part()
     }

@@ -309,11 +309,12 @@ impl Worker {
         spared.iter().for_each(|conn| conn.give_way());
     }
 
-    /// Returns the number of connections of each peer if all peers had the same number and there were no more.
+    /// Returns the part of each peer: the number of connections that it would have if all had the same number, and at
+    /// least one.
     pub(crate) fn part(&self) -> u32 {
         let Shared { connections, peers, .. } = &*self.shared;
         let part = connections.load(Ordering::Relaxed) / peers.keys().max(1) as u64;
-        u32::try_from(part).unwrap_or(u32::MAX)
+        u32::try_from(part).unwrap_or(u32::MAX).max(1)
     }
 
     /// Whether there are as many client connections as there may be.
