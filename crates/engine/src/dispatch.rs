@@ -51,6 +51,7 @@ pub use resize::Resize;
 
 use lard::Locality;
 use least_loaded::Rotation;
+use order::Rank;
 use resize::{DividedPool, Load};
 use slow_start::SlowStart;
 use speed::Settled;
@@ -206,7 +207,7 @@ pub(crate) struct Nodes {
     /// Time of the next step of a slow start, or [`Time::NEVER`].
     next_step: Time,
     /// Nodes that can take a request now, per overlap, best first.
-    ready: Heaps<(f64, u64), NodeId>,
+    ready: Heaps<Rank, NodeId>,
     /// Number of usable nodes per partition, with or without room.
     usable: Table<PartitionId, u32>,
     /// Virtual time of the last turn per partition, for [`Dispatch::WeightedRoundRobin`].
@@ -487,8 +488,8 @@ impl Nodes {
         self.usable[partition]
     }
 
-    /// Nodes of the partition that can take requests now, ignoring windows, each with its load and its turn.
-    pub(crate) fn ready_keys(&self, partition: PartitionId) -> impl Iterator<Item = &((f64, u64), NodeId)> + '_ {
+    /// Nodes of the partition that can take requests now, ignoring windows, each with its rank.
+    pub(crate) fn ready_keys(&self, partition: PartitionId) -> impl Iterator<Item = &(Rank, NodeId)> + '_ {
         self.overlaps_of[partition].iter().flat_map(|overlap| self.ready.items(overlap.row()))
     }
 

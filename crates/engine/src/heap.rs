@@ -239,10 +239,10 @@ fn sink<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I,
 #[inline]
 fn smaller_child<K: Copy + PartialOrd, I: Id>(slots: &[(K, I)], place: usize) -> Option<(usize, (K, I))> {
     let left = 2 * place + 1;
-    let below = slots.get(left).copied()?;
-    match slots.get(left + 1).copied() {
-        Some(right) if right < below => Some((left + 1, right)),
-        _ => Some((left, below)),
+    match slots.get(left..)? {
+        [below, right, ..] if right < below => Some((left + 1, *right)),
+        [below, ..] => Some((left, *below)),
+        [] => None,
     }
 }
 

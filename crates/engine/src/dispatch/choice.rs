@@ -75,8 +75,6 @@ impl Nodes {
 
     /// The first node in the order of the heap.
     fn first_ready(&self, wanted: &Wanted, windows: &[Window]) -> Option<NodeId> {
-        let order =
-            |a: &((f64, u64), NodeId), b: &((f64, u64), NodeId)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
         let best = self.best(wanted.partition, windows, wanted.standing, wanted.kept)?;
         if best != wanted.avoid {
             return Some(best);
@@ -85,7 +83,7 @@ impl Nodes {
         let all = self
             .open(wanted.partition, windows, wanted.standing, wanted.kept)
             .flat_map(|overlap| self.ready.items(overlap.row()));
-        all.filter(|(_, n)| *n != wanted.avoid).copied().min_by(order).map_or(Some(best), |(_, n)| Some(n))
+        all.filter(|(_, n)| *n != wanted.avoid).min().map_or(Some(best), |(_, n)| Some(*n))
     }
 
     fn less_loaded_of_two(&self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<NodeId> {
@@ -148,9 +146,10 @@ impl Nodes {
         kept: Option<MachineGroupId>,
     ) -> Option<NodeId> {
         let tops = self.open(partition, windows, standing, kept).filter_map(|overlap| {
-            let ((key, turn), node) = self.ready.peek(overlap.row())?;
+            let (rank, node) = self.ready.peek(overlap.row())?;
             let group = self.overlaps[overlap].group;
-            Some((key * self.groups[group].weight / f64::from(windows[group.row()].size), turn, node))
+            let load = rank.key() * self.groups[group].weight / f64::from(windows[group.row()].size);
+            Some((load, rank.turn(), node))
         });
         let order =
             |a: &(f64, u64, NodeId), b: &(f64, u64, NodeId)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);

@@ -5,6 +5,33 @@ use crate::index::{Id, MachineGroupId, MachineId, OverlapId, Table};
 use crate::policy::Dispatch;
 use crate::request::NodeId;
 
+/// Place of a node in the order. Compared as whole numbers, of which a heap with many nodes compares twenty for each
+/// request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    /// Bits of a number that is not negative. They have the order of the numbers.
+    key: u64,
+    turn: u64,
+}
+
+impl Rank {
+    fn new(key: f64, turn: u64) -> Rank {
+        debug_assert!(key >= 0.0, "{key}");
+        Rank { key: key.to_bits(), turn }
+    }
+
+    /// Load of the node's machine with one more request, relative to the node's weight, or the virtual time of its next
+    /// turn.
+    pub(super) fn key(self) -> f64 {
+        f64::from_bits(self.key)
+    }
+
+    /// Number of choices before the latest change of its place.
+    pub(super) fn turn(self) -> u64 {
+        self.turn
+    }
+}
+
 impl Nodes {
     /// Load of a node's machine with one more request, relative to the node's weight.
     pub(super) fn load(&self, index: NodeId) -> f64 {
@@ -55,7 +82,7 @@ impl Nodes {
             _ => load,
         };
         // A node that has just been chosen is among the last ones.
-        self.ready.set_late(overlap, index, (key, self.turns));
+        self.ready.set_late(overlap, index, Rank::new(key, self.turns));
     }
 
     /// Updates the positions of all nodes of a group after their loads have changed. None of them becomes full, or
@@ -73,8 +100,8 @@ impl Nodes {
             }
             let Nodes { nodes, machines, turns, ready, .. } = self;
             ready.rekey(overlap.row(), |index| match method {
-                Dispatch::WeightedRoundRobin => (nodes[index].turn, *turns),
-                _ => (load(&nodes[index], machines), *turns),
+                Dispatch::WeightedRoundRobin => Rank::new(nodes[index].turn, *turns),
+                _ => Rank::new(load(&nodes[index], machines), *turns),
             });
         }
     }

@@ -238,11 +238,11 @@ impl Resources {
     pub(crate) fn roomiest(&self, nodes: &Nodes, wanted: &Wanted) -> Option<NodeId> {
         let fitting =
             nodes.ready_keys(wanted.partition).filter(|(_, node)| self.counter(nodes, *node).holds(wanted.demand));
-        min(fitting.map(|((load, turn), node)| {
+        min(fitting.map(|(rank, node)| {
             let machine = self.counter(nodes, *node);
             let after = machine.taken.iter().zip(wanted.demand.0).map(|(taken, more)| taken + u64::from(more));
             let scarcest = after.max().unwrap_or(0) as f64 / machine.full as f64;
-            ((*node == wanted.avoid, scarcest, *load, *turn), *node)
+            ((*node == wanted.avoid, scarcest, *rank), *node)
         }))
     }
 }
