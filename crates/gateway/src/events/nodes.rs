@@ -13,7 +13,8 @@ type Name = (String, String);
 pub(super) struct Nodes {
     /// Version of the configuration at the last look.
     version: u64,
-    states: BTreeMap<Name, NodeState>,
+    /// In the order in which the engine has them.
+    states: Vec<(Name, NodeState)>,
 }
 
 /// Usable and all nodes of a pool.
@@ -39,8 +40,13 @@ impl Nodes {
         nodes: &[NodeSnapshot],
         tell: &mut impl FnMut(EventKind, String),
     ) {
-        let states: BTreeMap<Name, NodeState> =
-            nodes.iter().map(|node| ((node.pool.clone(), node.name.clone()), node.state)).collect();
+        let is_known = |(node, ((pool, name), state)): (&NodeSnapshot, &(Name, NodeState))| {
+            node.state == *state && node.name == *name && node.pool == *pool
+        };
+        if version == self.version && nodes.len() == self.states.len() && nodes.iter().zip(&self.states).all(is_known) {
+            return;
+        }
+        let states = nodes.iter().map(|node| ((node.pool.clone(), node.name.clone()), node.state)).collect();
         // The first look shows how it is, and not what has changed.
         let first = std::mem::replace(&mut self.version, version);
         let before = std::mem::replace(&mut self.states, states);
@@ -54,10 +60,12 @@ impl Nodes {
             );
         }
         let (was, is) = (usable(&before), usable(&self.states));
-        for ((pool, node), state) in &self.states {
+        let (before, now) = (sorted(&before), sorted(&self.states));
+        for (name, state) in &now {
+            let (pool, node) = name;
             let Usable { up, all } = is.get(pool.as_str()).copied().unwrap_or_default();
             let left = format!("{up} of {all} nodes of upstream {pool} are usable");
-            match before.get(&(pool.clone(), node.clone())) {
+            match before.get(name) {
                 None => tell(EventKind::NodeAppeared, format!("node {node} of upstream {pool} is new. {left}")),
                 Some(before) if kind(before) == kind(state) => {}
                 Some(_) => {
@@ -71,7 +79,7 @@ impl Nodes {
                 }
             }
         }
-        for (pool, node) in before.keys().filter(|name| !self.states.contains_key(*name)) {
+        for (pool, node) in before.keys().filter(|name| !now.contains_key(*name)) {
             tell(EventKind::NodeLeft, format!("node {node} of upstream {pool} has left. It gets no new requests"));
         }
         for (pool, Usable { up, all }) in &is {
@@ -104,8 +112,13 @@ fn kind(state: &NodeState) -> EventKind {
     }
 }
 
+/// Returns the states by name.
+fn sorted(states: &[(Name, NodeState)]) -> BTreeMap<&Name, NodeState> {
+    states.iter().map(|(name, state)| (name, *state)).collect()
+}
+
 /// Returns the number of usable and of all nodes of each pool.
-fn usable(states: &BTreeMap<Name, NodeState>) -> BTreeMap<&str, Usable> {
+fn usable(states: &[(Name, NodeState)]) -> BTreeMap<&str, Usable> {
     let mut pools: BTreeMap<&str, Usable> = BTreeMap::new();
     for ((pool, _), state) in states {
         let pool = pools.entry(pool).or_default();
