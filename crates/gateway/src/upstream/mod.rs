@@ -15,7 +15,6 @@ pub(crate) use inbox::Inbox;
 pub(crate) use link::{Broken, Link, Sending};
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,9 +38,8 @@ pub(crate) fn inbox() -> Inbox {
 /// Idle connections of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
-    /// Connections by node id. A tree, because there are few nodes and hashing an id would cost more than the
-    /// search.
-    idle: RefCell<BTreeMap<u64, Vec<Idle>>>,
+    /// Connections by node id, in ascending order. New nodes have higher ids.
+    idle: RefCell<Vec<(u64, Vec<Idle>)>>,
     http2: http2::Connections,
 }
 
@@ -59,11 +57,18 @@ impl Pools {
             return self.http2.take(endpoint, now).map(|stream| Link::over_http2(stream, true));
         }
         loop {
-            let mut link = self.idle.borrow_mut().get_mut(&endpoint.id)?.pop()?.link;
+            let mut link = self.pop(endpoint)?;
             if link.is_reusable() {
                 return Some(link);
             }
         }
+    }
+
+    fn pop(&self, endpoint: &Endpoint) -> Option<Box<Link>> {
+        let mut idle = self.idle.borrow_mut();
+        let at = place(&idle, endpoint).ok()?;
+        let (_, idle) = idle.get_mut(at)?;
+        idle.pop().map(|idle| idle.link)
     }
 
     /// Keeps a connection for the next request, if it can serve one and the pool is not full.
@@ -72,8 +77,13 @@ impl Pools {
             return;
         }
         let mut idle = self.idle.borrow_mut();
-        let idle = idle.entry(endpoint.id).or_default();
-        if idle.len() < endpoint.settings.idle_connections {
+        let at = place(&idle, endpoint).unwrap_or_else(|at| {
+            idle.insert(at, (endpoint.id, Vec::new()));
+            at
+        });
+        if let Some((_, idle)) = idle.get_mut(at)
+            && idle.len() < endpoint.settings.idle_connections
+        {
             idle.push(Idle { link, since: now });
         }
     }
@@ -82,7 +92,7 @@ impl Pools {
     /// node.
     pub(crate) fn sweep(&self, active_config: &ActiveConfig, now: Time) {
         self.http2.sweep(active_config, now);
-        self.idle.borrow_mut().retain(|id, idle| {
+        self.idle.borrow_mut().retain_mut(|(id, idle)| {
             let Some(endpoint) = active_config.endpoint_with(*id) else { return false };
             idle.retain_mut(|i| now.since(i.since) < endpoint.settings.idle_timeout && i.link.is_reusable());
             !idle.is_empty()
@@ -93,6 +103,17 @@ impl Pools {
     pub(crate) fn clear(&self) {
         self.http2.clear();
         self.idle.borrow_mut().clear();
+    }
+}
+
+/// Place of the connections to `endpoint`, or the one where they belong. The ids of a policy's nodes follow one another,
+/// so the search begins where they are if all nodes before have connections.
+fn place(idle: &[(u64, Vec<Idle>)], endpoint: &Endpoint) -> Result<usize, usize> {
+    let first = idle.first().map_or(endpoint.id, |(id, _)| *id);
+    let expected = usize::try_from(endpoint.id.saturating_sub(first)).unwrap_or(usize::MAX);
+    match idle.get(expected) {
+        Some((id, _)) if *id == endpoint.id => Ok(expected),
+        _ => idle.binary_search_by_key(&endpoint.id, |(id, _)| *id),
     }
 }
 
