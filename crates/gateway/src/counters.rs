@@ -72,6 +72,9 @@ counters! {
     open: Gauge = "connections_open",
     /// Times that accepting paused because file descriptors or memory ran out.
     accept_pauses: Counter = "accept_pauses",
+    /// Client connections that made room for others, because there were as many as there may be or memory or file
+    /// descriptors ran out.
+    spared_connections: Counter = "connections_spared",
     /// Client connections that speak HTTP/2.
     http2_connections: Counter = "http2_connections",
     /// Requests over HTTP/2.

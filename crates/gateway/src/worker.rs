@@ -306,6 +306,7 @@ impl Worker {
     /// Closes the client connections that can be spared best, to free capacity for others: see [`Roster::to_spare`].
     pub(crate) fn close_idle(&self, max: usize) {
         let spared = self.conns.borrow().to_spare(max, self.part());
+        self.shared.counters.spared_connections.fetch_add(spared.len() as u64, Ordering::Relaxed);
         spared.iter().for_each(|conn| conn.give_way());
     }
 

@@ -123,9 +123,14 @@ fn d8_all_connections_are_bounded_and_the_rest_waits_unread() {
 fn silent_connections_make_room_for_a_client_that_speaks() {
     let (_node, stage) = Stage::of(Node::answering(ok("x")), &format!("{PLAIN}limits: {{ connections: 8 }}\n"));
     let silent: Vec<_> = (0..60).map(|_| stage.client()).collect();
+    // The kernel keeps them back for a second.
+    wait_until("they are at the limit", || {
+        stage.gateway.counters().open.load(std::sync::atomic::Ordering::Relaxed) == 8
+    });
     for _ in 0..3 {
         assert_eq!(stage.ask("/").status, 200);
     }
+    assert!(stage.gateway.counters().spared_connections.load(std::sync::atomic::Ordering::Relaxed) >= 3);
     drop(silent);
 }
 
