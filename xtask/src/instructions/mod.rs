@@ -6,8 +6,9 @@
 //! all on one connection. The difference divided by the number of requests between is the cost of one request, without
 //! start and end. The node is a thread of this program. `experiments/instructions/README.md` has figures.
 //!
-//! Weirgate's instructions and allocations have budgets. A change that exceeds one fails here, and not months later in a
-//! comparison. System calls have none: a client alone wakes the gateway for each of its requests, and many at once do not.
+//! Weirgate's instructions and allocations have budgets. A change that exceeds one fails here, and not months later in
+//! a comparison. System calls have none: a client alone wakes the gateway for each of its requests, and many at once do
+//! not.
 
 mod counts;
 

@@ -36,8 +36,8 @@ pub(super) fn unpacked(folder: &Path) -> Result<Option<PathBuf>, String> {
     }
     let sum = read(Command::new("sha256sum").arg(&kept))?;
     let to = folder.join(format!("{}.profdata", sum.get(..16).unwrap_or_default()));
-    // The compiler counts the file as a source, so to write it again would have everything built again. It gets its name
-    // when it is complete.
+    // The compiler counts the file as a source, so to write it again would have everything built again. It gets its
+    // name when it is complete.
     if !to.exists() {
         let part = folder.join("part");
         let packed = part.with_extension("gz");

@@ -106,8 +106,8 @@ impl Pools {
     }
 }
 
-/// Place of the connections to `endpoint`, or the one where they belong. The ids of a policy's nodes follow one another,
-/// so the search begins where they are if all nodes before have connections.
+/// Place of the connections to `endpoint`, or the one where they belong. The ids of a policy's nodes follow one
+/// another, so the search begins where they are if all nodes before have connections.
 fn place(idle: &[(u64, Vec<Idle>)], endpoint: &Endpoint) -> Result<usize, usize> {
     let first = idle.first().map_or(endpoint.id, |(id, _)| *id);
     let expected = usize::try_from(endpoint.id.saturating_sub(first)).unwrap_or(usize::MAX);
