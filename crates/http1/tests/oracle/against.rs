@@ -1,4 +1,4 @@
-//! What `httparse` says about the same bytes, in both directions, and every difference with its reason.
+//! Compares heads with `httparse` in both directions. Every difference is listed with its reason.
 //!
 //! `httparse` is the parser of hyper. It knows single heads and nothing of their meaning, so most differences are rules
 //! about lengths and hosts. Each is checked here without the code that it is about: a refusal counts only if the head
@@ -16,31 +16,21 @@ pub fn request(input: &[u8], limits: Limits) {
     let mut oracle = httparse::Request::new(&mut headers);
     let theirs = oracle.parse(input);
     let mut requests = Requests::new(limits);
-    let (skipped, ours) = after_empty_line(input, |input| requests.receive(input));
-    match (ours, theirs) {
-        (Ok(Event::Head(bytes)), theirs) => {
-            assert_eq!(theirs, Ok(Status::Complete(skipped + bytes)));
-            let input = &input[skipped..];
-            let head = requests.head();
-            assert_eq!(oracle.method.map(str::as_bytes), Some(head.method(input)));
-            assert_eq!(oracle.path.map(str::as_bytes), Some(head.target(input)));
-            assert_eq!(oracle.version, Some(u8::from(head.version() == Version::Http11)));
-            assert_eq!(of_theirs(oracle.headers), of_ours(head, input));
-        }
-        (Err(fault), Ok(Status::Complete(bytes))) => {
-            let head = Accepted {
-                bytes: &input[..bytes],
-                first: oracle.path.unwrap_or_default(),
-                method: oracle.method.unwrap_or_default(),
-                is_11: oracle.version == Some(1),
-                status: None,
-                fields: oracle.headers,
-            };
-            assert!(is_refused_rightly(fault, &head, limits), "{fault:?}: only we refuse {:?}", text(head.bytes));
-        }
-        (ours, Ok(Status::Complete(_))) => panic!("only the oracle sees a whole request: {ours:?}"),
-        // We may see a fault before the oracle does, or wait for the end of a line that it refuses already.
-        (Ok(_) | Err(_), Ok(Status::Partial) | Err(_)) => {}
+    let ours = after_empty_line(input, |input| requests.receive(input));
+    let accepted = Accepted {
+        bytes: accepted(input, theirs),
+        target: oracle.path.unwrap_or_default(),
+        method: oracle.method.unwrap_or_default(),
+        is_11: oracle.version == Some(1),
+        status: None,
+        fields: oracle.headers,
+    };
+    if let Some(input) = both_accept(input, ours, theirs, &accepted, limits) {
+        let head = requests.head();
+        assert_eq!(oracle.method.map(str::as_bytes), Some(head.method(input)));
+        assert_eq!(oracle.path.map(str::as_bytes), Some(head.target(input)));
+        assert_eq!(oracle.version, Some(u8::from(head.version() == Version::Http11)));
+        assert_eq!(of_theirs(oracle.headers), of_ours(head, input));
     }
 }
 
@@ -54,30 +44,53 @@ pub fn response(input: &[u8], limits: Limits) {
     let theirs = config.parse_response(&mut oracle, input);
     let mut responses = Responses::new(limits);
     responses.expect("GET");
-    let (skipped, ours) = after_empty_line(input, |input| responses.receive(input));
+    let ours = after_empty_line(input, |input| responses.receive(input));
+    let accepted = Accepted {
+        bytes: accepted(input, theirs),
+        target: "",
+        method: "",
+        is_11: oracle.version == Some(1),
+        status: oracle.code,
+        fields: oracle.headers,
+    };
+    if let Some(input) = both_accept(input, ours, theirs, &accepted, limits) {
+        let head = responses.head();
+        assert_eq!(oracle.code, Some(head.status()));
+        assert_eq!(oracle.version, Some(u8::from(head.version() == Version::Http11)));
+        assert_eq!(of_theirs(oracle.headers), of_ours(head, input));
+    }
+}
+
+/// The bytes that the oracle accepts.
+fn accepted(input: &[u8], theirs: httparse::Result<usize>) -> &[u8] {
+    match theirs {
+        Ok(Status::Complete(bytes)) => &input[..bytes],
+        Ok(Status::Partial) | Err(_) => b"",
+    }
+}
+
+/// Compares the verdicts. Returns the input from the head on if both accept it, with the same size.
+fn both_accept<'a>(
+    input: &'a [u8],
+    (skipped, ours): (usize, Result<Event, Fault>),
+    theirs: httparse::Result<usize>,
+    head: &Accepted<'_>,
+    limits: Limits,
+) -> Option<&'a [u8]> {
     match (ours, theirs) {
         (Ok(Event::Head(bytes)), theirs) => {
             assert_eq!(theirs, Ok(Status::Complete(skipped + bytes)));
-            let input = &input[skipped..];
-            let head = responses.head();
-            assert_eq!(oracle.code, Some(head.status()));
-            assert_eq!(oracle.version, Some(u8::from(head.version() == Version::Http11)));
-            assert_eq!(of_theirs(oracle.headers), of_ours(head, input));
+            return Some(&input[skipped..]);
         }
-        (Err(fault), Ok(Status::Complete(bytes))) => {
-            let head = Accepted {
-                bytes: &input[..bytes],
-                first: "",
-                method: "",
-                is_11: oracle.version == Some(1),
-                status: oracle.code,
-                fields: oracle.headers,
-            };
-            assert!(is_refused_rightly(fault, &head, limits), "{fault:?}: only we refuse {:?}", text(head.bytes));
+        (Err(fault), Ok(Status::Complete(_))) => {
+            let text = head.bytes.escape_ascii().to_string();
+            assert!(is_refused_rightly(fault, head, limits), "{fault:?}: only we refuse {text:?}");
         }
-        (ours, Ok(Status::Complete(_))) => panic!("only the oracle sees a whole response: {ours:?}"),
+        (ours, Ok(Status::Complete(_))) => panic!("only the oracle sees a whole head: {ours:?}"),
+        // We may see a fault before the oracle does, or wait for the end of a line that it refuses already.
         (Ok(_) | Err(_), Ok(Status::Partial) | Err(_)) => {}
     }
+    None
 }
 
 /// Returns the size of an empty line at the start, if it is skipped, and the event of what follows.
@@ -95,7 +108,7 @@ fn after_empty_line(
 struct Accepted<'a> {
     bytes: &'a [u8],
     /// Target of a request.
-    first: &'a str,
+    target: &'a str,
     method: &'a str,
     is_11: bool,
     /// Status of a response, `None` for a request.
@@ -139,7 +152,7 @@ fn is_refused_rightly(fault: Fault, head: &Accepted<'_>, limits: Limits) -> bool
         Fault::LineTooLong | Fault::HeadTooLarge => head.bytes.len() > limits.head_bytes,
         Fault::TooManyFields => head.fields.len() > limits.fields,
         // Some readers take a number sign for the end of the target, and bytes beyond ASCII are no part of one.
-        Fault::Target => head.first.bytes().any(|byte| byte == b'#' || !byte.is_ascii()),
+        Fault::Target => head.target.bytes().any(|byte| byte == b'#' || !byte.is_ascii()),
         // Statuses have three digits, and the first is not zero (RFC 9110 Sec. 15).
         Fault::Status => head.status.is_some_and(|status| status < 100),
         // It has no rule about the meaning of fields.
@@ -228,9 +241,4 @@ fn of_ours(head: &Head, bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 fn of_theirs(headers: &[Header<'_>]) -> Vec<(Vec<u8>, Vec<u8>)> {
     headers.iter().map(|header| (header.name.as_bytes().to_vec(), header.value.to_vec())).collect()
-}
-
-/// Bytes as text that can be read in a message.
-fn text(bytes: &[u8]) -> String {
-    bytes.escape_ascii().to_string()
 }
