@@ -158,7 +158,7 @@ fn a_real_servers_pages_cost_what_was_measured_beside_it() {
     for ((path, route, tendency, requests), before) in PAGES.into_iter().zip(before) {
         let after = measure(&house, at(80), path, requests);
         let all = [before.clone(), after.clone()].concat();
-        let used = [0, 1, 2].map(|at| middle(&all, at));
+        let used = [0, 1, 2].map(|at| undisturbed(&all, at));
         let known = table.routes.iter().find(|known| known.pattern.to_string() == route).expect("it is there");
         // Shares of the capacity that the probe found. Other programs may keep the server from its whole quota.
         let has = [0, 1, 2].map(|at| table.capacity[at].unwrap_or(has[at]));
@@ -173,7 +173,7 @@ fn a_real_servers_pages_cost_what_was_measured_beside_it() {
             // A share below a tenth of the largest one neither limits a page nor takes enough of other
             // pages' resources.
             let matters = *direct >= 0.1 * largest;
-            let [before, after] = [&before, &after].map(|parts| 100.0 * middle(parts, resource) / has[resource]);
+            let [before, after] = [&before, &after].map(|parts| 100.0 * undisturbed(parts, resource) / has[resource]);
             say(&format!(
                 "{route} resource {resource}: probed {:.3} %, measured {before:.3} % before and {after:.3} % after, off {:+.1} %",
                 probed * 100.0,
@@ -229,13 +229,14 @@ fn measure(house: &House, server: SocketAddr, path: &str, requests: u32) -> Vec<
     (0..PARTS).map(part).collect()
 }
 
-/// Returns the mean of the middle half of some measurements of a resource, so that other work on the
-/// machine during one of them does not count.
-fn middle(parts: &[[f64; 3]], resource: usize) -> f64 {
+/// Returns the mean of the smaller half of some measurements of a resource. Other work on the machine only adds to
+/// what a request takes (it empties the caches and occupies the other half of a core), at times threefold for seconds.
+/// So the small measurements are the ones beside which it rested.
+fn undisturbed(parts: &[[f64; 3]], resource: usize) -> f64 {
     let mut parts: Vec<f64> = parts.iter().map(|part| part[resource]).collect();
     parts.sort_by(f64::total_cmp);
-    let middle = &parts[parts.len() / 4..parts.len() - parts.len() / 4];
-    middle.iter().sum::<f64>() / middle.len() as f64
+    let smaller = &parts[..parts.len().div_ceil(2)];
+    smaller.iter().sum::<f64>() / smaller.len() as f64
 }
 
 /// Requests `path` many times on one connection.
