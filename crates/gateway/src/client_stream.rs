@@ -12,14 +12,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use weirgate_engine::Time;
 use weirgate_http1::{Event, Fault, Limits, Requests};
 
 use crate::connection::End;
 use crate::io::Io;
-use crate::received_body::{AHEAD, ReceivedBody, TOO_SLOW};
+use crate::received_body::{AHEAD, ReceivedBody};
 use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::request_stream::{Lost, RequestStream};
@@ -138,7 +137,7 @@ impl ClientStream {
         let timeouts = || self.conn.worker.active_config().site.timeouts;
         if !self.input.is_empty() {
             let since = self.conn.head_begins();
-            let slow = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request head came too slowly");
+            let slow = Refusal::SlowHead;
             return (since + timeouts().header, Next::Refused(slow));
         }
         let due = match self.conn.requests.get() {
@@ -336,7 +335,7 @@ impl RequestStream for ClientStream {
         self.conn.body_due.set(due);
         match self.refused {
             Some(refusal) => Err(Lost::Refused(refusal)),
-            None if self.conn.now() >= due => Err(Lost::Refused(TOO_SLOW)),
+            None if self.conn.now() >= due => Err(Lost::Refused(Refusal::SlowBody)),
             None => Ok(()),
         }
     }

@@ -385,7 +385,7 @@ impl Exchange {
         let reply = match stop {
             Stop::Gone => return Err(Lost::Gone),
             Stop::Refused(refusal) => {
-                self.ending = Ending::Refused(refusal.what);
+                self.ending = Ending::Refused(refusal.text());
                 Reply::refused(refusal)
             }
             Stop::Redirected(port) => match self.request.at_https(port) {
@@ -394,7 +394,7 @@ impl Exchange {
                     Reply::redirected(location)
                 }
                 Err(refusal) => {
-                    self.ending = Ending::Refused(refusal.what);
+                    self.ending = Ending::Refused(refusal.text());
                     Reply::refused(refusal)
                 }
             },

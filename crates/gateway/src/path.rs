@@ -82,13 +82,13 @@ fn spell(path: &[u8], slashes: bool) -> Result<String, Refusal> {
         rest = tail;
         match byte {
             b'%' => {
-                let [high, low, after @ ..] = tail else { return Err(BAD_ESCAPE) };
+                let [high, low, after @ ..] = tail else { return Err(Refusal::Escape) };
                 let (Some(high), Some(low)) = ((*high as char).to_digit(16), (*low as char).to_digit(16)) else {
-                    return Err(BAD_ESCAPE);
+                    return Err(Refusal::Escape);
                 };
                 rest = after;
                 match u8::try_from(high << 4 | low).unwrap_or(0) {
-                    0 => return Err(Refusal::bad("the path has an encoded NUL")),
+                    0 => return Err(Refusal::Nul),
                     b'/' | b'\\' if slashes => out.push('/'),
                     b @ (b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~') => out.push(b as char),
                     b => escape(&mut out, b),
@@ -98,7 +98,7 @@ fn spell(path: &[u8], slashes: bool) -> Result<String, Refusal> {
             // RFC 3986 does not allow these characters unencoded, but clients send them.
             b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | b'[' | b']' => escape(&mut out, byte),
             b if b.is_ascii_graphic() => out.push(b as char),
-            _ => return Err(Refusal::bad("the path has bytes that are not allowed")),
+            _ => return Err(Refusal::PathBytes),
         }
     }
     Ok(out)
@@ -118,11 +118,11 @@ fn resolve(path: &str, empty_counts: bool) -> Result<String, Refusal> {
             }
             "" | "." => last,
             ".." => {
-                segments.pop().ok_or(Refusal::bad("the path leaves the root"))?;
+                segments.pop().ok_or(Refusal::AboveRoot)?;
                 last
             }
             _ if part.starts_with(".;") || part.starts_with("..;") => {
-                return Err(Refusal::bad("a dot segment has parameters"));
+                return Err(Refusal::DotParameters);
             }
             _ => {
                 segments.push(part);
@@ -141,8 +141,6 @@ fn resolve(path: &str, empty_counts: bool) -> Result<String, Refusal> {
     }
     Ok(form)
 }
-
-const BAD_ESCAPE: Refusal = Refusal::bad("the path has a broken percent-encoding");
 
 fn escape(out: &mut String, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";

@@ -1,7 +1,6 @@
 //! The body of the current request, as far as it has been received and not yet sent to a node.
 
 use bytes::BytesMut;
-use http::StatusCode;
 use weirgate_engine::Time;
 use weirgate_http1::Length;
 
@@ -12,12 +11,6 @@ use crate::stream_state::StreamState;
 /// Maximum number of bytes that are kept of a body. A body up to this size is received before the request is admitted.
 /// A slow sender then holds no slot, and an idempotent request can be retried.
 pub(crate) const AHEAD: usize = 64 * 1024;
-
-/// Refusal with status 408.
-pub(crate) const TOO_SLOW: Refusal = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request body came too slowly");
-
-/// Refusal with status 413.
-pub(crate) const TOO_LARGE: Refusal = Refusal::with(StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large");
 
 /// The body of the current request.
 pub(crate) struct ReceivedBody {
@@ -72,7 +65,7 @@ impl ReceivedBody {
             ..ReceivedBody::none()
         };
         match length {
-            Length::Known(bytes) if bytes > self.left => Err(TOO_LARGE),
+            Length::Known(bytes) if bytes > self.left => Err(Refusal::LargeBody),
             _ => Ok(()),
         }
     }
@@ -82,7 +75,7 @@ impl ReceivedBody {
     /// # Errors
     /// The body is larger than the limit.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        self.left = self.left.checked_sub(bytes.len() as u64).ok_or(TOO_LARGE)?;
+        self.left = self.left.checked_sub(bytes.len() as u64).ok_or(Refusal::LargeBody)?;
         self.data.extend_from_slice(bytes);
         Ok(())
     }

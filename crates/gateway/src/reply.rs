@@ -155,7 +155,7 @@ impl<'a> Reply<'a> {
 
     /// The response to a request that breaks the rules.
     pub(crate) fn refused(refusal: Refusal) -> Reply<'a> {
-        Reply::text(refusal.status, refusal.what, ("http_request_error", refusal.what))
+        Reply::text(refusal.status(), refusal.text(), ("http_request_error", refusal.text()))
     }
 
     /// The response to a request on a listener that redirects. Status 308, because method and body stay the same (RFC
@@ -347,7 +347,7 @@ mod tests {
                 "{text}"
             );
         }
-        let refusal = Refusal::with(StatusCode::METHOD_NOT_ALLOWED, "the method is not served here");
+        let refusal = Refusal::Method;
         assert!(text(&Reply::refused(refusal)).contains("\r\nallow: GET, "));
     }
 

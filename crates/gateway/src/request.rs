@@ -8,8 +8,8 @@
 //! than its head. Another protocol than HTTP/1.1 can feed the stages by writing such a head.
 
 use bytes::BytesMut;
-use http::{Method, StatusCode};
-use weirgate_http1::{Authority, Event, Head, Limits, Name, Requests, Version, split};
+use http::Method;
+use weirgate_http1::{Authority, Event, Fault, Head, Limits, Name, Requests, Version, split};
 
 use crate::hops::PROTECTED;
 use crate::path;
@@ -90,7 +90,7 @@ impl Request {
         }
         let mut request = Request::new(BytesMut::from(head), requests.take_head());
         let sound = request.normalise().and_then(|()| request.check_expectation());
-        sound.map_err(|refusal| (refusal.status.as_u16(), refusal.what.to_owned()))?;
+        sound.map_err(|refusal| (refusal.status().as_u16(), refusal.text().to_owned()))?;
         Ok(request)
     }
 
@@ -101,9 +101,7 @@ impl Request {
     pub(crate) fn check_expectation(&self) -> Result<(), Refusal> {
         match self.all(Name::Expect).all(|expected| expected.eq_ignore_ascii_case(b"100-continue")) {
             true => Ok(()),
-            false => {
-                Err(Refusal::with(StatusCode::EXPECTATION_FAILED, "100-continue is the only supported expectation"))
-            }
+            false => Err(Refusal::Expectation),
         }
     }
 
@@ -114,7 +112,7 @@ impl Request {
     pub(crate) fn normalise(&mut self) -> Result<(), Refusal> {
         let bytes = &self.bytes[..];
         if matches!(self.method, None | Some(Method::CONNECT | Method::TRACE)) {
-            return Err(Refusal::with(StatusCode::METHOD_NOT_ALLOWED, "the method is not served here"));
+            return Err(Refusal::Method);
         }
         let sent = self.head.target(bytes);
         let host = self.head.authority(bytes);
@@ -123,13 +121,12 @@ impl Request {
         match sent {
             [b'/', ..] => {}
             b"*" if self.method == Some(Method::OPTIONS) => {}
-            b"*" => return Err(Refusal::bad("the request target * is for OPTIONS only")),
+            b"*" => return Err(Refusal::Asterisk),
             _ => {
-                let (port, text, rest) =
-                    absolute(sent).ok_or(Refusal::bad("the request target is neither a path nor an http URL"))?;
-                let named = split(text).ok_or(Refusal::bad("the host is not valid"))?;
+                let (port, text, rest) = absolute(sent).ok_or(Refusal::TargetForm)?;
+                let named = split(text).ok_or(Refusal::Host)?;
                 if host.is_some_and(|host| !same(host, named, port)) {
-                    return Err(Refusal::bad("Host and the request target name different authorities"));
+                    return Err(Refusal::Authorities);
                 }
                 self.absolute = true;
                 authority = Some((text, named));
@@ -137,7 +134,7 @@ impl Request {
             }
         }
         if authority.is_none() && self.head.version() == Version::Http11 {
-            return Err(Refusal::bad("there is no Host header"));
+            return Err(Fault::NoHost.into());
         }
         if let Some((text, Authority { host, .. })) = authority {
             self.authority = Text::part(bytes, text);
@@ -195,10 +192,10 @@ impl Request {
         let path = format!("{}{query}", self.path());
         let rest = if target.starts_with(b"/") { target } else { path.as_bytes() };
         if self.host().is_empty() {
-            return Err(Refusal::bad("the request names no host, so it cannot be redirected to https"));
+            return Err(Refusal::RedirectHost);
         }
         if !rest.starts_with(b"/") {
-            return Err(Refusal::bad("the request target * cannot be redirected to https"));
+            return Err(Refusal::RedirectAsterisk);
         }
         let port = if port == 443 { String::new() } else { format!(":{port}") };
         Ok([b"https://", self.host().as_bytes(), port.as_bytes(), rest].concat())

@@ -331,7 +331,7 @@ impl Transfer {
             match self.send(exchange, stream, cx) {
                 Ok(()) => {}
                 Err(Missed::Client(Lost::Refused(refusal))) => {
-                    exchange.ending = Ending::Refused(refusal.what);
+                    exchange.ending = Ending::Refused(refusal.text());
                     return Poll::Ready(Ok(Served::BrokenOff));
                 }
                 Err(_) => return Poll::Ready(Err(Stop::Gone)),

@@ -32,7 +32,7 @@ pub(super) fn request(requests: &mut Requests, parts: &Parts, ended: bool) -> Re
     write_request(&mut lines, parts, ended)?;
     match requests.receive(&lines)? {
         Event::Head(bytes) if bytes == lines.len() => Ok(Request::new(lines, requests.take_head())),
-        _ => Err(Refusal::bad("the head is not valid")),
+        _ => Err(Refusal::Http2Head),
     }
 }
 
@@ -45,10 +45,7 @@ fn write_request(out: &mut BytesMut, parts: &Parts, ended: bool) -> Result<(), R
     let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
     let tunnel = parts.extensions.get::<Protocol>();
     if tunnel.is_some_and(|protocol| !protocol.as_str().eq_ignore_ascii_case(websocket::PROTOCOL)) {
-        return Err(Refusal::with(
-            StatusCode::NOT_IMPLEMENTED,
-            "websocket is the only supported protocol of a CONNECT",
-        ));
+        return Err(Refusal::Protocol);
     }
     let (method, connects) = match (&parts.method, tunnel) {
         (_, Some(_)) => (&Method::GET, false),
@@ -56,7 +53,7 @@ fn write_request(out: &mut BytesMut, parts: &Parts, ended: bool) -> Result<(), R
     };
     let sound = path.starts_with('/') || (path == "*" && *method == Method::OPTIONS);
     if !sound && !connects {
-        return Err(Refusal::bad("the path does not start with /"));
+        return Err(Refusal::Http2Path);
     }
     let has_host = parts.headers.contains_key(HOST);
     let mut line = |pieces: &[&[u8]]| pieces.iter().for_each(|piece| out.extend_from_slice(piece));
@@ -117,7 +114,7 @@ pub(super) fn trailers(requests: &mut Requests, trailers: &HeaderMap) -> Result<
         match requests.receive(rest)? {
             Event::Skip(bytes) => rest = rest.get(bytes..).unwrap_or_default(),
             Event::End(_) => return Ok(()),
-            _ => return Err(Refusal::bad("the trailers are not valid")),
+            _ => return Err(Refusal::Http2Trailers),
         }
     }
 }
@@ -213,9 +210,9 @@ mod tests {
     #[test]
     fn limits_are_those_of_every_request() {
         let many = (0..30).fold(get("http://a/"), |request, _| request.header("x", "1"));
-        assert_eq!(read(many, true).map_err(|refusal| refusal.status.as_u16()), Err(431));
+        assert_eq!(read(many, true).map_err(|refusal| refusal.status().as_u16()), Err(431));
         let large = get("http://a/").header("x", "y".repeat(5000));
-        assert_eq!(read(large, true).map_err(|refusal| refusal.status.as_u16()), Err(431));
+        assert_eq!(read(large, true).map_err(|refusal| refusal.status().as_u16()), Err(431));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use weirgate_http1::Requests;
 use super::{TunnelStream, head};
 use crate::connection::End;
 use crate::grpc;
-use crate::received_body::{AHEAD, ReceivedBody, TOO_SLOW};
+use crate::received_body::{AHEAD, ReceivedBody};
 use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::request_stream::{Lost, RequestStream};
@@ -231,7 +231,7 @@ impl RequestStream for Http2Stream {
         self.state.body_due.set(due);
         match self.refused {
             Some(refusal) => Err(Lost::Refused(refusal)),
-            None if self.state.now() >= due => Err(Lost::Refused(TOO_SLOW)),
+            None if self.state.now() >= due => Err(Lost::Refused(Refusal::SlowBody)),
             None => Ok(()),
         }
     }
