@@ -291,15 +291,12 @@ impl RequestStream for ClientStream {
         &mut self.body
     }
 
-    fn begin_body(&mut self, awaited: bool) -> Result<(), Refusal> {
+    fn begin_body(&mut self) -> Result<(), Refusal> {
         let active_config = self.conn.worker.active_config();
         let site = &active_config.site;
         let pace = crate::body_pace::BodyPace::new(&site.timeouts);
         let length = self.requests.length();
         self.body.begin(self.conn.now(), length, site.limits.body_bytes, pace)?;
-        if awaited {
-            self.body.await_client(self.conn.now());
-        }
         let input = std::mem::take(&mut self.input);
         let used = self.decode(&input);
         self.input = input;
@@ -341,10 +338,6 @@ impl RequestStream for ClientStream {
     }
 
     fn invite_body(&mut self) {
-        if self.body.is_complete() || self.body.is_awaited() {
-            return;
-        }
-        self.body.await_client(self.conn.now());
         self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         self.conn.stuck.set(self.conn.now() + self.conn.progress.get());
     }

@@ -183,9 +183,8 @@ impl Exchange {
 
     /// Runs all stages up to the last byte of the response.
     async fn stages(&mut self, stream: &mut impl RequestStream) -> Result<Served, Stop> {
-        let expects = self.request.expects_continue();
         // First, so that the end of the request is found even if it is shed.
-        stream.begin_body(!expects)?;
+        stream.begin_body()?;
         if self.conn.worker.shared.memory.pressure() == Pressure::Admit {
             return Err(Stop::Exhausted);
         }
@@ -206,7 +205,11 @@ impl Exchange {
         {
             self.conn.total.set(self.conn.now() + timeout);
         }
-        self.admit(stream, expects).await?;
+        // Before the request is admitted, so that it holds no slot while there is nothing to send.
+        if self.request.expects_continue() && !stream.body().is_sendable() {
+            stream.invite_body();
+        }
+        self.admit(stream).await?;
         forward::forward(self, stream).await
     }
 
@@ -264,7 +267,7 @@ impl Exchange {
     }
 
     /// Runs the stages *admit*, *queue*, *release* and *dispatch*.
-    async fn admit(&mut self, stream: &mut impl RequestStream, expects: bool) -> Result<(), Stop> {
+    async fn admit(&mut self, stream: &mut impl RequestStream) -> Result<(), Stop> {
         let worker = Rc::clone(&self.conn.worker);
         let routed = worker.route(&self.request);
         // A reload between the rules and the engine's decision requires a new classification. The number of
@@ -299,9 +302,7 @@ impl Exchange {
             // A reload may have changed the class, so another place is given back first.
             (self.place, self.fell_back) = (None, false);
             self.place = self.tunnel_place()?;
-            if !expects || stream.body().is_awaited() {
-                poll_fn(|cx| stream.poll_sendable(cx)).await?;
-            }
+            poll_fn(|cx| stream.poll_sendable(cx)).await?;
             let from = (source, self.class.and_then(|class| self.locality_key(class)));
             let (at, mut admission) = worker.arrive(&self.active_config, class, from, routed);
             self.arrived = at;

@@ -24,8 +24,6 @@ pub(crate) struct ReceivedBody {
     /// Number of bytes that may still arrive.
     left: u64,
     pace: BodyPace,
-    /// Whether the client has to send. Not before it has got the 100 that it expects.
-    awaited: bool,
     /// Time of the last byte.
     last: Time,
 }
@@ -39,7 +37,6 @@ impl ReceivedBody {
             length: Length::Known(0),
             left: u64::MAX,
             pace: BodyPace::default(),
-            awaited: false,
             last: Time::ZERO,
         }
     }
@@ -134,17 +131,6 @@ impl ReceivedBody {
         self.sent = 0;
     }
 
-    /// The client has to send from now on.
-    pub(crate) fn await_client(&mut self, now: Time) {
-        self.awaited = true;
-        self.last = now;
-    }
-
-    /// Whether the client has to send.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.awaited && !self.complete
-    }
-
     /// Notes that bytes have arrived.
     pub(crate) fn arrived(&mut self, now: Time) {
         self.pace.arrived(now);
@@ -155,7 +141,7 @@ impl ReceivedBody {
     /// gateway reads.
     pub(crate) fn due(&mut self, conn: &StreamState, room: bool) -> Time {
         let now = conn.now();
-        if !self.is_awaited() {
+        if self.complete {
             return Time::NEVER;
         }
         if !room {

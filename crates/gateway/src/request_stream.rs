@@ -26,12 +26,11 @@ pub(crate) trait RequestStream {
     fn body(&mut self) -> &mut ReceivedBody;
 
     /// Begins to receive the body of the request, right after its head. [`RequestStream::watch`] reports a body that is
-    /// refused. The client has to send the body if it is `awaited`, and otherwise after
-    /// [`RequestStream::invite_body`].
+    /// refused.
     ///
     /// # Errors
     /// The declared length exceeds the limit.
-    fn begin_body(&mut self, awaited: bool) -> Result<(), Refusal>;
+    fn begin_body(&mut self) -> Result<(), Refusal>;
 
     /// Reads on while a request is being served, up to a limit. A client that has sent all of its request may be read
     /// later.
@@ -47,27 +46,33 @@ pub(crate) trait RequestStream {
     /// As [`RequestStream::watch`].
     fn poll_sendable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
         if !self.body().is_sendable() {
-            self.watch(cx)?;
+            self.await_body(cx)?;
         }
         if self.body().is_sendable() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Waits until the first `bytes` of the body have been received, or all of it. A client that waits for an
-    /// invitation to send it is invited.
+    /// Waits until the first `bytes` of the body have been received, or all of it.
     ///
     /// # Errors
     /// As [`RequestStream::watch`].
     fn poll_prefix(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<Result<(), Lost>> {
-        self.invite_body();
-        if let Poll::Ready(Err(lost)) = self.poll_flush(cx) {
-            return Poll::Ready(Err(lost));
-        }
-        self.watch(cx)?;
+        self.await_body(cx)?;
         let body = self.body();
         if body.is_complete() || body.len() >= bytes { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Tells a client that waits for it to send the body (RFC 9110 Sec. 10.1.1). Does nothing for other clients.
+    /// Reads on, and sends an invitation that is unsent.
+    ///
+    /// # Errors
+    /// As [`RequestStream::watch`].
+    fn await_body(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
+        if let Poll::Ready(Err(lost)) = self.poll_flush(cx) {
+            return Err(lost);
+        }
+        self.watch(cx)
+    }
+
+    /// Tells a client that waits for it to send the body (RFC 9110 Sec. 10.1.1).
     fn invite_body(&mut self);
 
     /// The body, to be sent to a node, and its trailer section.

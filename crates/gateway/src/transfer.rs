@@ -90,7 +90,6 @@ impl Transfer {
     pub(crate) fn new(mut link: Box<Link>, exchange: &Exchange, stream: &mut impl RequestStream) -> Transfer {
         link.begin(exchange.request.method().map_or("", http::Method::as_str));
         stream.body().rewind();
-        stream.invite_body();
         Transfer {
             conn: Rc::clone(&exchange.conn),
             link: Some(link),

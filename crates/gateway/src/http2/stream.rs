@@ -206,15 +206,13 @@ impl RequestStream for Http2Stream {
         &mut self.body
     }
 
-    fn begin_body(&mut self, awaited: bool) -> Result<(), Refusal> {
+    fn begin_body(&mut self) -> Result<(), Refusal> {
         let active_config = self.state.worker.active_config();
         let site = &active_config.site;
         let pace = crate::body_pace::BodyPace::new(&site.timeouts);
         self.body.begin(self.state.now(), self.requests.length(), site.limits.body_bytes, pace)?;
         if self.tunnel || self.incoming.is_end_stream() {
             self.body.complete();
-        } else if awaited && !self.call {
-            self.body.await_client(self.state.now());
         }
         Ok(())
     }
@@ -227,7 +225,7 @@ impl RequestStream for Http2Stream {
             return Err(Lost::Gone);
         }
         let room = self.body.len() < AHEAD;
-        let due = self.body.due(&self.state, room);
+        let due = if self.call { Time::NEVER } else { self.body.due(&self.state, room) };
         self.state.body_due.set(due);
         match self.refused {
             Some(refusal) => Err(Lost::Refused(refusal)),
@@ -238,15 +236,11 @@ impl RequestStream for Http2Stream {
 
     /// A call is sent on with its head: its client may wait for the server, and either may be silent for long.
     fn poll_sendable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
-        self.watch(cx)?;
+        self.await_body(cx)?;
         if self.call || self.body.is_sendable() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn invite_body(&mut self) {
-        if self.call || self.body.is_complete() || self.body.is_awaited() {
-            return;
-        }
-        self.body.await_client(self.state.now());
         self.send_head(b"HTTP/1.1 100 Continue\r\n\r\n", false);
     }
 

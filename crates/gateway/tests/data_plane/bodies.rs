@@ -58,37 +58,41 @@ fn too_large_a_body_is_refused() {
     assert!(matches!(stage.record().ending, Ending::Refused(_)));
 }
 
+/// The head of a request whose client waits for a 100.
+const EXPECTS: &str = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+
 #[test]
-fn a_body_is_asked_for_when_the_request_is_forwarded() {
+fn a_body_is_asked_for_before_the_request_holds_a_slot() {
     let (node, stage) = Stage::of(Node::scripted(), &crate::stage::windowed(1));
+    let mut client = stage.client();
+    assert_eq!(client.exchange(EXPECTS).status, 100);
+    assert!(stage.is_empty(), "it holds no slot and no place in the queue");
     let mut in_flight = stage.client();
     in_flight.get("/");
     let call = node.call();
-    let mut client = stage.client();
-    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
-    wait_until("it waits", || stage.waiting() == 1);
-    // The client is not asked for the body while the request waits.
-    client.stream().set_nonblocking(true).expect("a socket");
-    let mut byte = [0];
-    assert!(client.stream().peek(&mut byte).is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock));
-    client.stream().set_nonblocking(false).expect("a socket");
-    call.ok("");
-    let go = client.head_answer();
-    assert_eq!(go.status, 100);
     client.send("hello");
+    wait_until("it waits", || stage.waiting() == 1);
+    call.ok("");
     let call = node.call();
     assert_eq!((call.header("expect"), call.body.as_slice()), (None, b"hello".as_slice()));
     call.ok("done");
     assert_eq!(client.answer().text(), "done");
+    // A client that has sent its body needs no permission.
+    client.send(format!("{EXPECTS}hello"));
+    node.call().ok("again");
+    assert_eq!(client.answer().text(), "again");
 }
 
 #[test]
 fn what_is_refused_is_not_asked_for() {
-    let (_node, stage) = Stage::of(Node::absent(), PLAIN);
-    assert_eq!(
-        stage.exchange("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").status,
-        502
-    );
+    let (_node, stage) = Stage::of(Node::absent(), &format!("{PLAIN}limits: {{ body_bytes: 4B }}\n"));
+    for (head, status) in [
+        (EXPECTS.to_owned(), 413),
+        (EXPECTS.replace("th: 5", "th: 3").replace("PUT / ", "PUT /../ "), 400),
+        (EXPECTS.replace("th: 5", "th: 3").replace("100-continue", "more"), 417),
+    ] {
+        assert_eq!(stage.exchange(head).status, status);
+    }
 }
 
 #[test]
