@@ -4,6 +4,9 @@
 //! kernel). Above 95 % no request is admitted. The last two thresholds are those of Envoy's overload manager. All
 //! measures end once memory has been freed. Memory use is read once a second. Replies could fill the memory within a
 //! second, so the limit also bounds their buffer.
+//!
+//! Pages of the program's file do not count. The kernel takes them back before a process or a control group runs out of
+//! memory (cgroups(7), `memory.max`), and they can be a third of a small limit.
 
 use std::fs;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -67,7 +70,7 @@ impl Memory {
     /// Reads the memory use from the kernel and updates the pressure.
     pub(crate) fn look(&self) {
         let bound = self.bound.load(Ordering::Relaxed);
-        let used = if bound == 0 { None } else { resident() };
+        let used = if bound == 0 { None } else { used() };
         let pressure = used.map_or(Pressure::None, |used| pressure(used, bound));
         self.pressure.store(pressure as u8, Ordering::Relaxed);
     }
@@ -93,11 +96,15 @@ fn pressure(used: u64, bound: u64) -> Pressure {
     }
 }
 
-/// Returns the resident memory of the process in bytes, from Linux's procfs, or `None` if there is no procfs.
-fn resident() -> Option<u64> {
+/// Returns the memory of the process that the kernel cannot take back, in bytes, from Linux's procfs, or `None` if there
+/// is no procfs.
+fn used() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    Some((kib("RssAnon:")? + kib("RssShmem:")?) * 1024)
 }
 
 #[cfg(test)]
@@ -121,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_process_knows_its_size() {
-        let used = resident().expect("procfs is there");
+        let used = used().expect("procfs is there");
         assert!(used > 100 * 1024, "{used} bytes");
         let memory = Memory::new(&limits(MemoryLimit::Bytes(used / 2)));
         assert_eq!((memory.pressure(), memory.buffer()), (Pressure::Admit, 0));
