@@ -96,8 +96,8 @@ fn pressure(used: u64, bound: u64) -> Pressure {
     }
 }
 
-/// Returns the memory of the process that the kernel cannot take back, in bytes, from Linux's procfs, or `None` if there
-/// is no procfs.
+/// Returns the memory of the process that the kernel cannot take back, in bytes, from Linux's procfs, or `None` if
+/// there is no procfs.
 fn used() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let kib = |name: &str| {
