@@ -302,8 +302,8 @@ impl Proxy {
             pause((span * (round + 1) / rounds).saturating_sub(clock.now()));
         }
         let late = clock.now().saturating_sub(span);
-        // Without requests in flight every proxy ends at the first signal. nginx misses one that comes while it looks at
-        // its connections.
+        // Without requests in flight every proxy ends at the first signal. nginx misses one that comes while it looks
+        // at its connections.
         drop((held, clients));
         pause(LATE);
         process.stop()?;

@@ -21,8 +21,12 @@ const ROUNDS: usize = 9;
 const WARM_UP: u32 = 1;
 /// Seconds of a measured run: CPU time is counted in steps of 10 ms, which is then 0.3 %.
 const MEASURED: u32 = 3;
-/// The address of the node.
+/// The port of the nodes, and the first address, which the configurations have. All are one process, so that the number
+/// of nodes changes only the work of the proxies.
+const NODE_PORT: u16 = 18100;
 const NODE: &str = "127.0.0.1:18100";
+/// Number of nodes in the case with many.
+const MANY: usize = 1000;
 /// The core of the proxies with one thread.
 const PROXY_CORE: &str = "0";
 /// The core of the node and the load.
@@ -36,25 +40,43 @@ struct Case {
     /// Script of `wrk`, in `experiments/proxy-cpu`.
     script: &'static str,
     connections: u32,
-    threads: u32,
+    set: Set,
     /// Part of HAProxy's rate in the first case at which requests are sent. `None` sends as many as are answered.
     rate: Option<f64>,
 }
 
-const CASES: [Case; 6] = [
-    Case { name: "1 KB", script: "load.lua", connections: 64, threads: 1, rate: None },
-    Case { name: "10 MB", script: "large.lua", connections: 4, threads: 1, rate: None },
-    Case { name: "connection per request", script: "close.lua", connections: 64, threads: 1, rate: None },
-    Case { name: "1 KB at 30 % load", script: "paced.lua", connections: 64, threads: 1, rate: Some(0.3) },
-    Case { name: "1 KB at 90 % load", script: "paced.lua", connections: 64, threads: 1, rate: Some(0.9) },
-    Case { name: "1 KB with two threads", script: "load.lua", connections: 64, threads: 2, rate: None },
+/// A set of proxies that run beside one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    /// With one thread in front of one node, and the way without a proxy.
+    One,
+    /// With two threads in front of one node.
+    TwoThreads,
+    /// With one thread in front of one node, and again in front of [`MANY`].
+    ManyNodes,
+}
+
+impl Set {
+    fn threads(self) -> u32 {
+        if self == Set::TwoThreads { 2 } else { 1 }
+    }
+}
+
+const CASES: [Case; 7] = [
+    Case { name: "1 KB", script: "load.lua", connections: 64, set: Set::One, rate: None },
+    Case { name: "10 MB", script: "large.lua", connections: 4, set: Set::One, rate: None },
+    Case { name: "connection per request", script: "close.lua", connections: 64, set: Set::One, rate: None },
+    Case { name: "1 KB at 30 % load", script: "paced.lua", connections: 64, set: Set::One, rate: Some(0.3) },
+    Case { name: "1 KB at 90 % load", script: "paced.lua", connections: 64, set: Set::One, rate: Some(0.9) },
+    Case { name: "1 KB with two threads", script: "load.lua", connections: 64, set: Set::TwoThreads, rate: None },
+    Case { name: report::MANY_NODES, script: "load.lua", connections: 64, set: Set::ManyNodes, rate: None },
 ];
 
-/// A proxy: its name, its port and its process.
+/// A proxy: its name, its port and its process. The way without a proxy has none.
 struct Proxy {
     name: &'static str,
     port: u16,
-    process: Process,
+    process: Option<Process>,
 }
 
 /// Runs the experiment and writes `bench/runs/DATE-proxy-cpu/`.
@@ -69,13 +91,67 @@ pub(crate) fn run() -> Result<(), String> {
 pub(crate) fn play(weirgate: &Path, seconds: u32) -> Result<(), String> {
     within("proxy-cpu", |directory| {
         let bench = Bench::start(weirgate, directory)?;
-        let proxy = bench.proxy(bench.weirgate(1)?, 1)?;
-        for case in CASES.iter().filter(|case| case.threads == 1 && case.rate.is_none()) {
+        let proxy = bench.proxy(bench.weirgate(Set::One)?, Set::One)?;
+        for case in CASES.iter().filter(|case| case.set == Set::One && case.rate.is_none()) {
             println!("   {}: {seconds} s", case.name);
             bench.load(case, proxy.port, seconds, 0.0)?;
         }
         Ok(())
     })
+}
+
+/// Returns the addresses of this many nodes.
+fn addresses(nodes: usize) -> impl Iterator<Item = String> {
+    // 127.0.0.1, 127.0.0.2 and so on.
+    (0..nodes).map(|at| format!("127.0.{}.{}:{NODE_PORT}", at / 250, at % 250 + 1))
+}
+
+/// What differs from the configurations of the experiment.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    threads: u32,
+    nodes: usize,
+    /// Port of the proxy.
+    port: u16,
+}
+
+impl Setting {
+    fn of(set: Set, port: u16) -> Setting {
+        Setting { threads: set.threads(), nodes: 1, port }
+    }
+
+    fn many_nodes(port: u16) -> Setting {
+        Setting { threads: 1, nodes: MANY, port }
+    }
+
+    /// Changes a configuration: the number of threads, the port, and the node with its idle connections.
+    fn apply(self, text: &str) -> String {
+        let mut out = String::new();
+        for line in text.lines() {
+            // A list of a policy, or one line for each node.
+            if let Some((before, after)) = line.split_once(&format!("[{NODE}]")) {
+                out += &format!("{before}[{}]{after}\n", addresses(self.nodes).collect::<Vec<_>>().join(", "));
+            } else if line.contains(NODE) {
+                for (at, node) in addresses(self.nodes).enumerate() {
+                    let server = format!("server node{at} ");
+                    out += &format!("{}\n", line.replace(NODE, &node).replace("server node ", &server));
+                }
+            } else {
+                let mut line = line.to_owned();
+                for word in ["nbthread", "worker_processes", "threads:"] {
+                    line = line.replace(&format!("{word} 1"), &format!("{word} {}", self.threads));
+                }
+                if let Some((before, port)) = line.split_once("127.0.0.1:") {
+                    let rest = port.trim_start_matches(|c: char| c.is_ascii_digit());
+                    line = format!("{before}127.0.0.1:{}{rest}", self.port);
+                }
+                // nginx has one limit for the idle connections to all servers.
+                line = line.replace("keepalive 128;", &format!("keepalive {};", self.nodes.max(128)));
+                out += &format!("{line}\n");
+            }
+        }
+        out
+    }
 }
 
 /// Name, port and command of a proxy.
@@ -100,19 +176,21 @@ impl<'a> Bench<'a> {
             ["build", "--locked", "--profile", "production", "--package", "weirgate-emulator", "--example", "bare"];
         show(Command::new(env!("CARGO")).args(build))?;
         let bare = target().join("production/examples/bare");
-        let node = Process::start(LOAD_CORE, &[bare.clone(), "node".into(), NODE.into()], 18100)?;
+        let mut node = vec![bare.clone(), "node".into()];
+        node.extend(addresses(MANY).map(PathBuf::from));
+        let node = Process::start(LOAD_CORE, &node, NODE_PORT)?;
         let experiment = crate::root().join("experiments/proxy-cpu");
         Ok(Bench { weirgate, experiment, directory, bare, _node: node })
     }
 
     fn measure(&self) -> Result<Vec<Run>, String> {
         let mut runs: Vec<Run> = Vec::new();
-        let mut proxies = (0, Vec::new());
+        let mut proxies = (None, Vec::new());
         for case in &CASES {
-            if proxies.0 != case.threads {
+            if proxies.0 != Some(case.set) {
                 // The ports are those of the proxies before.
                 proxies.1.clear();
-                proxies = (case.threads, self.proxies(case.threads)?);
+                proxies = (Some(case.set), self.proxies(case.set)?);
             }
             let full = report::rate_of("haproxy", CASES[0].name, &runs);
             let pause = case.rate.map_or(0.0, |part| 1e3 * f64::from(case.connections) / (part * full));
@@ -124,9 +202,10 @@ impl<'a> Bench<'a> {
                         continue;
                     }
                     self.load(case, proxy.port, WARM_UP, pause)?;
-                    let before = proxy.process.cpu_seconds()?;
+                    let used = || proxy.process.as_ref().map_or(Ok(0.0), Process::cpu_seconds);
+                    let before = used()?;
                     let result = self.load(case, proxy.port, MEASURED, pause)?;
-                    let cpu = proxy.process.cpu_seconds()? - before;
+                    let cpu = used()? - before;
                     let run = Run::new(case.name, round + 1, proxy.name, cpu, &result)?;
                     println!("   {}, round {} of {ROUNDS}: {run}", case.name, round + 1);
                     runs.push(run);
@@ -136,43 +215,64 @@ impl<'a> Bench<'a> {
         Ok(runs)
     }
 
-    /// Starts all proxies with this number of threads.
-    fn proxies(&self, threads: u32) -> Result<Vec<Proxy>, String> {
-        let haproxy = |file: &str| -> Result<Vec<PathBuf>, String> {
-            Ok(vec![program("haproxy")?, "-db".into(), "-f".into(), self.configured(file, "nbthread", threads)?])
-        };
-        let (folder, file) = (self.directory.into(), self.configured("nginx.conf", "worker_processes", threads)?);
-        let nginx = vec![program("nginx")?, "-p".into(), folder, "-e".into(), "stderr".into(), "-c".into(), file];
-        let mut commands = vec![
-            self.weirgate(threads)?,
-            ("haproxy", 18102, haproxy("haproxy.cfg")?),
-            (report::EQUAL, 18104, haproxy("haproxy-equal.cfg")?),
-            ("nginx", 18103, nginx),
-        ];
+    /// Starts all proxies of a set.
+    fn proxies(&self, set: Set) -> Result<Vec<Proxy>, String> {
+        let mut commands =
+            vec![self.weirgate(set)?, ("haproxy", 18102, self.haproxy("haproxy.cfg", Setting::of(set, 18102))?)];
+        if set == Set::ManyNodes {
+            let [ours, haproxy, nginx] = [18106, 18107, 18108].map(Setting::many_nodes);
+            commands.extend([
+                ("nginx", 18103, self.nginx(Setting::of(set, 18103))?),
+                ("weirgate-1000", 18106, self.gateway(ours)?),
+                ("haproxy-1000", 18107, self.haproxy("haproxy.cfg", haproxy)?),
+                ("nginx-1000", 18108, self.nginx(nginx)?),
+            ]);
+        } else {
+            commands.extend([
+                (report::EQUAL, 18104, self.haproxy("haproxy-equal.cfg", Setting::of(set, 18104))?),
+                ("nginx", 18103, self.nginx(Setting::of(set, 18103))?),
+            ]);
+        }
         // It has one thread.
-        if threads == 1 {
+        if set == Set::One {
             let relay = vec![self.bare.clone(), "relay".into(), "127.0.0.1:18105".into(), NODE.into()];
             commands.push((report::RELAY, 18105, relay));
         }
-        commands.into_iter().map(|command| self.proxy(command, threads)).collect()
+        let mut proxies =
+            commands.into_iter().map(|command| self.proxy(command, set)).collect::<Result<Vec<_>, _>>()?;
+        if set == Set::One {
+            proxies.push(Proxy { name: report::DIRECT, port: NODE_PORT, process: None });
+        }
+        Ok(proxies)
     }
 
-    fn weirgate(&self, threads: u32) -> Result<Commanded, String> {
-        let policy = self.configured("weirgate.yaml", "threads:", threads)?;
-        Ok(("weirgate", 18101, vec![self.weirgate.into(), "run".into(), policy]))
+    fn weirgate(&self, set: Set) -> Result<Commanded, String> {
+        Ok(("weirgate", 18101, self.gateway(Setting::of(set, 18101))?))
     }
 
-    fn proxy(&self, (name, port, command): Commanded, threads: u32) -> Result<Proxy, String> {
-        let core = if threads == 1 { PROXY_CORE } else { BOTH_CORES };
-        Ok(Proxy { name, port, process: Process::start(core, &command, port)? })
+    fn gateway(&self, setting: Setting) -> Result<Vec<PathBuf>, String> {
+        Ok(vec![self.weirgate.into(), "run".into(), self.configured("weirgate.yaml", setting)?])
     }
 
-    /// Copies `file` of the experiment with this number of threads in `setting`.
-    fn configured(&self, file: &str, setting: &str, threads: u32) -> Result<PathBuf, String> {
+    fn haproxy(&self, file: &str, setting: Setting) -> Result<Vec<PathBuf>, String> {
+        Ok(vec![program("haproxy")?, "-db".into(), "-f".into(), self.configured(file, setting)?])
+    }
+
+    fn nginx(&self, setting: Setting) -> Result<Vec<PathBuf>, String> {
+        let file = self.configured("nginx.conf", setting)?;
+        Ok(vec![program("nginx")?, "-p".into(), self.directory.into(), "-e".into(), "stderr".into(), "-c".into(), file])
+    }
+
+    fn proxy(&self, (name, port, command): Commanded, set: Set) -> Result<Proxy, String> {
+        let core = if set.threads() == 1 { PROXY_CORE } else { BOTH_CORES };
+        Ok(Proxy { name, port, process: Some(Process::start(core, &command, port)?) })
+    }
+
+    /// Copies `file` of the experiment with a setting.
+    fn configured(&self, file: &str, setting: Setting) -> Result<PathBuf, String> {
         let text = std::fs::read_to_string(self.experiment.join(file)).map_err(|e| format!("{file}: {e}"))?;
-        let place = self.directory.join(file);
-        let text = text.replace(&format!("{setting} 1"), &format!("{setting} {threads}"));
-        std::fs::write(&place, text).map_err(|e| format!("{}: {e}", place.display()))?;
+        let place = self.directory.join(format!("{}-{file}", setting.port));
+        std::fs::write(&place, setting.apply(&text)).map_err(|e| format!("{}: {e}", place.display()))?;
         Ok(place)
     }
 

@@ -10,6 +10,13 @@ use crate::steps::read;
 pub(crate) const EQUAL: &str = "haproxy-equal";
 /// The name of the relay.
 pub(crate) const RELAY: &str = "relay";
+/// The name of the case with many nodes.
+pub(crate) const MANY_NODES: &str = "1 KB, 1 and 1,000 nodes";
+/// The name of the way without a proxy. It has response times and no CPU time.
+pub(crate) const DIRECT: &str = "none";
+/// Proxies in the order of the table. The last ones are in front of many nodes.
+const NAMES: [&str; 9] =
+    ["weirgate", "haproxy", EQUAL, "nginx", RELAY, DIRECT, "weirgate-1000", "haproxy-1000", "nginx-1000"];
 
 /// One measured run.
 pub(crate) struct Run {
@@ -118,7 +125,7 @@ fn summary(runs: &[Run]) -> String {
             runs.sort_by_key(|run| run.round);
             runs
         };
-        for proxy in ["weirgate", "haproxy", EQUAL, "nginx", RELAY] {
+        for proxy in NAMES {
             let runs = of(proxy);
             if runs.is_empty() {
                 continue;
@@ -128,18 +135,30 @@ fn summary(runs: &[Run]) -> String {
                 let pairs = runs.iter().zip(of(peer));
                 Spread::of(pairs.map(|(run, peer)| run.micros_per_request() / peer.micros_per_request()))
             };
+            let shown = |spread: Spread| if spread.median > 0.0 { spread.to_string() } else { "–".to_owned() };
             let _ = writeln!(
                 text,
                 "| {case} | {proxy} | {} | {} | {} | {:.0} | {:.2} | {:.2} |",
-                spread(Run::micros_per_request),
-                ratio("haproxy"),
-                ratio(EQUAL),
+                shown(spread(Run::micros_per_request)),
+                shown(ratio("haproxy")),
+                shown(ratio(EQUAL)),
                 spread(Run::rate).median,
                 spread(|run| run.p50_ms).median,
                 spread(|run| run.p99_ms).median,
             );
         }
     }
+    text += "\nCPU time of a request in front of 1,000 nodes, compared with one:";
+    for proxy in ["weirgate", "haproxy", "nginx"] {
+        let of = |name: &str| {
+            let mut runs: Vec<&Run> = runs.iter().filter(|run| run.case == MANY_NODES && run.proxy == name).collect();
+            runs.sort_by_key(|run| run.round);
+            runs.into_iter().map(Run::micros_per_request)
+        };
+        let ratio = Spread::of(of(&format!("{proxy}-1000")).zip(of(proxy)).map(|(many, one)| many / one));
+        let _ = write!(text, " {proxy} {ratio}.");
+    }
+    text.push('\n');
     text
 }
 

@@ -1,7 +1,7 @@
 //! The least that a node and a relay have to do, for `cargo xtask bench proxy-cpu`.
 //!
 //! ```text
-//! bare node LISTEN           answers each request with a page
+//! bare node LISTEN...        answers each request with a page
 //! bare relay LISTEN NODE     passes bytes between clients and a node
 //! ```
 
@@ -22,11 +22,13 @@ const EVENTS: usize = 1024;
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let never = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["node", listen] => node::run(listen.parse()?)?,
+        ["node", ref listen @ ..] if !listen.is_empty() => {
+            node::run(&listen.iter().map(|listen| listen.parse()).collect::<Result<Vec<_>, _>>()?)?
+        }
         ["relay", listen, node] => relay::run(listen.parse()?, node.parse()?)?,
         _ => {
             return Err(
-                "write `bare node LISTEN` or `bare relay LISTEN NODE`, each with addresses as 127.0.0.1:8080".into()
+                "write `bare node LISTEN...` or `bare relay LISTEN NODE`, each with addresses as 127.0.0.1:8080".into(),
             );
         }
     };

@@ -16,8 +16,8 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::{EVENTS, READ, receive, send};
 
-/// The token of the listener. Each connection has its number.
-const LISTENER: Token = Token(usize::MAX);
+/// The token of the first listener. The others count down from it, and the connections count up from zero.
+const LISTENER: usize = usize::MAX;
 
 /// Sizes of the two pages in bytes: of `/large`, and of every other path.
 const LARGE: usize = 10 << 20;
@@ -31,18 +31,21 @@ struct Client {
     unsent: &'static [u8],
 }
 
-/// Answers the requests at `listen`.
-pub(crate) fn run(listen: SocketAddr) -> io::Result<Infallible> {
+/// Answers the requests at all addresses of `listen`.
+pub(crate) fn run(listen: &[SocketAddr]) -> io::Result<Infallible> {
     let (small, large) = (page(SMALL), page(LARGE));
-    let (mut poll, mut listener) = (Poll::new()?, TcpListener::bind(listen)?);
-    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+    let mut poll = Poll::new()?;
+    let mut listeners = listen.iter().map(|at| TcpListener::bind(*at)).collect::<io::Result<Vec<_>>>()?;
+    for (at, listener) in listeners.iter_mut().enumerate() {
+        poll.registry().register(listener, Token(LISTENER - at), Interest::READABLE)?;
+    }
     let (mut clients, mut next) = (HashMap::new(), 0);
     let (mut events, mut buffer) = (Events::with_capacity(EVENTS), vec![0; READ]);
     loop {
         poll.poll(&mut events, None)?;
         for event in &events {
-            if event.token() == LISTENER {
-                accept(&listener, &poll, &mut clients, &mut next)?;
+            if let Some(listener) = listeners.get(LISTENER - event.token().0) {
+                accept(listener, &poll, &mut clients, &mut next)?;
             } else if let Some(client) = clients.get_mut(&event.token().0)
                 && client.serve(small, large, &mut buffer)?.is_none()
             {
