@@ -35,8 +35,9 @@ pub(super) struct Look {
 #[derive(Debug, Default)]
 struct Shed {
     counts: [u64; ShedReason::ALL.len()],
-    /// The class with the most refusals a second, and their rate.
-    most: Option<(ClassSnapshot, f64)>,
+    /// The class with the most refusals a second, and their rate. `None` if none has ever refused a request. On the
+    /// heap, because most of thousands of classes have none.
+    most: Option<Box<(ClassSnapshot, f64)>>,
 }
 
 impl Shed {
@@ -44,8 +45,9 @@ impl Shed {
         for (sum, count) in self.counts.iter_mut().zip(counts) {
             *sum += count;
         }
-        if self.most.as_ref().is_none_or(|(_, most)| *most < per_s) {
-            self.most = Some((class.clone(), per_s));
+        let counts_more = self.most.as_ref().is_none_or(|most| most.1 < per_s);
+        if counts_more && counts.iter().any(|count| *count > 0) {
+            self.most = Some(Box::new((class.clone(), per_s)));
         }
     }
 }
@@ -53,7 +55,7 @@ impl Shed {
 /// The classes to which something applies: the first one, and the number of others.
 #[derive(Debug, Default)]
 struct Missing {
-    first: Option<ClassSnapshot>,
+    first: Option<Box<ClassSnapshot>>,
     others: u64,
 }
 
@@ -61,7 +63,7 @@ impl Missing {
     fn add(&mut self, class: &ClassSnapshot) {
         match self.first {
             Some(_) => self.others += 1,
-            None => self.first = Some(class.clone()),
+            None => self.first = Some(Box::new(class.clone())),
         }
     }
 
@@ -119,7 +121,7 @@ struct State {
 struct Refusing {
     counts: [u64; ShedReason::ALL.len()],
     /// The span that lasts.
-    span: Option<Span>,
+    span: Option<Box<Span>>,
 }
 
 /// A span of time in which requests of a class were refused.
@@ -182,7 +184,10 @@ impl Classes {
         states.retain(|name, _| looks.contains_key(name));
         for (name, look) in looks {
             let known = states.contains_key(&name);
-            let state = states.entry(name.clone()).or_default();
+            if !known {
+                states.insert(name.clone(), State::default());
+            }
+            let Some(state) = states.get_mut(&name) else { continue };
             // Counts of the first look say nothing about now.
             if known || self.looked {
                 let span = state.refusals(now, &name, &look, tell);
@@ -216,7 +221,7 @@ impl Classes {
 enum Change {
     /// They began, for this reason, which is also in words.
     Began(ShedReason, String),
-    Ended(Span),
+    Ended(Box<Span>),
 }
 
 impl Refusing {
@@ -225,20 +230,16 @@ impl Refusing {
         let mut counts = shed.counts;
         // Counts of a class that has been removed may be missing for a moment.
         counts.iter_mut().zip(self.counts).for_each(|(now, before)| *now = now.saturating_sub(before));
-        if let (Some(reason), Some((class, _))) = (most(&counts), &shed.most) {
+        if let (Some(reason), Some(most_refused)) = (most(&counts), &shed.most) {
             let begins = self.span.is_none();
-            let span = self.span.get_or_insert_with(|| Span {
-                from: now,
-                to: now,
-                offered: 0,
-                shed: [0; _],
-                why: String::new(),
+            let span = self.span.get_or_insert_with(|| {
+                Box::new(Span { from: now, to: now, offered: 0, shed: [0; _], why: String::new() })
             });
             span.to = now;
             span.offered += offered;
             span.shed.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
             if begins || most(&span.shed) == Some(reason) {
-                span.why = words::refused(reason, class);
+                span.why = words::refused(reason, &most_refused.0);
             }
             return begins.then(|| Change::Began(reason, span.why.clone()));
         }
@@ -289,7 +290,7 @@ impl State {
                     span.summed("were refused")
                 );
                 tell(EventKind::SheddingEnded, text);
-                Some(span)
+                Some(*span)
             }
         }
     }
