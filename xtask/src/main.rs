@@ -4,6 +4,7 @@
 
 mod architecture;
 mod cargo;
+mod classes;
 mod comments;
 mod edge;
 mod endurance;
@@ -54,6 +55,9 @@ const INSTRUCTIONS: Step = Step::new(
 
 const MEMORY: Step = Step::new("bench memory", "memory of a connection, and what is given back", memory::run);
 
+const CLASSES: Step =
+    Step::new("bench classes", "start, reloads and memory with 10,000 classes, two minutes", classes::run);
+
 const VIEWERS: Step =
     Step::new("bench viewers", "CPU time of the live page, with 200 classes and ten viewers", viewers::run);
 
@@ -75,7 +79,7 @@ const QUICK: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, U
 /// The part of it that runs nothing.
 const LINT: [Step; 6] = [FORMAT, REPOSITORY, ARCHITECTURE, PACKAGING, CLIPPY, DOCS];
 /// Long measurements, for comparison.
-const BENCH: [Step; 10] = [CRITERION, INSTRUCTIONS, MEMORY, VIEWERS, PROXY_CPU, TLS, DOOR, FLOOD, SOAK, EDGE];
+const BENCH: [Step; 11] = [CRITERION, INSTRUCTIONS, MEMORY, CLASSES, VIEWERS, PROXY_CPU, TLS, DOOR, FLOOD, SOAK, EDGE];
 const RELEASE: Step = Step::new("release", "packages, an image, the list of parts and their checksums", release::run);
 
 const TRAIN: Step = Step::new("train", "the profile by which the compiler optimises a release", release::train);

@@ -134,7 +134,8 @@ fn settled(id: u32) -> Result<u64, String> {
     }
 }
 
-fn resident(id: u32) -> Result<u64, String> {
+/// Returns the resident memory of a process in kilobytes.
+pub(crate) fn resident(id: u32) -> Result<u64, String> {
     let file = format!("/proc/{id}/status");
     let status = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the gateway has ended")?;
