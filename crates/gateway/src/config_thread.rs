@@ -1,15 +1,23 @@
 //! The thread on which configurations are made.
 //!
 //! A configuration of ten thousand classes has a hundred thousand small pieces of memory, and reading its file needs
-//! twice as much for a moment. The system's allocator gives each thread an arena of its own. If each reload ran on the
-//! thread that happened to be told, the arenas of all of them would keep pages that are mostly free, and lasting pieces
-//! between those of the moment would keep the rest. So configurations live in the arena of one thread, where a new one
-//! takes the place of the one before the last. A file is read on a thread of its own, which gives everything back.
+//! twice as much for a moment. Allocators give each thread an arena of its own. If each reload ran on the thread that
+//! happened to be told, the arenas of all of them would keep pages that are mostly free, and lasting pieces between
+//! those of the moment would keep the rest. So configurations live in the arena of one thread, where a new one takes
+//! the place of the one before the last. A file is read on a thread of its own, which gives everything back.
+//!
+//! An allocator may wait with free pages until its thread needs memory again, which here is at the next reload. The
+//! program knows its allocator and tells how to make it give them back ([`ConfigThread::afterwards`]).
 
 use std::panic::resume_unwind;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SendError, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
+
+/// Time after a piece of work at which free memory is given back. By then all threads have let go of the configuration
+/// before, since each looks for a new one at least once a second.
+const REST: Duration = Duration::from_secs(2);
 
 /// A piece of work.
 type Job = Box<dyn FnOnce() + Send>;
@@ -17,15 +25,39 @@ type Job = Box<dyn FnOnce() + Send>;
 /// The thread. It ends when this is dropped.
 pub(crate) struct ConfigThread {
     jobs: Option<Sender<Job>>,
+    afterwards: Arc<OnceLock<fn()>>,
 }
 
 impl ConfigThread {
     /// Starts the thread. If the system has none to spare, work is done on the calling thread.
     pub(crate) fn start() -> ConfigThread {
         let (jobs, given): (Sender<Job>, Receiver<Job>) = channel();
-        let run = move || given.iter().for_each(|job| job());
+        let afterwards = Arc::<OnceLock<fn()>>::default();
+        let set = Arc::clone(&afterwards);
+        let run = move || {
+            let mut rested = true;
+            loop {
+                let next = if rested { given.recv().map_err(RecvTimeoutError::from) } else { given.recv_timeout(REST) };
+                rested = match next {
+                    Ok(job) => {
+                        job();
+                        false
+                    }
+                    Err(RecvTimeoutError::Timeout) => {
+                        set.get().inspect(|work| work());
+                        true
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                };
+            }
+        };
         let thread = thread::Builder::new().name("weirgate-config".to_owned()).spawn(run);
-        ConfigThread { jobs: thread.is_ok().then_some(jobs) }
+        ConfigThread { jobs: thread.is_ok().then_some(jobs), afterwards }
+    }
+
+    /// Does `work` on the thread whenever it has rested for [`REST`] after a piece of work. The first call counts.
+    pub(crate) fn afterwards(&self, work: fn()) {
+        let _ = self.afterwards.set(work);
     }
 
     /// Does `work` on the thread and returns its result. Panics if it does.
@@ -74,6 +106,8 @@ pub(crate) fn copied<T: Clone + Send + Sync>(make: impl FnOnce() -> T + Send) ->
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     #[test]
@@ -85,6 +119,22 @@ mod tests {
         let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| thread.run(|| panic!("as meant"))));
         assert!(broken.is_err());
         assert_eq!(thread.run(id), first);
+    }
+
+    #[test]
+    fn memory_is_given_back_when_the_thread_rests() {
+        static GIVEN_BACK: AtomicU32 = AtomicU32::new(0);
+        let thread = ConfigThread::start();
+        thread.afterwards(|| {
+            GIVEN_BACK.fetch_add(1, Ordering::Relaxed);
+        });
+        for _ in 0..10 {
+            thread.run(|| ());
+        }
+        let given_back = || GIVEN_BACK.load(Ordering::Relaxed);
+        assert!(weirgate_clock::becomes_true(10 * REST, || given_back() > 0));
+        thread.run(|| ());
+        assert_eq!(given_back(), 1, "once for all of them");
     }
 
     #[test]

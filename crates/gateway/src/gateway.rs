@@ -427,6 +427,13 @@ impl Gateway {
         Ok(())
     }
 
+    /// Calls `give_back` two seconds after a configuration has been made, on the thread that makes them. It gives pages
+    /// back to the system that the allocator keeps. A library does not know the allocator of its program. The first
+    /// call counts.
+    pub fn give_back_by(&self, give_back: fn()) {
+        self.shared.config_thread.afterwards(give_back);
+    }
+
     /// Reads the policy file again, puts it in force and returns the new configuration. Blocks while the file
     /// is read and checked. Listeners that stay are not touched. The number of threads, the admin listener
     /// and the access log stay as they were at the start.

@@ -1,4 +1,8 @@
-//! Copying and comparing bytes in static programs.
+//! Memory of the program: what its allocator gives back, and copying and comparing bytes in static programs.
+//!
+//! The allocator is mimalloc ([ADR 19](../../../docs/adr/0019-an-allocator-that-gives-back.md)). A thread of it gives
+//! free pages back when it needs memory again, 10 ms later or more. A thread that rests keeps them: [`give_back`] is
+//! for those.
 //!
 //! A static program has musl as its C library. The compiler calls `memcpy` and `memcmp` of the C library wherever a
 //! value is moved or compared that does not fit into a few registers. musl keeps both short: its `memcpy` takes 24 ns
@@ -12,15 +16,19 @@
 //! On architectures other than x86-64 the `memcpy` of musl is fast, and stays.
 // Without it the compiler may recognise the loop of a function as what the function is for, and call it.
 #![no_builtins]
-#![cfg_attr(
-    any(test, target_env = "musl"),
-    expect(unsafe_code, reason = "functions of the C library take pointers, and the linker finds them by their names")
-)]
+#![expect(unsafe_code, reason = "functions of C: the linker finds them by their names, and they take pointers")]
 
 #[cfg(any(test, target_env = "musl"))]
 mod compare;
 #[cfg(all(target_arch = "x86_64", any(test, target_env = "musl")))]
 mod copy;
+
+/// Gives all free pages of the calling thread back to the system. It looks at each page of the thread, which takes some
+/// milliseconds for a hundred megabytes.
+pub fn give_back() {
+    // SAFETY: it takes no pointer, and may be called by any thread at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) };
+}
 
 /// The functions by their names in C (C17, 7.24).
 #[cfg(target_env = "musl")]

@@ -39,8 +39,6 @@ use std::process::ExitCode;
 
 use args::{Cli, Command, SchemaOf};
 use clap::Parser;
-// A static program copies and compares with its functions (ADR 31).
-use weirgate_memory as _;
 
 /// Gives the memory of connections back to the system when their clients have left (ADR 19).
 #[global_allocator]

@@ -82,6 +82,9 @@ fn start(path: &Path) -> Result<Running, String> {
     let signals = Signals::handle().map_err(|e| format!("not started: cannot follow signals: {e}"))?;
     let sockets = |name: &ListenerName| listening.remove(name).unwrap_or_default();
     let gateway = Gateway::prepare(site, &text, source, observers, sockets).map_err(|e| hint(&e))?;
+    // This thread has read the policy.
+    weirgate_memory::give_back();
+    gateway.give_back_by(weirgate_memory::give_back);
     let active_config = gateway.active_config();
     say(&format!("version {}: {file}, checksum {}", env!("CARGO_PKG_VERSION"), active_config.checksum));
     say(&summary(&active_config.site));
