@@ -15,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-/// Time after a piece of work at which free memory is given back. By then all threads have let go of the configuration
-/// before, since each looks for a new one at least once a second.
+/// Time after a piece of work at which free memory is given back. By then the threads have let go of the configuration
+/// before, but for requests in flight.
 const REST: Duration = Duration::from_secs(2);
 
 /// A piece of work.
@@ -55,9 +55,12 @@ impl ConfigThread {
         ConfigThread { jobs: thread.is_ok().then_some(jobs), afterwards }
     }
 
-    /// Does `work` on the thread whenever it has rested for [`REST`] after a piece of work. The first call counts.
+    /// Does `work` on the thread whenever it has rested for [`REST`] after a piece of work, the latest one included.
+    /// The first call counts.
     pub(crate) fn afterwards(&self, work: fn()) {
         let _ = self.afterwards.set(work);
+        // It may have rested already.
+        self.run(|| ());
     }
 
     /// Does `work` on the thread and returns its result. Panics if it does.

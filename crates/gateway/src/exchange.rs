@@ -299,10 +299,10 @@ impl Exchange {
             let source = worker.source(&self.active_config, Some(index), self.origin.client, field);
             self.class = Some(index);
             self.conn.progress.set(self.timeouts().body_progress);
+            poll_fn(|cx| stream.poll_sendable(cx)).await?;
             // A reload may have changed the class, so another place is given back first.
             (self.place, self.fell_back) = (None, false);
             self.place = self.tunnel_place()?;
-            poll_fn(|cx| stream.poll_sendable(cx)).await?;
             let from = (source, self.class.and_then(|class| self.locality_key(class)));
             let (at, mut admission) = worker.arrive(&self.active_config, class, from, routed);
             self.arrived = at;
@@ -363,7 +363,7 @@ impl Exchange {
                 if !std::mem::replace(&mut waits, true) && !guaranteed {
                     conn.may_give_way();
                 }
-                match stream.watch(cx) {
+                match stream.await_body(cx) {
                     Ok(()) => Poll::Pending,
                     Err(lost) => Poll::Ready(Err(Stop::from(lost))),
                 }

@@ -2,7 +2,7 @@
 //!
 //! Sources: RFC 9110 Sec. 9.2.2 (methods that may be repeated), RFC 9112 Sec. 6.3 and 9.3.1 (ends of
 //! messages, retrying on a connection that closed). Departure: the gateway, not the node, answers
-//! `Expect: 100-continue` when it forwards the request.
+//! `Expect: 100-continue`, before it admits the request (`exchange.rs`).
 
 use std::future::poll_fn;
 use std::io;

@@ -5,8 +5,9 @@
 //! measures end once memory has been freed. Memory use is read once a second. Replies could fill the memory within a
 //! second, so the limit also bounds their buffer.
 //!
-//! Pages of the program's file do not count. The kernel takes them back before a process or a control group runs out of
-//! memory (cgroups(7), `memory.max`), and they can be a third of a small limit.
+//! Pages of mapped files, such as the program's own, do not count. The kernel takes them back before a process or a
+//! control group runs out of memory (its `Documentation/admin-guide/cgroup-v2.rst`, `memory.max`), and they can be a
+//! third of a small limit.
 
 use std::fs;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -99,12 +100,17 @@ fn pressure(used: u64, bound: u64) -> Pressure {
 /// Returns the memory of the process that the kernel cannot take back, in bytes, from Linux's procfs, or `None` if
 /// there is no procfs.
 fn used() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    parse(&fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// Reads `/proc/self/status`. Some kernels, such as that of gVisor, tell only the whole resident memory.
+fn parse(status: &str) -> Option<u64> {
     let kib = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
-    Some((kib("RssAnon:")? + kib("RssShmem:")?) * 1024)
+    let kept = kib("RssAnon:").zip(kib("RssShmem:")).map(|(anonymous, shared)| anonymous + shared);
+    Some(kept.or_else(|| kib("VmRSS:"))? * 1024)
 }
 
 #[cfg(test)]
@@ -124,6 +130,14 @@ mod tests {
         );
         assert_eq!([at(900), at(949)], [Pressure::Accept; 2]);
         assert_eq!([at(950), at(5000)], [Pressure::Admit; 2]);
+    }
+
+    #[test]
+    fn files_count_only_where_the_kernel_does_not_tell_them_apart() {
+        let parts = "VmRSS:\t  900 kB\nRssAnon:\t  500 kB\nRssFile:\t  300 kB\nRssShmem:\t  100 kB\n";
+        assert_eq!(parse(parts), Some(600 * 1024));
+        assert_eq!(parse("VmRSS:\t  900 kB\n"), Some(900 * 1024));
+        assert_eq!(parse("Name:\tx\n"), None);
     }
 
     #[test]

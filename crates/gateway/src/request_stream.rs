@@ -61,7 +61,7 @@ pub(crate) trait RequestStream {
         if body.is_complete() || body.len() >= bytes { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Reads on, and sends an invitation that is unsent.
+    /// Reads on, and sends what is unsent of an invitation.
     ///
     /// # Errors
     /// As [`RequestStream::watch`].

@@ -33,8 +33,9 @@ const MANY: u32 = 2560;
 const SPAN: Duration = Duration::from_millis(2_560);
 
 /// Maximum delay of a run's end. The work of as much time is counted as that of the requests, less than 20
-/// instructions each.
+/// instructions each. A later run is repeated, up to this many times.
 const LATE: Duration = Duration::from_millis(100);
+const REPEATED: u32 = 3;
 
 /// A kind of request.
 struct Case {
@@ -113,7 +114,7 @@ pub(crate) fn play(weirgate: &Path, requests: u32) -> Result<(), String> {
     let node = Node::start()?;
     CASES.iter().try_for_each(|case| {
         println!("   {}: {requests} requests", case.name);
-        Proxy::weirgate(weirgate, case).serve(Command::new("env"), &node, case, requests, Duration::ZERO)?;
+        Proxy::weirgate(weirgate, case).serve(&mut Command::new("env"), &node, case, requests, Duration::ZERO)?;
         Ok(())
     })
 }
@@ -222,7 +223,12 @@ impl Tools<'_> {
         let file = self.directory.join("counts");
         let mut callgrind = Command::new(&self.callgrind);
         callgrind.args(["--tool=callgrind", "--quiet"]).arg(format!("--callgrind-out-file={}", file.display()));
-        let late = proxy.serve(callgrind, node, case, requests, span)?;
+        let mut late = Duration::MAX;
+        for _ in 0..=REPEATED {
+            if late > LATE {
+                late = proxy.serve(&mut callgrind, node, case, requests, span)?;
+            }
+        }
         if late > LATE {
             let (requests, span) = (requests, span.as_secs_f64());
             return Err(format!(
@@ -235,7 +241,7 @@ impl Tools<'_> {
         // The traced process stays the child of this one, which can so end it in an orderly way.
         let mut strace = Command::new(&self.strace);
         strace.args(["-D", "-f", "-c", "-o"]).arg(&file);
-        proxy.serve(strace, node, case, requests, span)?;
+        proxy.serve(&mut strace, node, case, requests, span)?;
         let mut calls = None;
         becomes_true(|| {
             calls = read(&file).ok().and_then(|text| counts::system_calls(&text));
@@ -269,13 +275,15 @@ impl Proxy {
     /// planned the last answer came.
     fn serve(
         &self,
-        mut tool: Command,
+        tool: &mut Command,
         node: &Node,
         case: &Case,
         requests: u32,
         span: Duration,
     ) -> Result<Duration, String> {
-        let tool = tool.args(&self.command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut started = Command::new(tool.get_program());
+        started.args(tool.get_args()).args(&self.command);
+        let tool = started.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = tool.spawn().map_err(|e| format!("{}: {e}", tool.get_program().to_string_lossy()))?;
         let mut process = Stopped(child);
         let line = || self.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");

@@ -77,7 +77,15 @@ impl Door {
         self.client().ask("/gold")
     }
 
-    /// Returns the resident memory of the gateway in bytes: the present one, or with `VmHWM` the largest so far.
+    /// Waits until the gateway has accepted this many connections. The kernel keeps silent ones back for a second.
+    fn has_accepted(&self, connections: usize) {
+        let files = format!("/proc/{}/fd", self.process.current);
+        let accepted = || std::fs::read_dir(&files).is_ok_and(|files| files.count() >= connections);
+        assert!(becomes_true(accepted), "it does not accept {connections} connections");
+    }
+
+    /// Returns a field of the gateway's memory in bytes: `VmRSS` is its resident memory, `VmHWM` the largest so far,
+    /// and `RssFile` the part of it that files have.
     fn memory(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.current)).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).expect("Linux has it");
@@ -131,25 +139,28 @@ fn connect(own: [u8; 4], address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Lets this process have `sockets` more than its tests usually open. If the machine does not permit it, prints so and
-/// returns false.
-fn may_open(sockets: u64) -> bool {
-    let limit = getrlimit(Resource::Nofile);
-    let needed = sockets + 512;
-    if limit.maximum.is_some_and(|maximum| maximum < needed) {
-        say(&format!("SKIPPED: {needed} file descriptors are needed, and the limit is {:?}", limit.maximum));
-        return false;
+/// File descriptors that all tests of this process may need at once.
+const FILES: u64 = 15_000;
+
+/// Lets this process have as many file descriptors as it may. If they do not suffice, prints so and returns false.
+fn has_files() -> bool {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("the hard limit");
+    let suffices = maximum.is_none_or(|maximum| maximum >= FILES);
+    if !suffices {
+        say(&format!("SKIPPED: {FILES} file descriptors are needed, and the limit is {maximum:?}"));
     }
-    let current = limit.current.map(|current| current.max(needed));
-    setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum }).expect("below the hard limit");
-    true
+    suffices
 }
 
-/// Whether the other side has ended the connection. Reads up to `bytes` of what has arrived.
-fn has_ended(stream: &mut TcpStream, bytes: usize) -> bool {
-    match stream.read(&mut vec![0; bytes]) {
-        Ok(read) => read == 0,
-        Err(error) => error.kind() != ErrorKind::WouldBlock,
+/// Whether the other side has ended the connection. Reads what has arrived.
+fn has_ended(stream: &mut TcpStream) -> bool {
+    loop {
+        match stream.read(&mut [0; 4_096]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != ErrorKind::WouldBlock,
+        }
     }
 }
 
@@ -163,11 +174,10 @@ const BODIES: [(&str, &str); 4] = [
 
 #[test]
 fn a_thousand_slow_bodies_are_gone_after_25_seconds() {
-    if !may_open(1_000) {
+    if !has_files() {
         return;
     }
     let door = Door::open("", "");
-    let began = Clock::start();
     let mut bodies: Vec<(TcpStream, &str)> = (0..1_000)
         .map(|at| {
             let (fields, part) = BODIES[at % BODIES.len()];
@@ -177,13 +187,15 @@ fn a_thousand_slow_bodies_are_gone_after_25_seconds() {
             (stream, part)
         })
         .collect();
-    // Time is what these clients attack with, so it is real here.
+    // Time is what these clients attack with, so it is real here. It runs from the last one on, and the gateway's from
+    // each.
+    let began = Clock::start();
     while began.now() < Duration::from_secs(25) {
         assert_eq!(door.gold(), 200, "after {:?} with {} slow bodies", began.now(), bodies.len());
-        bodies.retain_mut(|(stream, part)| !has_ended(stream, 4_096) && stream.write_all(part.as_bytes()).is_ok());
+        bodies.retain_mut(|(stream, part)| !has_ended(stream) && stream.write_all(part.as_bytes()).is_ok());
         pause(Duration::from_secs(1));
     }
-    bodies.retain_mut(|(stream, _)| !has_ended(stream, 4_096));
+    bodies.retain_mut(|(stream, _)| !has_ended(stream));
     assert_eq!(bodies.len(), 0, "slow bodies are still open");
 }
 
@@ -191,6 +203,7 @@ fn a_thousand_slow_bodies_are_gone_after_25_seconds() {
 fn silent_connections_beyond_the_limit_keep_nobody_out() {
     let door = Door::open("", "limits: { connections: 500 }\n");
     let _silent: Vec<TcpStream> = (0..520).map(|_| door.hostile()).collect();
+    door.has_accepted(500);
     for nth in 0..10 {
         let began = Clock::start();
         assert_eq!(door.gold(), 200, "{nth}");
@@ -201,13 +214,17 @@ fn silent_connections_beyond_the_limit_keep_nobody_out() {
 
 #[test]
 fn a_thousand_silent_connections_at_256_descriptors_keep_nobody_out() {
-    if !may_open(1_000) {
+    if !has_files() {
         return;
     }
     let door = Door::under("ulimit -n 256", "", "");
     let _silent: Vec<TcpStream> = (0..1_000).map(|_| door.hostile()).collect();
+    // Some descriptors are for listeners and nodes.
+    door.has_accepted(150);
     for nth in 0..10 {
+        let began = Clock::start();
         assert_eq!(door.gold(), 200, "{nth}");
+        assert!(began.now() < Duration::from_secs(8), "{:?}", began.now());
     }
 }
 
@@ -226,7 +243,7 @@ fn slow_readers(door: &Door) {
         assert_eq!(door.gold(), 200);
         for reader in &mut readers {
             // The gateway may refuse some of them for lack of memory.
-            has_ended(reader, 1_000);
+            let _ = reader.read(&mut [0; 1_000]);
         }
         pause(Duration::from_secs(1));
     }
@@ -256,7 +273,9 @@ impl Group {
             let group = PathBuf::from(tree).join(format!("weirgate-test-{}-door", std::process::id()));
             if std::fs::create_dir(&group).is_ok() {
                 let group = Group(group);
-                if std::fs::write(group.0.join(file), bytes.to_string()).is_ok() {
+                // Only the kernel makes these files. Elsewhere it is a directory like any other.
+                let limit = std::fs::OpenOptions::new().write(true).open(group.0.join(file));
+                if limit.and_then(|mut limit| limit.write_all(bytes.to_string().as_bytes())).is_ok() {
                     return Some(group);
                 }
             }
@@ -279,7 +298,6 @@ fn slow_readers_do_not_end_a_gateway_in_a_small_control_group() {
     let entry = group.0.join("cgroup.procs");
     let door = Door::under(&format!("echo $$ > '{}'", entry.display()), "", &format!("limits: {{ {KEEPS} }}\n"));
     slow_readers(&door);
-    drop(door);
 }
 
 #[test]
@@ -297,17 +315,19 @@ fn a_polite_client_does_not_stand_behind_150_requests_of_another() {
                 }
             });
         }
-        assert!(becomes_true(|| door.node.asked("/work") > 150), "all have asked");
+        becomes_true(|| door.node.asked("/work") > 150);
         // The same class, and another address than that of the 150. First come first served would be 150 turns.
-        let turns: Vec<u32> = (0..20)
+        let mut turns: Vec<(u32, u16)> = (0..20)
             .map(|_| {
                 let before = door.node.asked("/work");
-                assert_eq!(Client(connect([127, 0, 0, 2], door.address)).ask("/work"), 200);
-                door.node.asked("/work") - before
+                let status = Client(connect([127, 0, 0, 2], door.address)).ask("/work");
+                (door.node.asked("/work") - before, status)
             })
             .collect();
+        // The others end before anything is asserted.
         ended.store(true, Ordering::Relaxed);
-        assert!(turns.iter().all(|turns| *turns < 75), "{turns:?}");
+        turns.sort_unstable();
+        assert!(turns.iter().all(|(_, status)| *status == 200) && turns[10].0 < 50, "{turns:?}");
     });
 }
 
@@ -335,7 +355,7 @@ fn a_get_without_an_answer_is_not_repeated_at_the_only_node() {
 
 #[test]
 fn memory_returns_when_9000_idle_clients_have_gone() {
-    if !may_open(9_000) {
+    if !has_files() {
         return;
     }
     let door = Door::open("", "");

@@ -11,6 +11,9 @@ use weirgate_clock::pause;
 /// Bytes of the response at `/large`.
 const LARGE: usize = 8 << 20;
 
+/// A part of it.
+static PIECE: [u8; 64 << 10] = [b'w'; 64 << 10];
+
 /// Time that a request for `/work` takes.
 const WORK: Duration = Duration::from_millis(5);
 
@@ -71,7 +74,9 @@ fn serve(mut stream: TcpStream, state: &State) -> Option<()> {
             }
             "/large" => {
                 stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n").as_bytes()).ok()?;
-                stream.write_all(&vec![b'w'; LARGE]).ok()?;
+                for _ in 0..LARGE / PIECE.len() {
+                    stream.write_all(&PIECE).ok()?;
+                }
                 continue;
             }
             "/interim" => loop {

@@ -110,7 +110,7 @@ fn interim_responses_pass() {
     assert_eq!((hints.status().as_u16(), hints.headers().get("link").is_some()), (103, true));
     call.ok("x");
     assert_eq!(client.finish(response).expect("a response").text(), "x");
-    // The gateway invites a body once it can be sent to a node.
+    // The gateway invites a body before it admits the request.
     let head = request("POST", "/").header("expect", "100-continue").body(()).expect("it is sound");
     let (mut response, mut send) = client.begin(head, false);
     let invited = client.wait(std::future::poll_fn(|cx| response.poll_informational(cx)));
