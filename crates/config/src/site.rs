@@ -326,8 +326,8 @@ pub struct Limits {
     pub buffer_per_request: usize,
     /// Bytes of all replies that are buffered for slow clients.
     pub buffer_total: usize,
-    /// Limit of the memory of the process without pages of files. From 80 % of it no reply is read ahead for a slow client, from 90 %
-    /// no connection is accepted, from 95 % no request is admitted.
+    /// Limit of the memory of the process without pages of files. From 80 % of it no reply is read ahead for a slow
+    /// client, from 90 % no connection is accepted, from 95 % no request is admitted.
     pub memory: MemoryLimit,
 }
 
