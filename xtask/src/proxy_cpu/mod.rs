@@ -291,3 +291,32 @@ impl<'a> Bench<'a> {
         .map_err(|why| format!("{why}; `cargo xtask packages` installs wrk"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_changes_nothing_but_threads_ports_and_nodes() {
+        let file = |name: &str| {
+            std::fs::read_to_string(crate::root().join("experiments/proxy-cpu").join(name)).expect("it is there")
+        };
+        for (name, port, threads) in [
+            ("weirgate.yaml", 18101, "threads: 2"),
+            ("haproxy.cfg", 18102, "nbthread 2"),
+            ("nginx.conf", 18103, "worker_processes 2;"),
+        ] {
+            let text = file(name);
+            let same = Setting::of(Set::One, port).apply(&text);
+            // Servers of HAProxy are numbered.
+            assert_eq!(same.replace("server node0 ", "server node "), text, "{name}");
+            assert!(Setting::of(Set::TwoThreads, port).apply(&text).contains(threads), "{name}");
+            let many = Setting::many_nodes(port + 5).apply(&text);
+            assert!(many.contains(&format!("127.0.0.1:{}", port + 5)), "{name}");
+            assert!(!many.contains(&format!("127.0.0.1:{port}")), "{name}");
+            assert_eq!(many.matches(&format!(":{NODE_PORT}")).count(), MANY, "{name}");
+            assert!(many.contains("127.0.3.250:18100"), "{name}");
+        }
+        assert!(Setting::many_nodes(18108).apply(&file("nginx.conf")).contains("keepalive 1000;"));
+    }
+}
