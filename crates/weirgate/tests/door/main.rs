@@ -228,6 +228,16 @@ fn a_thousand_silent_connections_at_256_descriptors_keep_nobody_out() {
     }
 }
 
+#[test]
+fn the_limit_of_descriptors_is_raised_to_the_hard_one_and_told() {
+    if !has_files() {
+        return;
+    }
+    let door = Door::under("ulimit -Sn 256; ulimit -Hn 2000", "", "");
+    let line = door.process.line("up to", 1);
+    assert!(line.contains("client connections, because the process may have 2000 open files"), "{line}");
+}
+
 /// Lets the gateway keep all of a large response for a slow client, so that it would use gigabytes for 300 of them. By
 /// default it keeps 1 MiB, of which the kernel takes more than that.
 const KEEPS: &str = "buffer_per_request: 8MiB";
