@@ -1,12 +1,14 @@
 //! A node that works on one request at a time, and whose paths have the faults of real ones.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weirgate_clock::pause;
+
+use crate::head::head;
 
 /// Bytes of the response at `/large`.
 const LARGE: usize = 8 << 20;
@@ -59,12 +61,7 @@ impl Node {
 fn serve(mut stream: TcpStream, state: &State) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?);
     loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if lines.read_line(&mut head).ok()? == 0 {
-                return None;
-            }
-        }
+        let head = head(&mut lines).ok()?;
         let path = head.split(' ').nth(1).unwrap_or_default();
         *state.asked.lock().ok()?.entry(path.to_owned()).or_default() += 1;
         match path {
@@ -85,7 +82,7 @@ fn serve(mut stream: TcpStream, state: &State) -> Option<()> {
             },
             "/hang" => {
                 // Until the gateway gives up.
-                lines.read_line(&mut head).ok()?;
+                lines.read_exact(&mut [0]).ok()?;
                 return None;
             }
             "/work" => {

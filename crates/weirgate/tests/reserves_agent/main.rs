@@ -7,6 +7,8 @@
 mod processes;
 
 mod groups;
+#[path = "../processes/head.rs"]
+mod head;
 mod scripted;
 mod trusted;
 

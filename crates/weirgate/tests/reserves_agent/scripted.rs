@@ -1,6 +1,6 @@
 //! A coordinator that is controlled by the test.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -8,6 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weirgate_wire::{Hello, NodeReport, NodeShares};
+
+use crate::head::head;
 
 /// Time limit of an agent's report, which comes every quarter of a second.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -126,12 +128,7 @@ impl Drop for Coordinator {
 fn serve(mut stream: TcpStream, shared: &Shared, told: &Told) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head).ok()? == 0 {
-                return None;
-            }
-        }
+        let head = head(&mut reader).ok()?;
         let lower = head.to_ascii_lowercase();
         let length = lower.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
         let mut body = vec![0; length.unwrap_or(0)];

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use crate::head::head;
+
 /// Number of clients of each kind.
 const CLIENTS: usize = 4;
 
@@ -87,15 +89,4 @@ pub(crate) fn answer(stream: &mut TcpStream) -> io::Result<(bool, String)> {
         return Err(io::Error::other(head));
     }
     Ok((!head.contains("connection: close"), String::from_utf8_lossy(&body).into_owned()))
-}
-
-/// Reads the head of an answer.
-pub(crate) fn head(stream: &mut TcpStream) -> io::Result<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        head.extend(byte);
-    }
-    Ok(String::from_utf8_lossy(&head).into_owned())
 }

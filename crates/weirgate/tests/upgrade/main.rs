@@ -1,6 +1,8 @@
 //! Upgrades without a refused connection: hand-over to a new process, and sockets from systemd. The tests run the built
 //! binary.
 
+#[path = "../processes/head.rs"]
+mod head;
 mod learned;
 mod load;
 mod node;
@@ -104,7 +106,7 @@ fn requests_and_web_sockets_go_on_in_the_old_process() {
     let mut echo = TcpStream::connect(listen).expect("it accepts");
     let upgrade = "GET /echo HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     echo.write_all(upgrade.as_bytes()).expect("it reads");
-    assert!(load::head(&mut echo).expect("an answer").starts_with("HTTP/1.1 101 "));
+    assert!(head::head(&mut echo).expect("an answer").starts_with("HTTP/1.1 101 "));
     let mut echoes = |text: &str| {
         echo.write_all(text.as_bytes()).expect("it reads");
         let mut back = vec![0; text.len()];

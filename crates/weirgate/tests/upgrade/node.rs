@@ -1,10 +1,12 @@
 //! A node that answers `ok`, echoes bytes at `/echo`, and answers `/slow` when it is told to.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use crate::head::head;
 
 /// A running node.
 pub(crate) struct Node {
@@ -42,12 +44,7 @@ impl Node {
 fn serve(mut stream: TcpStream, arrive: &Sender<()>, told: &Mutex<Receiver<()>>) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?);
     loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if lines.read_line(&mut head).ok()? == 0 {
-                return None;
-            }
-        }
+        let head = head(&mut lines).ok()?;
         if head.starts_with("GET /echo ") {
             let granted = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
             stream.write_all(granted.as_bytes()).ok()?;
