@@ -137,8 +137,7 @@ impl ClientStream {
         let timeouts = || self.conn.worker.active_config().site.timeouts;
         if !self.input.is_empty() {
             let since = self.conn.head_begins();
-            let slow = Refusal::SlowHead;
-            return (since + timeouts().header, Next::Refused(slow));
+            return (since + timeouts().header, Next::Refused(Refusal::SlowHead));
         }
         let due = match self.conn.requests.get() {
             _ if self.conn.closing.get() => Time::ZERO,

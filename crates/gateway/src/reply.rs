@@ -347,8 +347,7 @@ mod tests {
                 "{text}"
             );
         }
-        let refusal = Refusal::Method;
-        assert!(text(&Reply::refused(refusal)).contains("\r\nallow: GET, "));
+        assert!(text(&Reply::refused(Refusal::Method)).contains("\r\nallow: GET, "));
     }
 
     #[test]
