@@ -57,15 +57,14 @@ fn measure(program: &Path, policy: &Path) -> Result<(), String> {
         resident(id)
     };
     let before = rested()?;
-    let mut reloads = Vec::new();
-    let mut first = None;
-    for round in 0..RELOADS {
-        // Another promise for each class, so that everything is new.
-        write(policy, 2 - round % 2)?;
-        reloads.push(gateway.reload()?);
-        first = first.map_or_else(|| rested().map(Some), |first| Ok(Some(first)))?;
+    // Another promise for each class, so that everything is new.
+    let mut reload = |round| write(policy, 2 - round % 2).and_then(|()| gateway.reload());
+    let mut reloads = vec![reload(0)?];
+    let first = rested()?;
+    for round in 1..RELOADS {
+        reloads.push(reload(round)?);
     }
-    let (first, last) = (first.unwrap_or_default(), rested()?);
+    let last = rested()?;
     gateway.process.stop()?;
     print("reload", reloads);
 

@@ -91,7 +91,7 @@ pub(crate) fn run() -> Result<(), String> {
 pub(crate) fn play(weirgate: &Path, seconds: u32) -> Result<(), String> {
     within("proxy-cpu", |directory| {
         let bench = Bench::start(weirgate, directory)?;
-        let proxy = bench.proxy(bench.weirgate(Set::One)?, Set::One)?;
+        let proxy = bench.proxy(bench.weirgate("weirgate", Setting::of(Set::One, 18101))?, Set::One)?;
         for case in CASES.iter().filter(|case| case.set == Set::One && case.rate.is_none()) {
             println!("   {}: {seconds} s", case.name);
             bench.load(case, proxy.port, seconds, 0.0)?;
@@ -106,7 +106,7 @@ fn addresses(nodes: usize) -> impl Iterator<Item = String> {
     (0..nodes).map(|at| format!("127.0.{}.{}:{NODE_PORT}", at / 250, at % 250 + 1))
 }
 
-/// What differs from the configurations of the experiment.
+/// Changes to a configuration of the experiment.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     threads: u32,
@@ -217,21 +217,18 @@ impl<'a> Bench<'a> {
 
     /// Starts all proxies of a set.
     fn proxies(&self, set: Set) -> Result<Vec<Proxy>, String> {
-        let mut commands =
-            vec![self.weirgate(set)?, ("haproxy", 18102, self.haproxy("haproxy.cfg", Setting::of(set, 18102))?)];
+        let few = |port| Setting::of(set, port);
+        let mut commands = vec![
+            self.weirgate("weirgate", few(18101))?,
+            self.haproxy("haproxy", "haproxy.cfg", few(18102))?,
+            self.nginx("nginx", few(18103))?,
+        ];
         if set == Set::ManyNodes {
-            let [ours, haproxy, nginx] = [18106, 18107, 18108].map(Setting::many_nodes);
-            commands.extend([
-                ("nginx", 18103, self.nginx(Setting::of(set, 18103))?),
-                ("weirgate-1000", 18106, self.gateway(ours)?),
-                ("haproxy-1000", 18107, self.haproxy("haproxy.cfg", haproxy)?),
-                ("nginx-1000", 18108, self.nginx(nginx)?),
-            ]);
+            commands.push(self.weirgate("weirgate-1000", Setting::many_nodes(18106))?);
+            commands.push(self.haproxy("haproxy-1000", "haproxy.cfg", Setting::many_nodes(18107))?);
+            commands.push(self.nginx("nginx-1000", Setting::many_nodes(18108))?);
         } else {
-            commands.extend([
-                (report::EQUAL, 18104, self.haproxy("haproxy-equal.cfg", Setting::of(set, 18104))?),
-                ("nginx", 18103, self.nginx(Setting::of(set, 18103))?),
-            ]);
+            commands.push(self.haproxy(report::EQUAL, "haproxy-equal.cfg", few(18104))?);
         }
         // It has one thread.
         if set == Set::One {
@@ -246,21 +243,20 @@ impl<'a> Bench<'a> {
         Ok(proxies)
     }
 
-    fn weirgate(&self, set: Set) -> Result<Commanded, String> {
-        Ok(("weirgate", 18101, self.gateway(Setting::of(set, 18101))?))
+    fn weirgate(&self, name: &'static str, setting: Setting) -> Result<Commanded, String> {
+        let policy = self.configured("weirgate.yaml", setting)?;
+        Ok((name, setting.port, vec![self.weirgate.into(), "run".into(), policy]))
     }
 
-    fn gateway(&self, setting: Setting) -> Result<Vec<PathBuf>, String> {
-        Ok(vec![self.weirgate.into(), "run".into(), self.configured("weirgate.yaml", setting)?])
+    fn haproxy(&self, name: &'static str, file: &str, setting: Setting) -> Result<Commanded, String> {
+        let file = self.configured(file, setting)?;
+        Ok((name, setting.port, vec![program("haproxy")?, "-db".into(), "-f".into(), file]))
     }
 
-    fn haproxy(&self, file: &str, setting: Setting) -> Result<Vec<PathBuf>, String> {
-        Ok(vec![program("haproxy")?, "-db".into(), "-f".into(), self.configured(file, setting)?])
-    }
-
-    fn nginx(&self, setting: Setting) -> Result<Vec<PathBuf>, String> {
-        let file = self.configured("nginx.conf", setting)?;
-        Ok(vec![program("nginx")?, "-p".into(), self.directory.into(), "-e".into(), "stderr".into(), "-c".into(), file])
+    fn nginx(&self, name: &'static str, setting: Setting) -> Result<Commanded, String> {
+        let (folder, file) = (self.directory.into(), self.configured("nginx.conf", setting)?);
+        let command = vec![program("nginx")?, "-p".into(), folder, "-e".into(), "stderr".into(), "-c".into(), file];
+        Ok((name, setting.port, command))
     }
 
     fn proxy(&self, (name, port, command): Commanded, set: Set) -> Result<Proxy, String> {

@@ -108,7 +108,19 @@ pub(crate) fn write(place: &Path, setup: &str, runs: &[Run]) -> Result<(), Strin
 
 /// Median rate of a proxy in a case, in requests per second.
 pub(crate) fn rate_of(proxy: &str, case: &str, runs: &[Run]) -> f64 {
-    Spread::of(runs.iter().filter(|run| run.proxy == proxy && run.case == case).map(Run::rate)).median
+    Spread::of(of(proxy, case, runs).into_iter().map(Run::rate)).median
+}
+
+/// Returns the runs of a proxy in a case, by round.
+fn of<'a>(proxy: &str, case: &str, runs: &'a [Run]) -> Vec<&'a Run> {
+    let mut runs: Vec<&Run> = runs.iter().filter(|run| run.case == case && run.proxy == proxy).collect();
+    runs.sort_by_key(|run| run.round);
+    runs
+}
+
+/// Returns the CPU time of a request in `runs`, compared with that in the same rounds of `peer`.
+fn ratio(runs: &[&Run], peer: &[&Run]) -> Spread {
+    Spread::of(runs.iter().zip(peer).map(|(run, peer)| run.micros_per_request() / peer.micros_per_request()))
 }
 
 fn summary(runs: &[Run]) -> String {
@@ -120,21 +132,14 @@ fn summary(runs: &[Run]) -> String {
     let mut cases: Vec<&str> = runs.iter().map(|run| run.case).collect();
     cases.dedup();
     for case in cases {
-        let of = |proxy: &str| {
-            let mut runs: Vec<&Run> = runs.iter().filter(|run| run.case == case && run.proxy == proxy).collect();
-            runs.sort_by_key(|run| run.round);
-            runs
-        };
         for proxy in NAMES {
+            let of = |proxy: &str| of(proxy, case, runs);
             let runs = of(proxy);
             if runs.is_empty() {
                 continue;
             }
             let spread = |value: fn(&Run) -> f64| Spread::of(runs.iter().map(|run| value(run)));
-            let ratio = |peer: &str| {
-                let pairs = runs.iter().zip(of(peer));
-                Spread::of(pairs.map(|(run, peer)| run.micros_per_request() / peer.micros_per_request()))
-            };
+            let ratio = |peer: &str| ratio(&runs, &of(peer));
             let shown = |spread: Spread| if spread.median > 0.0 { spread.to_string() } else { "–".to_owned() };
             let _ = writeln!(
                 text,
@@ -150,13 +155,8 @@ fn summary(runs: &[Run]) -> String {
     }
     text += "\nCPU time of a request in front of 1,000 nodes, compared with one:";
     for proxy in ["weirgate", "haproxy", "nginx"] {
-        let of = |name: &str| {
-            let mut runs: Vec<&Run> = runs.iter().filter(|run| run.case == MANY_NODES && run.proxy == name).collect();
-            runs.sort_by_key(|run| run.round);
-            runs.into_iter().map(Run::micros_per_request)
-        };
-        let ratio = Spread::of(of(&format!("{proxy}-1000")).zip(of(proxy)).map(|(many, one)| many / one));
-        let _ = write!(text, " {proxy} {ratio}.");
+        let of = |proxy: &str| of(proxy, MANY_NODES, runs);
+        let _ = write!(text, " {proxy} {}.", ratio(&of(&format!("{proxy}-1000")), &of(proxy)));
     }
     text.push('\n');
     text
