@@ -14,6 +14,10 @@ use std::time::Duration;
 use weirgate_agent::{Node, Settings};
 use weirgate_clock::Clock;
 
+/// What `scripted` reads the heads of requests with.
+#[allow(dead_code)]
+#[path = "../../weirgate/tests/processes/head.rs"]
+mod head;
 #[allow(dead_code)]
 #[path = "../../weirgate/tests/reserves_agent/scripted.rs"]
 mod scripted;
