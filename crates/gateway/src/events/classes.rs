@@ -22,6 +22,8 @@ const SHOWN: usize = 20;
 /// The classes of one name at one look.
 #[derive(Debug, Default)]
 pub(super) struct Look {
+    /// Whether there is a class of this name.
+    found: bool,
     offered: u64,
     shed: Shed,
     /// Requests that passed, and would have been refused.
@@ -78,26 +80,50 @@ impl Missing {
     }
 }
 
-/// Looks by the names of the classes.
-pub(super) type Looks = BTreeMap<String, Look>;
+/// Looks by the names of the classes. One look after the other uses the same memory, because they rest between two
+/// looks, and the thread would keep what the one before has needed.
+#[derive(Debug, Default)]
+pub(super) struct Looks(BTreeMap<String, Look>);
 
-/// Adds a class to the looks.
-pub(super) fn add(looks: &mut Looks, class: &ClassSnapshot) {
-    if !looks.contains_key(&class.name) {
-        looks.insert(class.name.clone(), Look::default());
+impl Looks {
+    /// Begins the next look, at which no class has been found yet.
+    pub(super) fn begin(&mut self) {
+        self.0.retain(|_, look| std::mem::take(look).found);
     }
-    let Some(look) = looks.get_mut(&class.name) else { return };
-    look.offered += class.offered;
-    look.shed.add(class, &class.shed, class.achieved.shed_per_s);
-    look.would_shed.add(class, &class.would_shed, class.achieved.would_shed_per_s);
-    if class.achieved.throughput_held == Some(false) {
-        look.throughput.add(class);
+
+    /// Adds a class.
+    pub(super) fn add(&mut self, class: &ClassSnapshot) {
+        match self.0.get_mut(&class.name) {
+            Some(look) => look.add(class),
+            None => self.0.entry(class.name.clone()).or_default().add(class),
+        }
     }
-    if class.achieved.response_time_held == Some(false) {
-        look.response_time.add(class);
+
+    /// Returns the look at the classes of this name, if there are any.
+    fn get(&self, name: &str) -> Option<&Look> {
+        self.0.get(name).filter(|look| look.found)
     }
-    if class.impossible {
-        look.impossible.add(class);
+
+    fn iter(&self) -> impl Iterator<Item = (&String, &Look)> {
+        self.0.iter().filter(|(_, look)| look.found)
+    }
+}
+
+impl Look {
+    fn add(&mut self, class: &ClassSnapshot) {
+        self.found = true;
+        self.offered += class.offered;
+        self.shed.add(class, &class.shed, class.achieved.shed_per_s);
+        self.would_shed.add(class, &class.would_shed, class.achieved.would_shed_per_s);
+        if class.achieved.throughput_held == Some(false) {
+            self.throughput.add(class);
+        }
+        if class.achieved.response_time_held == Some(false) {
+            self.response_time.add(class);
+        }
+        if class.impossible {
+            self.impossible.add(class);
+        }
     }
 }
 
@@ -179,18 +205,18 @@ pub(super) struct Classes {
 
 impl Classes {
     /// Compares `looks` with the look before, and passes the changes to `tell`.
-    pub(super) fn compare(&mut self, now: Time, looks: Looks, tell: &mut impl FnMut(EventKind, String)) {
+    pub(super) fn compare(&mut self, now: Time, looks: &Looks, tell: &mut impl FnMut(EventKind, String)) {
         let (states, ended) = (&mut self.states, &mut self.ended);
-        states.retain(|name, _| looks.contains_key(name));
-        for (name, look) in looks {
-            let known = states.contains_key(&name);
+        states.retain(|name, _| looks.get(name).is_some());
+        for (name, look) in looks.iter() {
+            let known = states.contains_key(name);
             if !known {
                 states.insert(name.clone(), State::default());
             }
-            let Some(state) = states.get_mut(&name) else { continue };
+            let Some(state) = states.get_mut(name) else { continue };
             // Counts of the first look say nothing about now.
             if known || self.looked {
-                let span = state.refusals(now, &name, &look, tell);
+                let span = state.refusals(now, name, look, tell);
                 if let Some(span) = span {
                     ended.push_back((name.clone(), span));
                     if ended.len() > KEPT {
@@ -200,8 +226,8 @@ impl Classes {
             }
             state.offered = look.offered;
             (state.shed.counts, state.would_shed.counts) = (look.shed.counts, look.would_shed.counts);
-            state.guarantees(now, &name, &look, tell);
-            state.limit(&name, &look.impossible, tell);
+            state.guarantees(now, name, look, tell);
+            state.limit(name, &look.impossible, tell);
         }
         self.looked = true;
     }

@@ -80,7 +80,7 @@ impl Events {
         &self,
         version: (u64, &str),
         whole: &Snapshot,
-        (refused, looks): (connections::Look, Looks),
+        (refused, looks): (connections::Look, &Looks),
         certificates: &[Certificate],
         unix: Duration,
     ) -> Vec<Message> {
@@ -160,26 +160,28 @@ fn name(kind: EventKind) -> String {
 
 /// Looks for ever.
 pub(crate) async fn watch(shared: Arc<Shared>) {
+    let mut looks = Looks::default();
     loop {
-        let (whole, looks) = look(&shared).await;
-        let active_config = shared.control.active_config();
-        let version = (active_config.version, active_config.checksum.as_str());
-        let unix = weirgate_clock::calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let counters = [&shared.counters.refused_connections, &shared.counters.over_rate_connections];
-        let refused = counters.map(|count| Refused { total: count.total(), latest: count.latest() });
-        let messages = shared.events.look(version, &whole, (refused, looks), &shared.certificates(), unix);
-        if !messages.is_empty() {
-            // Not on this thread: a slow reader of standard error would delay requests.
-            tokio::task::spawn_blocking(move || weirgate_log::write(&messages));
-        }
-        weirgate_clock::sleep(EVERY * whole.classes.div_ceil(CLASSES).max(1)).await;
+        let classes = look(&shared, &mut looks).await;
+        weirgate_clock::sleep(EVERY * classes.div_ceil(CLASSES).max(1)).await;
     }
 }
 
-/// Takes a snapshot of everything. Yields to requests between pages of classes.
-async fn look(shared: &Shared) -> (Snapshot, Looks) {
+/// Looks once, and returns the number of classes. Yields to requests between pages of classes. It returns before the
+/// rest, in which a configuration must not be kept: it may be an old one by then.
+async fn look(shared: &Shared, looks: &mut Looks) -> u32 {
     let whole = shared.control.snapshot();
-    let mut looks = Looks::new();
-    shared.control.each_class(|class| classes::add(&mut looks, &class)).await;
-    (whole, looks)
+    looks.begin();
+    shared.control.each_class(|class| looks.add(&class)).await;
+    let active_config = shared.control.active_config();
+    let version = (active_config.version, active_config.checksum.as_str());
+    let unix = weirgate_clock::calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let counters = [&shared.counters.refused_connections, &shared.counters.over_rate_connections];
+    let refused = counters.map(|count| Refused { total: count.total(), latest: count.latest() });
+    let messages = shared.events.look(version, &whole, (refused, looks), &shared.certificates(), unix);
+    if !messages.is_empty() {
+        // Not on this thread: a slow reader of standard error would delay requests.
+        tokio::task::spawn_blocking(move || weirgate_log::write(&messages));
+    }
+    whole.classes
 }

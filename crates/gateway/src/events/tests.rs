@@ -8,7 +8,7 @@ use weirgate_engine::{
 };
 use weirgate_wire::admin::EventKind::{self, *};
 
-use super::classes::{self, Looks};
+use super::classes::Looks;
 use super::{AT_ONCE, Events, KEPT, connections};
 use crate::examples;
 
@@ -59,10 +59,10 @@ fn look_at(
     nodes: Vec<NodeSnapshot>,
 ) -> Vec<(EventKind, String)> {
     let before = events.since(0, at(now)).events.last().map_or(0, |event| event.number);
-    let mut looks = Looks::new();
-    classes.iter().for_each(|class| classes::add(&mut looks, class));
+    let mut looks = Looks::default();
+    classes.iter().for_each(|class| looks.add(class));
     let whole = Snapshot { now: at(now), nodes, ..examples::snapshot() };
-    let looks = (connections::Look::default(), looks);
+    let looks = (connections::Look::default(), &looks);
     let messages = events.look((version, "abc"), &whole, looks, &[], Duration::from_secs(1_000 + now));
     let new = events.since(before, at(now)).events;
     let expected: Vec<&str> = new.iter().map(|event| event.text.as_str()).collect();
