@@ -6,14 +6,16 @@
 //! those of the moment would keep the rest. So configurations live in the arena of one thread, where a new one takes
 //! the place of the one before the last. A file is read on a thread of its own, which gives everything back.
 //!
-//! An allocator may wait with free pages until its thread needs memory again, which here is at the next reload. The
-//! program knows its allocator and tells how to make it give them back ([`ConfigThread::afterwards`]).
+//! An allocator may wait with free pages until its thread needs memory again, which here is at the next reload. So the
+//! thread asks for them when it rests ([`crate::allocator`]).
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel, sync_channel};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
+
+use crate::allocator;
 
 /// Time after a piece of work at which free memory is given back. By then the threads have let go of the configuration
 /// before, but for requests in flight.
@@ -25,15 +27,13 @@ type Job = Box<dyn FnOnce() + Send>;
 /// The thread. It ends when this is dropped.
 pub(crate) struct ConfigThread {
     jobs: Option<Sender<Job>>,
-    afterwards: Arc<OnceLock<fn()>>,
 }
 
 impl ConfigThread {
-    /// Starts the thread. If the system has none to spare, work is done on the calling thread.
-    pub(crate) fn start() -> ConfigThread {
+    /// Starts the thread. If the system has none to spare, work is done on the calling thread. The thread calls
+    /// `give_back` whenever it has rested for [`REST`] after a piece of work.
+    pub(crate) fn start(give_back: fn()) -> ConfigThread {
         let (jobs, given): (Sender<Job>, Receiver<Job>) = channel();
-        let afterwards = Arc::<OnceLock<fn()>>::default();
-        let set = Arc::clone(&afterwards);
         let run = move || {
             let mut rested = true;
             loop {
@@ -44,7 +44,7 @@ impl ConfigThread {
                         false
                     }
                     Err(RecvTimeoutError::Timeout) => {
-                        set.get().inspect(|work| work());
+                        give_back();
                         true
                     }
                     Err(RecvTimeoutError::Disconnected) => return,
@@ -52,15 +52,7 @@ impl ConfigThread {
             }
         };
         let thread = thread::Builder::new().name("weirgate-config".to_owned()).spawn(run);
-        ConfigThread { jobs: thread.is_ok().then_some(jobs), afterwards }
-    }
-
-    /// Does `work` on the thread whenever it has rested for [`REST`] after a piece of work, the latest one included.
-    /// The first call counts.
-    pub(crate) fn afterwards(&self, work: fn()) {
-        let _ = self.afterwards.set(work);
-        // It may have rested already.
-        self.run(|| ());
+        ConfigThread { jobs: thread.is_ok().then_some(jobs) }
     }
 
     /// Does `work` on the thread and returns its result. Panics if it does.
@@ -93,8 +85,11 @@ pub(crate) fn copied<T: Clone + Send + Sync>(make: impl FnOnce() -> T + Send) ->
         let maker = scope.spawn(move || {
             let made = Arc::new(make());
             let _ = give.send(Arc::clone(&made));
-            // The last one to drop it gives its memory back, and that is this thread.
+            // The last one to drop it frees its memory, and that is this thread.
             let _ = wait.recv();
+            drop(made);
+            // Otherwise the next thread may begin in that memory, and keep it.
+            allocator::give_back();
         });
         let Ok(made) = take.recv() else {
             let panic = maker.join().expect_err("it ends without a value only if it panics");
@@ -115,7 +110,7 @@ mod tests {
 
     #[test]
     fn work_is_done_on_one_thread_and_survives_a_panic() {
-        let thread = ConfigThread::start();
+        let thread = ConfigThread::start(|| ());
         let id = || thread::current().id();
         let first = thread.run(id);
         assert_ne!(first, id());
@@ -127,8 +122,7 @@ mod tests {
     #[test]
     fn memory_is_given_back_when_the_thread_rests() {
         static GIVEN_BACK: AtomicU32 = AtomicU32::new(0);
-        let thread = ConfigThread::start();
-        thread.afterwards(|| {
+        let thread = ConfigThread::start(|| {
             GIVEN_BACK.fetch_add(1, Ordering::Relaxed);
         });
         for _ in 0..10 {

@@ -17,6 +17,7 @@ use weirgate_log::Level;
 use weirgate_tls::{LiveTrust, Role};
 
 use crate::active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource};
+use crate::allocator;
 use crate::clock::Clock;
 use crate::collector::Reports;
 use crate::config_thread::{ConfigThread, copied};
@@ -220,7 +221,7 @@ impl Gateway {
         let connections = listener::max_connections(&site, count);
         let wakers: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
         let watch = Arc::new(Notify::new());
-        let config_thread = ConfigThread::start();
+        let config_thread = ConfigThread::start(allocator::give_back);
         let control = {
             let (site, text, wakers) = (Arc::new(site), text.to_owned(), (wakers.clone(), Arc::clone(&watch)));
             config_thread
@@ -425,13 +426,6 @@ impl Gateway {
             lock(&shared.handles).push(thread);
         }
         Ok(())
-    }
-
-    /// Calls `give_back` two seconds after a configuration has been made, on the thread that makes them. It gives pages
-    /// back to the system that the allocator keeps. A library does not know the allocator of its program. The first
-    /// call counts.
-    pub fn give_back_by(&self, give_back: fn()) {
-        self.shared.config_thread.afterwards(give_back);
     }
 
     /// Reads the policy file again, puts it in force and returns the new configuration. Blocks while the file

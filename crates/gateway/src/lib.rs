@@ -30,6 +30,7 @@ mod accept;
 pub mod access_log;
 mod active_config;
 pub mod admin;
+mod allocator;
 mod body_pace;
 pub mod classify;
 mod client;
@@ -100,6 +101,7 @@ mod websocket;
 mod worker;
 
 pub use active_config::{ActiveConfig, Endpoint, ReloadError, ReloadSource, Resolve};
+pub use allocator::give_back_by;
 pub use client::Origin;
 pub use clock::Clock;
 pub use control::{Control, Held};

@@ -15,6 +15,9 @@ use crate::client_conn::ClientConn;
 /// peer are likely to be among them, and each takes a look into the table of peers.
 const COMPARED: usize = 64;
 
+/// Number of connections that leave a megabyte behind at least, so that it is worth asking the allocator for it.
+const MANY: usize = 1024;
+
 /// Reason why a connection can be spared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spare {
@@ -34,6 +37,8 @@ pub(crate) struct Roster<C = Rc<ClientConn>> {
     conns: Slab<Entry<C>>,
     /// The ends of each list.
     lists: [Ends; LISTS],
+    /// The largest number of connections that [`Roster::has_emptied`] has seen since most had left.
+    most: usize,
 }
 
 struct Entry<C> {
@@ -52,7 +57,7 @@ struct Ends {
 
 impl<C> Default for Roster<C> {
     fn default() -> Roster<C> {
-        Roster { conns: Slab::new(), lists: Default::default() }
+        Roster { conns: Slab::new(), lists: Default::default(), most: 0 }
     }
 }
 
@@ -130,6 +135,19 @@ impl<C> Roster<C> {
         }
     }
 
+    /// Returns whether most of many connections have left since it last returned true, or since the beginning. Frees
+    /// their places then, as far as they are behind all others.
+    pub(crate) fn has_emptied(&mut self) -> bool {
+        let open = self.conns.len();
+        self.most = self.most.max(open);
+        if self.most - open < open.max(MANY) {
+            return false;
+        }
+        self.most = open;
+        self.conns.shrink_to_fit();
+        true
+    }
+
     /// Returns all connections.
     pub(crate) fn all(&self) -> impl Iterator<Item = &C> {
         self.conns.iter().map(|(_, entry)| &entry.conn)
@@ -159,6 +177,24 @@ mod tests {
     use super::*;
 
     const ALL: [Spare; LISTS] = [Spare::Silent, Spare::Idle, Spare::Waiting];
+
+    #[test]
+    fn it_has_emptied_once_most_of_many_have_left() {
+        let mut roster = Roster::default();
+        let mut keys = Vec::new();
+        // The number of connections at each look, and whether most have left.
+        let looks =
+            [(MANY - 1, false), (0, false), (3 * MANY, false), (2 * MANY, false), (3 * MANY / 2, true), (1, true)];
+        for (open, expected) in looks {
+            while keys.len() < open {
+                keys.push(roster.insert(0));
+            }
+            keys.drain(open..).for_each(|key| roster.remove(key));
+            assert_eq!(roster.has_emptied(), expected, "{open} open");
+            assert!(!roster.has_emptied(), "once only");
+        }
+        assert!(roster.conns.capacity() < MANY);
+    }
 
     proptest! {
         /// The lists have what plain vectors have.

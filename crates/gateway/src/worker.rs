@@ -17,6 +17,7 @@ use weirgate_engine::{Decision, Outcome, Shed, Ticket, Time};
 
 use crate::accept::accept;
 use crate::active_config::{ActiveConfig, ConfigHandle, Endpoint};
+use crate::allocator;
 use crate::classify::ClassRef;
 use crate::client::Source;
 use crate::client_conn::ClientConn;
@@ -468,6 +469,10 @@ async fn tick(worker: Rc<Worker>, mut timer: KernelTimer) {
             ticks = 0;
             worker.date.replace(http_date());
             worker.sweep(now);
+            if worker.conns.borrow_mut().has_emptied() {
+                // The thread may rest from now on.
+                allocator::give_back();
+            }
             if worker.index == 0 {
                 worker.shared.memory.look();
             }

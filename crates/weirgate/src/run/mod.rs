@@ -59,6 +59,9 @@ fn start(path: &Path) -> Result<Running, String> {
     weirgate_log::follow(loaded.site.log);
     loaded.warning_lines(&file).iter().for_each(|line| weirgate_log::located(Level::Warning, line));
     let site = gateway(&file, loaded.site)?;
+    weirgate_gateway::give_back_by(weirgate_memory::give_back);
+    // Reading the policy took more than it left. The next threads begin in that memory, and would keep it.
+    weirgate_memory::give_back();
     let text = String::from_utf8_lossy(&bytes);
 
     let log = AccessLog::start(site.access_log.as_ref()).map_err(|e| e.to_string())?;
@@ -82,9 +85,8 @@ fn start(path: &Path) -> Result<Running, String> {
     let signals = Signals::handle().map_err(|e| format!("not started: cannot follow signals: {e}"))?;
     let sockets = |name: &ListenerName| listening.remove(name).unwrap_or_default();
     let gateway = Gateway::prepare(site, &text, source, observers, sockets).map_err(|e| hint(&e))?;
-    // This thread has read the policy.
+    // The gateway has a copy of the policy.
     weirgate_memory::give_back();
-    gateway.give_back_by(weirgate_memory::give_back);
     let active_config = gateway.active_config();
     say(&format!("version {}: {file}, checksum {}", env!("CARGO_PKG_VERSION"), active_config.checksum));
     say(&summary(&active_config.site));
