@@ -14,8 +14,8 @@ use process::Process;
 pub(crate) use process::program;
 use report::Run;
 
-/// Number of rounds. They are many and short, so that other work on the machine affects every proxy alike. A few
-/// bad rounds do not move the median of nine.
+/// Number of rounds, unless another one is asked for. They are many and short, so that other work on the machine
+/// affects every proxy alike. A few bad rounds do not move the median of nine.
 const ROUNDS: usize = 9;
 /// Seconds before each measured run: connections are open and caches warm.
 const WARM_UP: u32 = 1;
@@ -35,6 +35,7 @@ const LOAD_CORE: &str = "1";
 const BOTH_CORES: &str = "0,1";
 
 /// A kind of load.
+#[derive(Debug)]
 struct Case {
     name: &'static str,
     /// Script of `wrk`, in `experiments/proxy-cpu`.
@@ -81,10 +82,48 @@ struct Proxy {
 
 /// Runs the experiment and writes `bench/runs/DATE-proxy-cpu/`.
 pub(crate) fn run() -> Result<(), String> {
+    let asked = Asked::read(std::env::args().skip(3))?;
     let weirgate = release::program()?;
-    let setup = report::setup()?;
-    let runs = within("proxy-cpu", |directory| Bench::start(&weirgate, directory)?.measure())?;
+    let setup = report::setup(asked.rounds)?;
+    let runs = within("proxy-cpu", |directory| Bench::start(&weirgate, directory)?.measure(&asked))?;
     report::write(&run_folder("proxy-cpu")?, &setup, &runs)
+}
+
+/// What to play.
+#[derive(Debug)]
+struct Asked {
+    cases: Vec<&'static Case>,
+    rounds: usize,
+}
+
+impl Asked {
+    /// Reads `--case NAME` and `--rounds N`. The first case is played before any that sends a part of its rate.
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
+        let mut asked = Asked { cases: CASES.iter().collect(), rounds: ROUNDS };
+        while let Some(option) = words.next() {
+            let value = words.next().ok_or_else(|| format!("{option} needs a value"))?;
+            match option.as_str() {
+                "--case" => {
+                    asked.cases.retain(|case| case.name == value);
+                    let Some(case) = asked.cases.first() else {
+                        return Err(format!(
+                            "there is no case {value:?}, but {}",
+                            CASES.map(|case| case.name).join("; ")
+                        ));
+                    };
+                    if case.rate.is_some() {
+                        asked.cases.insert(0, &CASES[0]);
+                    }
+                }
+                "--rounds" => match value.parse() {
+                    Ok(rounds) if rounds > 0 => asked.rounds = rounds,
+                    _ => return Err(format!("--rounds {value}: not a number of rounds")),
+                },
+                _ => return Err(format!("{option} is unknown: there are --case NAME and --rounds N")),
+            }
+        }
+        Ok(asked)
+    }
 }
 
 /// Lets `weirgate` serve each load of [`CASES`] that has one thread and no pauses, for `seconds`.
@@ -183,10 +222,10 @@ impl<'a> Bench<'a> {
         Ok(Bench { weirgate, experiment, directory, bare, _node: node })
     }
 
-    fn measure(&self) -> Result<Vec<Run>, String> {
+    fn measure(&self, asked: &Asked) -> Result<Vec<Run>, String> {
         let mut runs: Vec<Run> = Vec::new();
         let mut proxies = (None, Vec::new());
-        for case in &CASES {
+        for &case in &asked.cases {
             if proxies.0 != Some(case.set) {
                 // The ports are those of the proxies before.
                 proxies.1.clear();
@@ -194,7 +233,7 @@ impl<'a> Bench<'a> {
             }
             let full = report::rate_of("haproxy", CASES[0].name, &runs);
             let pause = case.rate.map_or(0.0, |part| 1e3 * f64::from(case.connections) / (part * full));
-            for round in 0..ROUNDS {
+            for round in 0..asked.rounds {
                 for turn in 0..proxies.1.len() {
                     let proxy: &Proxy = &proxies.1[(round + turn) % proxies.1.len()];
                     // It passes on the request to end the connection, and nobody ends it.
@@ -207,7 +246,7 @@ impl<'a> Bench<'a> {
                     let result = self.load(case, proxy.port, MEASURED, pause)?;
                     let cpu = used()? - before;
                     let run = Run::new(case.name, round + 1, proxy.name, cpu, &result)?;
-                    println!("   {}, round {} of {ROUNDS}: {run}", case.name, round + 1);
+                    println!("   {}, round {} of {}: {run}", case.name, round + 1, asked.rounds);
                     runs.push(run);
                 }
             }
@@ -291,6 +330,20 @@ impl<'a> Bench<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_choose_cases_and_rounds() {
+        let read = |words: &[&str]| Asked::read(words.iter().map(|&word| word.to_owned()));
+        let names =
+            |words: &[&str]| read(words).map(|asked| asked.cases.iter().map(|case| case.name).collect::<Vec<_>>());
+        assert_eq!(names(&[]).map(|all| all.len()), Ok(CASES.len()));
+        assert_eq!(names(&["--case", "10 MB"]), Ok(vec!["10 MB"]));
+        assert_eq!(names(&["--case", "1 KB at 90 % load"]), Ok(vec!["1 KB", "1 KB at 90 % load"]));
+        assert_eq!(read(&["--rounds", "45"]).map(|asked| asked.rounds), Ok(45));
+        for wrong in [&["--case", "11 MB"][..], &["--rounds", "0"], &["--rounds"], &["--quick", "1"]] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn a_setting_changes_nothing_but_threads_ports_and_nodes() {

@@ -153,12 +153,14 @@ fn summary(runs: &[Run]) -> String {
             );
         }
     }
-    text += "\nCPU time of a request in front of 1,000 nodes, compared with one:";
-    for proxy in ["weirgate", "haproxy", "nginx"] {
-        let of = |proxy: &str| of(proxy, MANY_NODES, runs);
-        let _ = write!(text, " {proxy} {}.", ratio(&of(&format!("{proxy}-1000")), &of(proxy)));
+    if runs.iter().any(|run| run.case == MANY_NODES) {
+        text += "\nCPU time of a request in front of 1,000 nodes, compared with one:";
+        for proxy in ["weirgate", "haproxy", "nginx"] {
+            let of = |proxy: &str| of(proxy, MANY_NODES, runs);
+            let _ = write!(text, " {proxy} {}.", ratio(&of(&format!("{proxy}-1000")), &of(proxy)));
+        }
+        text.push('\n');
     }
-    text.push('\n');
     text
 }
 
@@ -184,7 +186,7 @@ impl Spread {
 }
 
 /// Returns the conditions of the measurement, read before the first run.
-pub(crate) fn setup() -> Result<String, String> {
+pub(crate) fn setup(rounds: usize) -> Result<String, String> {
     let line = |program: &str, words: &[&str]| -> Result<String, String> {
         Ok(read(Command::new(program).args(words))?.lines().next().unwrap_or_default().to_owned())
     };
@@ -215,7 +217,6 @@ pub(crate) fn setup() -> Result<String, String> {
         nginx = package("nginx-light").or_else(|_| package("nginx"))?,
         haproxy = package("haproxy")?,
         wrk = package("wrk")?,
-        rounds = super::ROUNDS,
         warm = super::WARM_UP,
         measured = super::MEASURED,
         proxy_core = super::PROXY_CORE,
