@@ -84,14 +84,16 @@ struct Proxy {
 pub(crate) fn run() -> Result<(), String> {
     let asked = Asked::read(std::env::args().skip(3))?;
     let weirgate = release::program()?;
-    let setup = report::setup(asked.rounds)?;
+    let setup = report::setup(&asked)?;
     let runs = within("proxy-cpu", |directory| Bench::start(&weirgate, directory)?.measure(&asked))?;
     report::write(&run_folder("proxy-cpu")?, &setup, &runs)
 }
 
-/// What to play.
+/// The cases and the number of rounds that a run plays.
 #[derive(Debug)]
 struct Asked {
+    /// The options, as they follow the command.
+    options: String,
     cases: Vec<&'static Case>,
     rounds: usize,
 }
@@ -99,9 +101,10 @@ struct Asked {
 impl Asked {
     /// Reads `--case NAME` and `--rounds N`. The first case is played before any that sends a part of its rate.
     fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
-        let mut asked = Asked { cases: CASES.iter().collect(), rounds: ROUNDS };
+        let mut asked = Asked { options: String::new(), cases: CASES.iter().collect(), rounds: ROUNDS };
         while let Some(option) = words.next() {
             let value = words.next().ok_or_else(|| format!("{option} needs a value"))?;
+            asked.options += &format!(" {option} {value:?}");
             match option.as_str() {
                 "--case" => {
                     asked.cases.retain(|case| case.name == value);
@@ -339,6 +342,8 @@ mod tests {
         assert_eq!(names(&[]).map(|all| all.len()), Ok(CASES.len()));
         assert_eq!(names(&["--case", "10 MB"]), Ok(vec!["10 MB"]));
         assert_eq!(names(&["--case", "1 KB at 90 % load"]), Ok(vec!["1 KB", "1 KB at 90 % load"]));
+        let options = read(&["--case", "10 MB", "--rounds", "27"]).map(|asked| asked.options);
+        assert_eq!(options.as_deref(), Ok(r#" --case "10 MB" --rounds "27""#));
         assert_eq!(read(&["--rounds", "45"]).map(|asked| asked.rounds), Ok(45));
         for wrong in [&["--case", "11 MB"][..], &["--rounds", "0"], &["--rounds"], &["--quick", "1"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");

@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::process::Command;
 
+use super::Asked;
 use crate::steps::read;
 
 /// Name of HAProxy with the work on the messages that Weirgate does.
@@ -186,7 +187,7 @@ impl Spread {
 }
 
 /// Returns the conditions of the measurement, read before the first run.
-pub(crate) fn setup(rounds: usize) -> Result<String, String> {
+pub(crate) fn setup(asked: &Asked) -> Result<String, String> {
     let line = |program: &str, words: &[&str]| -> Result<String, String> {
         Ok(read(Command::new(program).args(words))?.lines().next().unwrap_or_default().to_owned())
     };
@@ -204,7 +205,7 @@ pub(crate) fn setup(rounds: usize) -> Result<String, String> {
     // A tree that is not yet committed has no commit to name.
     let commit = line("git", &["rev-parse", "--short", "HEAD"]).unwrap_or_else(|_| "none".into());
     Ok(format!(
-        "# Setup\n\n`cargo xtask bench proxy-cpu`, see `experiments/proxy-cpu/README.md` for the method and the configurations.\n\n\
+        "# Setup\n\n`cargo xtask bench proxy-cpu{options}`, see `experiments/proxy-cpu/README.md` for the method and the configurations.\n\n\
          - {date}, commit {commit}\n- {cores} cores,{model}; Linux {kernel}, TCP with {control}; load average before the first run {idle}\n- {rust}; the program of `cargo xtask release`\n- {nginx}, {haproxy}, {wrk} (Debian)\n\
          - {rounds} rounds; in each, every proxy in turn: {warm} s of warm-up, {measured} s measured\n\
          - proxies with one thread on core {proxy_core}, with two on both; node and `wrk -t1` on core {load_core}\n",
@@ -217,6 +218,8 @@ pub(crate) fn setup(rounds: usize) -> Result<String, String> {
         nginx = package("nginx-light").or_else(|_| package("nginx"))?,
         haproxy = package("haproxy")?,
         wrk = package("wrk")?,
+        options = asked.options,
+        rounds = asked.rounds,
         warm = super::WARM_UP,
         measured = super::MEASURED,
         proxy_core = super::PROXY_CORE,
