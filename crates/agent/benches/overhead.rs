@@ -14,7 +14,7 @@ use std::time::Duration;
 use weirgate_agent::{Node, Settings};
 use weirgate_clock::Clock;
 
-/// What `scripted` reads the heads of requests with.
+/// Reads the heads of requests for `scripted`.
 #[allow(dead_code)]
 #[path = "../../weirgate/tests/processes/head.rs"]
 mod head;
