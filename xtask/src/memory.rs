@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::exchange::{BROWSER, Client, Node, Stopped};
-use crate::steps::{becomes_true, built, read};
+use crate::steps::{asked, becomes_true, built, read};
 
 /// Number of connections, unless another one is asked for.
 const CONNECTIONS: u32 = 20_000;
@@ -47,9 +47,7 @@ const KEPT: f64 = 0.5;
 /// Measures all states and prints a table.
 pub(crate) fn run() -> Result<(), String> {
     let gateway = built(&["weirgate"])?.join("weirgate");
-    let words: Vec<String> = std::env::args().collect();
-    let asked = words.windows(2).find(|pair| pair[0] == "--connections").map(|pair| pair[1].parse());
-    let asked = asked.unwrap_or(Ok(CONNECTIONS)).map_err(|e| format!("--connections: {e}"))?;
+    let asked = asked("--connections", CONNECTIONS)?;
     let connections = allow_files(asked * FILES + SPARE)?.saturating_sub(SPARE) / FILES;
     let node = Node::start()?;
     println!("   {connections} connections of each kind, of {asked} that were asked for");

@@ -2,8 +2,10 @@
 //!
 //! A step that fails does not stop the ones after it: one run shows everything that has to be corrected.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::str::FromStr;
 use std::time::Duration;
 
 use weirgate_clock::Clock;
@@ -140,6 +142,24 @@ pub(crate) fn built(packages: &[&str]) -> Result<PathBuf, String> {
 pub(crate) fn run_folder(name: &str) -> Result<PathBuf, String> {
     let date = read(Command::new("date").arg("+%Y-%m-%d"))?;
     Ok(crate::root().join(format!("bench/runs/{}-{name}", date.trim())))
+}
+
+/// Returns a folder that is not there yet, for a benchmark that stores all that it measures at once. The second run of
+/// a day then leaves the first one alone.
+pub(crate) fn new_run_folder(name: &str) -> Result<PathBuf, String> {
+    let first = run_folder(name)?;
+    let later = (2..).map(|run| PathBuf::from(format!("{}-{run}", first.display())));
+    Ok(std::iter::once(first.clone()).chain(later).find(|folder| !folder.exists()).unwrap_or(first))
+}
+
+/// Returns the number that follows the only option of a benchmark, or `default` without it.
+pub(crate) fn asked<T: FromStr<Err: Display>>(option: &str, default: T) -> Result<T, String> {
+    let words: Vec<String> = std::env::args().skip(3).collect();
+    match words.as_slice() {
+        [] => Ok(default),
+        [name, value] if name == option => value.parse().map_err(|e| format!("{option} {value}: {e}")),
+        _ => Err(format!("{:?} is unknown: there is only {option} N", words.join(" "))),
+    }
 }
 
 /// Calls `work` with a new folder for temporary files, and removes it. `of` is a part of its name.

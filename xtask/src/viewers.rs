@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::exchange::{Client, Node, Stopped};
-use crate::steps::{becomes_true, built, target};
+use crate::steps::{asked, becomes_true, built, target};
 
 const CLASSES: usize = 200;
 const NODES: u16 = 100;
@@ -45,9 +45,7 @@ const FIRST_NODE: u16 = 18_140;
 /// Measures and prints a table.
 pub(crate) fn run() -> Result<(), String> {
     let weirgate = built(&["weirgate"])?.join("weirgate");
-    let words: Vec<String> = std::env::args().collect();
-    let asked = words.windows(2).find(|pair| pair[0] == "--seconds").map(|pair| pair[1].parse());
-    let span = Duration::from_secs(asked.unwrap_or(Ok(SECONDS)).map_err(|e| format!("--seconds: {e}"))?);
+    let span = Duration::from_secs(asked("--seconds", SECONDS)?);
     let file = target().join("viewers.yaml");
     std::fs::write(&file, policy()).map_err(|e| format!("{}: {e}", file.display()))?;
     let _nodes = (FIRST_NODE..FIRST_NODE + NODES).map(Node::at).collect::<Result<Vec<_>, _>>()?;

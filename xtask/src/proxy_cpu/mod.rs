@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::release;
-use crate::steps::{read, run_folder, show, target, within};
+use crate::steps::{new_run_folder, read, show, target, within};
 use process::Process;
 pub(crate) use process::program;
 use report::Run;
@@ -86,7 +86,7 @@ pub(crate) fn run() -> Result<(), String> {
     let weirgate = release::program()?;
     let setup = report::setup(&asked)?;
     let runs = within("proxy-cpu", |directory| Bench::start(&weirgate, directory)?.measure(&asked))?;
-    report::write(&run_folder("proxy-cpu")?, &setup, &runs)
+    report::write(&new_run_folder("proxy-cpu")?, &setup, &runs)
 }
 
 /// The cases and the number of rounds that a run plays.
