@@ -147,9 +147,14 @@ pub(crate) fn run_folder(name: &str) -> Result<PathBuf, String> {
 /// Returns a folder that is not there yet, for a benchmark that stores all that it measures at once. The second run of
 /// a day then leaves the first one alone.
 pub(crate) fn new_run_folder(name: &str) -> Result<PathBuf, String> {
-    let first = run_folder(name)?;
-    let later = (2..).map(|run| PathBuf::from(format!("{}-{run}", first.display())));
-    Ok(std::iter::once(first.clone()).chain(later).find(|folder| !folder.exists()).unwrap_or(first))
+    let mut folder = run_folder(name)?;
+    for run in 2.. {
+        if !folder.exists() {
+            break;
+        }
+        folder = run_folder(&format!("{name}-{run}"))?;
+    }
+    Ok(folder)
 }
 
 /// Returns the number that follows the only option of a benchmark, or `default` without it.

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::release;
-use crate::steps::{run_folder, show};
+use crate::steps::{new_run_folder, show};
 
 /// Builds Weirgate, measures, and writes `bench/runs/DATE-tls/`.
 pub(crate) fn run() -> Result<(), String> {
-    let output = run_folder("tls")?;
+    let output = new_run_folder("tls")?;
     let gateway = release::program()?;
     // `xtask bench tls WORDS`: the program, the group and the name come first.
     show(script(&gateway, &output).args(std::env::args().skip(3)))
