@@ -22,9 +22,9 @@ use crate::timer::Alarm;
 use crate::upstream::Pools;
 use crate::worker::Worker;
 
-/// Time for which a new connection without a byte is not closed in favour of another one. A client that is connected
-/// can send its request at once, without another round trip, so the time is for a client that is busy.
-const FIRST_BYTE: Duration = Duration::from_millis(250);
+/// Time after its acceptance or an answer in which the next request of a client may be on its way: a round trip to the
+/// other side of the earth. Meanwhile the connection makes room for another one only if no other connection can.
+const FRESH: Duration = Duration::from_millis(250);
 
 /// A client connection.
 #[derive(Debug)]
@@ -199,13 +199,16 @@ impl ClientConn {
         }
     }
 
-    /// Returns the time since which the connection has been idle, if it may be closed to make room for another one. A
-    /// client that has just connected is given [`FIRST_BYTE`] to begin its first request.
-    pub(crate) fn spare_since(&self) -> Option<Time> {
-        let idle = self.busy.get() == 0 && self.head_since.get().is_none();
-        let since = self.idle_since.get();
-        let begins = self.requests.get() == 0 && self.now().since(since) < FIRST_BYTE;
-        (idle && !begins).then_some(since)
+    /// Returns the time since which the connection has been idle, if it is.
+    pub(crate) fn idle_since(&self) -> Option<Time> {
+        let is_idle = self.busy.get() == 0 && self.head_since.get().is_none();
+        is_idle.then(|| self.idle_since.get())
+    }
+
+    /// Whether a request may be on its way that the client has sent before it could notice that the connection is being
+    /// closed. A client that speaks HTTP/2 is told which of its requests are lost.
+    pub(crate) fn is_fresh(&self) -> bool {
+        !self.http2.get() && self.now().since(self.idle_since.get()) < FRESH
     }
 
     /// Returns the number of connections that its peer has. A listed proxy counts like a peer with no other connection,

@@ -61,25 +61,59 @@ impl<C> Default for Roster<C> {
     }
 }
 
+/// Who makes room for another connection, the first one first. The order is that of the harm: to a client that has only
+/// just been answered or has only just connected, whose next request may be on its way, and to one that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// A client with more than its part of the connections that has been idle for a while.
+    GreedyIdle,
+    /// A request that waits, of such a client.
+    GreedyWaiting,
+    /// Any other client that has been idle for a while.
+    Idle,
+    /// A client that has just connected.
+    New,
+    /// A client that has just been answered.
+    Answered,
+    /// Any other request that waits.
+    Waiting,
+}
+
+impl Turn {
+    fn of(list: Spare, is_fresh: bool, is_greedy: bool) -> Turn {
+        match (list, is_greedy) {
+            (Spare::Silent, _) => Turn::New,
+            (Spare::Waiting, true) => Turn::GreedyWaiting,
+            (Spare::Waiting, false) => Turn::Waiting,
+            (Spare::Idle, _) if is_fresh => Turn::Answered,
+            (Spare::Idle, true) => Turn::GreedyIdle,
+            (Spare::Idle, false) => Turn::Idle,
+        }
+    }
+}
+
 impl Roster {
-    /// Chooses up to `max` connections that make room for others. First come those that never sent a request, in the
-    /// order of their acceptance. Then come those of peers with more connections than `part`: those that have been idle
-    /// for longest, and after them requests that wait, those that came last. Only then does anybody else make room, in
-    /// the same order. Among equals, the peer with most connections comes first.
+    /// Chooses up to `max` connections that make room for others. First come those that never sent a request and are
+    /// no longer new, in the order of their acceptance. The others follow in the order of [`Turn`]. In a turn, the
+    /// peer with most connections comes first. Of its connections, those that have been idle for longest come first,
+    /// or the requests that came last.
     pub(crate) fn to_spare(&self, max: usize, part: u32) -> Vec<Rc<ClientConn>> {
-        let silent = self.oldest(Spare::Silent).take_while(|conn| conn.spare_since().is_some());
+        let silent = self.oldest(Spare::Silent).take_while(|conn| !conn.is_fresh());
         let mut chosen: Vec<_> = silent.take(max).cloned().collect();
         if chosen.len() < max {
-            let idle = self.oldest(Spare::Idle).take(COMPARED).map(|conn| (false, conn));
-            let waiting = self.newest(Spare::Waiting).take(COMPARED).map(|conn| (true, conn));
-            let mut others: Vec<_> = idle.chain(waiting).collect();
-            others.sort_by_cached_key(|&(waits, conn)| {
+            let new = self.oldest(Spare::Silent).skip(chosen.len()).take(COMPARED).map(|conn| (Spare::Silent, conn));
+            let idle = self.oldest(Spare::Idle).take(COMPARED).map(|conn| (Spare::Idle, conn));
+            let waiting = self.newest(Spare::Waiting).take(COMPARED).map(|conn| (Spare::Waiting, conn));
+            let of = |(list, conn): (Spare, &Rc<ClientConn>)| {
                 let has = conn.of_its_peer();
-                (has <= part, waits, Reverse(has))
-            });
+                (Turn::of(list, conn.is_fresh(), has > part), Reverse(has))
+            };
+            let mut others: Vec<_> = idle.chain(new).chain(waiting).map(|other| (of(other), other.1)).collect();
+            others.sort_by_key(|(turn, _)| *turn);
             // No request is refused where a connection without one has made room.
-            let wait = chosen.is_empty() && others.first().is_some_and(|&(waits, _)| waits);
-            let others = others.into_iter().filter(|&(waits, _)| waits == wait);
+            let is_request = |turn: Turn| matches!(turn, Turn::GreedyWaiting | Turn::Waiting);
+            let refuses = chosen.is_empty() && others.first().is_some_and(|((turn, _), _)| is_request(*turn));
+            let others = others.into_iter().filter(|((turn, _), _)| is_request(*turn) == refuses);
             chosen.extend(others.take(max - chosen.len()).map(|(_, conn)| Rc::clone(conn)));
         }
         chosen

@@ -349,7 +349,7 @@ impl Worker {
     fn close_drained(&self, now: Time) {
         let Some(drain) = self.drain.get() else { return };
         let idle = |since: Time| now.since(since.max(drain.since)) >= drain.idle;
-        let drained = self.conns_that(|conn| conn.spare_since().is_some_and(idle));
+        let drained = self.conns_that(|conn| !conn.is_fresh() && conn.idle_since().is_some_and(idle));
         drained.iter().for_each(|conn| conn.close());
     }
 

@@ -17,9 +17,10 @@ record! {
         /// Maximum number of connections at once. Beyond it connections are closed: first those that never sent a
         /// request, then those of peers with more than their part of all. Of these the ones idle for longest come
         /// first, and then requests that wait, which get 503 unless their class has a guaranteed throughput. Others
-        /// make room last. At the limit, answers over HTTP/1.1 to peers with more than their part also end their
-        /// connections. Further connections wait in the kernel. 20,000 with one node connection each stay below the
-        /// usual limit of 65,536 open files.
+        /// make room last. A client that has been answered less than 250 ms ago may be sending its next request, and
+        /// keeps its connection as long as another one can make room without refusing a request. At the limit, answers
+        /// over HTTP/1.1 to peers with more than their part also end their connections. Further connections wait in the
+        /// kernel. 20,000 with one node connection each stay below the usual limit of 65,536 open files.
         connections: Defaulted<Count> = 20000,
         /// Maximum number of connections of one peer at once: of an IPv4 address or an IPv6 /64. Further ones are
         /// closed when they are accepted. `trusted_proxies` have no limit. `off` by default, because an office or a

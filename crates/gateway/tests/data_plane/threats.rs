@@ -154,6 +154,29 @@ fn idle_connections_of_a_greedy_peer_make_room() {
     assert_eq!(ask(&mut polite), 200);
 }
 
+/// A client that has just been answered may be sending its next request, so even one that has only just connected makes
+/// room before it.
+#[test]
+fn silent_connections_make_room_before_a_client_that_has_just_been_answered() {
+    let node = Node::answering(ok("x"));
+    let policy =
+        policy(&[&node], &format!("{PLAIN}limits: {{ connections: 4 }}\n")).replace("threads: 2", "threads: 1");
+    let stage = Stage::open(&policy);
+    let mut polite = stage.client();
+    assert_eq!(polite.ask("/").status, 200);
+    let silent: Vec<_> = (0..3).map(|_| Client::from_address([127, 0, 0, 2], stage.address())).collect();
+    // The kernel keeps them back for a second.
+    wait_until("they are at the limit", || {
+        stage.gateway.counters().open.load(std::sync::atomic::Ordering::Relaxed) == 4
+    });
+    for _ in 0..3 {
+        assert_eq!(polite.ask("/").status, 200);
+        assert_eq!(Client::from_address([127, 0, 0, 3], stage.address()).ask("/").status, 200);
+    }
+    assert_eq!(polite.ask("/").status, 200);
+    drop(silent);
+}
+
 /// At the limit, the answers to a peer with more than its part say that its connections end. A client whose idle
 /// connection is closed instead may just be sending its next request.
 #[test]
