@@ -7,7 +7,8 @@
 //! *machine group*. Load control has a window for each group, or one window for all. The nodes of a partition
 //! in one group form an [`Overlap`]. A request may be sent if its partition overlaps a group with room.
 //!
-//! Under adaptive load control machines also get a *learned* weight: see `speed`.
+//! Under adaptive load control machines also get a *learned* weight: see `speed`. The number of their workers is
+//! found, and bounds the requests in flight on them: see `workers`.
 //!
 //! The nodes of a pool may be divided among sets of services. Each set then has its own partition of the
 //! nodes: see `partitions`, `division` and `resize` (the time of a division). A pool that is not divided is
@@ -29,6 +30,7 @@ mod passing;
 mod resize;
 mod slow_start;
 mod speed;
+mod workers;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +40,7 @@ use crate::heap::Heaps;
 use crate::index::{Id, MachineGroupId, MachineId, OverlapId, PartitionId, Table};
 use crate::limit::Window;
 use crate::policy::{Content, Dispatch, Ejection, Policy};
-use crate::request::NodeId;
+use crate::request::{ClassId, NodeId};
 use crate::scheduler::Standing;
 use crate::snapshot::{LocalitySnapshot, NodeState};
 use crate::time::Time;
@@ -55,6 +57,7 @@ use order::Rank;
 use resize::{DividedPool, Load};
 use slow_start::SlowStart;
 use speed::Settled;
+use workers::{Figures, Workers};
 
 /// One node.
 #[derive(Clone, Debug)]
@@ -144,6 +147,8 @@ struct Machine {
     ratio: f64,
     /// Sum and number of such ratios since the latest update of the weights.
     ratios: (f64, u32),
+    /// Its requests in flight, and the number of its workers.
+    workers: Workers,
 }
 
 impl Machine {
@@ -229,6 +234,10 @@ pub(crate) struct Nodes {
     reported: bool,
     /// The weight of all nodes, if they have the same.
     even: Option<f64>,
+    /// Whether the workers of machines are found. With a page table, its resources limit what is in flight.
+    finds_workers: bool,
+    /// The usual answers of each class.
+    usual: Table<ClassId, Option<Figures>>,
 }
 
 impl Nodes {
@@ -292,6 +301,8 @@ impl Nodes {
             even: policy.nodes.first().map(|n| n.weight).filter(|w| policy.nodes.iter().all(|n| n.weight == *w)),
             reported: figures.source != LoadSource::Live,
             partitions,
+            finds_workers: policy.discipline.load_control.divides_machines() && policy.resources.is_empty(),
+            usual: Table::new(),
         };
         all.group(policy.discipline.load_control.divides_machines());
         all.refresh();
@@ -362,6 +373,7 @@ impl Nodes {
         machine.passing += known.passing;
         machine.ratio = old.machines[known.machine].ratio;
         machine.learned = old.machines[known.machine].learned;
+        machine.workers.inherit(&old.machines[known.machine].workers, machine.in_flight);
         let (group, machine) = (machine.group, self.nodes[to].machine);
         self.groups[group].settled = Settled::NEVER;
         self.place_all(machine);
@@ -571,6 +583,7 @@ fn machines(policy: &Policy, nodes: &mut Table<NodeId, NodeInfo>) -> Table<Machi
                 learned: 1.0,
                 ratio: 1.0,
                 ratios: (0.0, 0),
+                workers: Workers::default(),
             })
         });
         machines[number].nodes.push(index);

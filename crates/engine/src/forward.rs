@@ -83,6 +83,7 @@ impl Engine {
         let content = self.classes.spec(class).content;
         // The retry may use the capacity that the first attempt had in flight.
         self.nodes.leaves(node, content);
+        self.nodes.ended(now, node, index);
         self.limit.lets_go(&self.nodes, node, demand);
         self.tickets[index].node = NodeId::NONE;
         let fits = self.limit.resources().is_none_or(|resources| resources.fits(&self.nodes, partition, demand));
@@ -112,6 +113,7 @@ impl Engine {
             entry.window = window_now;
             entry.released = now;
             entry.retries += 1;
+            self.nodes.began(now, next, index);
             self.rank(class);
             return Some(next);
         }
@@ -145,6 +147,7 @@ impl Engine {
         let slot = entry.slot(demand);
         self.tickets.remove(index);
         self.nodes.leaves(node, self.classes.spec(class).content);
+        self.nodes.ended(now, node, index);
         self.limit.leaves(now, &slot, &self.nodes);
         self.classes[class].in_flight -= 1;
         if fair {

@@ -99,5 +99,6 @@ impl Engine {
         };
         let (limit, mut view) = self.limiting();
         limit.completed(&mut view, &completion);
+        self.nodes.answered(self.now, completion.node, index, completion.class);
     }
 }

@@ -59,6 +59,7 @@ impl Engine {
         (entry.standing, entry.among) = (standing, self.nodes.on_machine(node));
         let slot = self.tickets[index].slot(demand);
         self.limit.enters(now, &slot, &self.nodes);
+        self.nodes.began(now, node, index);
         self.rank(class);
         node
     }

@@ -142,6 +142,8 @@ pub struct NodeSnapshot {
     /// Whether it could take one more request now, by its own bounds and those of its machine. Windows are
     /// ignored.
     pub room: bool,
+    /// Workers of its machine, if adaptive load control has found their number.
+    pub workers: Option<u32>,
     /// Index into [`Snapshot::groups`].
     pub group: u32,
     /// Slot-seconds per second, if known.
@@ -321,6 +323,7 @@ impl Engine {
                 failed: node.failed,
                 state: node.state(),
                 share: self.nodes.share_of_weight(index),
+                workers: self.nodes.workers(index),
                 room: self.nodes.can_take(index),
                 group: self.nodes.group_of(index).0,
                 capacity: node.capacity,

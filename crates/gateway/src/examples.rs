@@ -37,6 +37,7 @@ pub(crate) fn snapshot() -> Snapshot {
             failed: 2,
             state: NodeState::Ejected { until: Time::from_millis(3_000) },
             share: 0.5,
+            workers: Some(8),
             room: true,
             group: 0,
             capacity: None,

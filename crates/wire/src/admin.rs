@@ -222,6 +222,10 @@ pub struct Node {
     /// Share of its weight that it has during a slow start. Absent if it has all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
+    /// Number of workers of its machine, found by the order of its answers. Slightly more requests are in flight there
+    /// at most. Absent while none has been found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
     /// Slot-seconds per second. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<f64>,

@@ -61,7 +61,7 @@ const CASES: [Case; 5] = [
         fields: "",
         status: "200",
         clients: 1,
-        budget: Work { instructions: 22_500.0, allocations: 3.0, system_calls: 6.5 },
+        budget: Work { instructions: 22_950.0, allocations: 3.0, system_calls: 6.5 },
         target: 25_000.0,
     },
     Case {
@@ -70,7 +70,7 @@ const CASES: [Case; 5] = [
         fields: BROWSER,
         status: "200",
         clients: 1,
-        budget: Work { instructions: 23_100.0, allocations: 3.0, system_calls: 6.5 },
+        budget: Work { instructions: 23_550.0, allocations: 3.0, system_calls: 6.5 },
         target: 37_000.0,
     },
     Case {
@@ -79,7 +79,7 @@ const CASES: [Case; 5] = [
         fields: BROWSER,
         status: "200",
         clients: 32,
-        budget: Work { instructions: 22_050.0, allocations: 3.0, system_calls: 4.2 },
+        budget: Work { instructions: 22_600.0, allocations: 3.0, system_calls: 4.2 },
         target: 37_000.0,
     },
     Case {

@@ -140,7 +140,7 @@ impl Nodes {
         for at in 0..self.groups[group].machines.len() {
             let index = self.groups[group].machines[at];
             let machine = &mut self.machines[index];
-            let max = machine.bound(each);
+            let max = machine.bound(each).min(machine.workers.bound());
             settled.keep(max, machine.learned * machine.weight);
             if max != machine.max {
                 let beyond = machine.beyond();

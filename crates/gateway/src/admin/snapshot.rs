@@ -58,6 +58,7 @@ pub(crate) fn node(node: &engine::NodeSnapshot) -> Node {
         served: node.served,
         failed: node.failed,
         share: (node.share < 1.0).then_some(node.share),
+        workers: node.workers,
         capacity: node.capacity,
         collector: None,
         load: node.load,

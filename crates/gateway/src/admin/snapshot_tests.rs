@@ -86,7 +86,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             "classes": 2,
             "nodes": [{
                 "name": "web1", "pool": "web", "state": "ejected", "ejected_until_seconds": 3.0,
-                "outstanding": 3, "served": 100, "failed": 2, "share": 0.5, "load": 1.5, "set": "top_static",
+                "outstanding": 3, "served": 100, "failed": 2, "share": 0.5, "workers": 8, "load": 1.5, "set": "top_static",
                 "available": { "cpu": 0.25, "disk": 1.0, "bandwidth": 0.5 },
             }],
             "divided_pools": [{

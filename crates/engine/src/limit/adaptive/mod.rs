@@ -250,6 +250,7 @@ impl Adaptive {
         let evidence = shown.profile.completed(view.now.as_nanos() as f64 / 1e9, machine, holding);
         if evidence == Evidence::Changed {
             self.occupancy.changed(class);
+            view.nodes.times_changed(view.nodes.group_of(node), class);
         }
         let at = window as usize;
         let window = &mut windows[at];

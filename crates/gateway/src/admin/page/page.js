@@ -291,7 +291,8 @@ function showNodes(look) {
     const [served] = remember(`n${n.pool}/${n.name}`, [n.served]);
     const before = served.length > 10 ? served[served.length - 11] : served[0];
     const perSecond = (n.served - before) / Math.max(1, Math.min(10, served.length - 1));
-    say(figures, `${number(n.outstanding)} in flight, ${rate(Math.max(0, perSecond))}, ${count(n.failed, "failure")}`);
+    const workers = n.workers == null ? "" : ` on ${count(n.workers, "worker")}`;
+    say(figures, `${number(n.outstanding)} in flight${workers}, ${rate(Math.max(0, perSecond))}, ${count(n.failed, "failure")}`);
     state(item, bad ? "bad" : n.state === "draining" || n.share != null ? "warn" : "good");
   };
   keep(document.querySelector("#nodes ul"), nodes, look.engine.nodes, (n) => `n${n.pool}/${n.name}`, create, update);
