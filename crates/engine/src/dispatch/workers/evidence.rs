@@ -17,8 +17,7 @@
 //! short request has a large one, because it is short.
 //!
 //! All figures are relative to the usual ones of the class, which follow its latest answers closely. So a class that
-//! takes longer from some moment on changes two or three answers, and not the comparison. With averages over twenty
-//! answers, requests of a crowd that a slow database causes seem to take longer because of the crowd.
+//! takes longer from some moment on shifts about ten answers, and not all that follow.
 
 /// Number of answers with a larger crowd than usual, and of ones with a smaller one, from which there is a verdict.
 /// With fewer, the standard error is itself uncertain.
