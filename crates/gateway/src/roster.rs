@@ -61,8 +61,8 @@ impl<C> Default for Roster<C> {
     }
 }
 
-/// Who makes room for another connection, the first one first. The order is that of the harm: to a client that has only
-/// just been answered or has only just connected, whose next request may be on its way, and to one that is refused.
+/// The order in which connections make room for others. It is that of the harm to their clients. A client that has just
+/// connected or been answered may have sent its next request. One whose request waits is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     /// A client with more than its part of the connections that has been idle for a while.

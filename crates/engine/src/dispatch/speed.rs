@@ -8,7 +8,7 @@
 
 use super::{Machine, NodeInfo, Nodes};
 use crate::discipline::Adaptive;
-use crate::index::MachineGroupId;
+use crate::index::{MachineGroupId, MachineId};
 use crate::request::NodeId;
 
 /// Learned weights stay within this factor of the configured ones, because a machine without requests is not
@@ -143,14 +143,20 @@ impl Nodes {
             let max = machine.bound(each).min(machine.workers.bound());
             settled.keep(max, machine.learned * machine.weight);
             if max != machine.max {
-                let beyond = machine.beyond();
-                machine.max = max;
-                let group = &mut self.groups[group];
-                group.beyond = group.beyond - beyond + machine.beyond();
-                self.place_all(index);
+                self.bound_machine(index, max);
             }
         }
         self.groups[group].settled = settled;
+    }
+
+    /// Sets the bound on the requests in flight on a machine.
+    pub(super) fn bound_machine(&mut self, index: MachineId, max: u32) {
+        let machine = &mut self.machines[index];
+        let beyond = machine.beyond();
+        machine.max = max;
+        let group = &mut self.groups[machine.group];
+        group.beyond = group.beyond - beyond + machine.beyond();
+        self.place_all(index);
     }
 }
 

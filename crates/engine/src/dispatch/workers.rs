@@ -182,7 +182,7 @@ impl Workers {
             let time = nanos(taken).ln();
             let (stretch, crowd) = match has_waited {
                 true => {
-                    // What the next larger number of workers would explain.
+                    // The next larger number of workers would explain no more.
                     let most = (self.part() as f64 / self.assumed as f64).ln_1p();
                     ((nanos(released).ln() - time).min(most), 1.0 - self.assumed as f64 / f64::from(among))
                 }
@@ -264,9 +264,7 @@ impl Nodes {
     /// Learns from a good answer of a request that has not left its node yet.
     pub(crate) fn answered(&mut self, now: Time, node: NodeId, ticket: u32, class: ClassId) {
         let Some(index) = self.searched(node) else { return };
-        if self.usual.len() <= class.row() {
-            self.usual.grow(class.row() + 1, None);
-        }
+        self.usual.grow(class.row() + 1, None);
         let workers = &mut self.machines[index].workers;
         let bound = workers.bound();
         workers.answered(now, ticket, &mut self.usual[class]);
@@ -298,12 +296,9 @@ impl Nodes {
 
     /// Applies a bound that has changed. It may be higher only after the next spread of the window.
     fn bound_again(&mut self, index: MachineId) {
-        let machine = &mut self.machines[index];
-        let beyond = machine.beyond();
-        machine.max = machine.max.min(machine.workers.bound());
-        let group = &mut self.groups[machine.group];
-        group.beyond = group.beyond - beyond + machine.beyond();
-        group.settled = Settled::NEVER;
-        self.place_all(index);
+        let machine = &self.machines[index];
+        let (group, max) = (machine.group, machine.max.min(machine.workers.bound()));
+        self.groups[group].settled = Settled::NEVER;
+        self.bound_machine(index, max);
     }
 }
