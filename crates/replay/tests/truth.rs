@@ -108,13 +108,14 @@ fn requests_that_become_expensive_are_replayed() {
 }
 
 /// In the demo about a twentieth of the requests of a class is late, so that a 95th percentile may lie on either side
-/// of the gap: in single recordings it is off by up to 70 %. The median of five recordings counts, for each class.
+/// of the gap: in single recordings it is off by up to 75 %. The median of fifteen recordings counts, for each class.
+/// That of five is chance: it was 24 % where the median of twenty-five was 4 %.
 #[test]
 fn the_demo_is_replayed() {
     let folder = tempfile::tempdir().expect("a directory");
     let experiment = loaded("demo.yaml");
     let mut all = std::collections::BTreeMap::<String, Vec<f64>>::new();
-    for seed in 1..=5 {
+    for seed in 1..=15 {
         let found = replayed(&logged(&experiment, seed, &folder), &experiment, 1.0);
         for (class, [served, p95]) in errors(&found.log, &found.replay) {
             println!("seed {seed}, {class}: served {served:.3}, p95 {p95:.3}");
@@ -124,7 +125,7 @@ fn the_demo_is_replayed() {
     }
     for (class, mut p95) in all {
         p95.sort_by(f64::total_cmp);
-        assert!(p95.len() == 5 && p95[2] <= ALLOWED[1], "{class}: {p95:?}");
+        assert!(p95.len() == 15 && p95[7] <= ALLOWED[1], "{class}: {p95:?}");
     }
 }
 

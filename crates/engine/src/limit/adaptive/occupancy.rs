@@ -23,9 +23,10 @@
 //! mostly wait.) The window follows the nodes' capacity for short requests and cannot tell how many long ones they
 //! have room for: a pool of workers slows no request down until its last worker is taken.
 //!
-//! The same rule bounds a claimant's requests beyond its allowance ([`super::allowance`]) once contention has
-//! been seen. A class without a guarantee has no claim, but it gets a share of the rest: where its requests
-//! do not fit, it earns a twentieth of the window.
+//! The same rule bounds a claimant's requests beyond its allowance ([`super::allowance`]) once contention has been
+//! seen, with the window as B. The need of the guarantees does not bound them. Where a dependency becomes slow, they
+//! need more than the service times say, and a window that never fills learns nothing. A class without a guarantee
+//! has no claim, but it gets a share of the rest: where its requests do not fit, it earns a twentieth of the window.
 
 mod claim;
 
@@ -384,22 +385,29 @@ impl Occupancy {
         let holding = &self.holdings[class];
         match (standing, holding.claims) {
             (Standing::Owed, true) => {
-                !room.contended || f64::from(holding.in_flight) < holding.allowance || self.fits(holding, room)
+                !room.contended
+                    || f64::from(holding.in_flight) < holding.allowance
+                    || self.fits(holding, room.window, room.bound)
             }
-            (Standing::Owed, false) => self.has_earned(holding, room.window) || self.fits(holding, room),
-            (Standing::Surplus, _) => self.fits(holding, room),
+            (Standing::Owed, false) => self.has_earned(holding, room.window) || self.fits_surplus(holding, room),
+            (Standing::Surplus, _) => self.fits_surplus(holding, room),
             (Standing::Needed, _) => true,
         }
     }
 
-    /// Returns whether the claimants' need is still met if the request stays as long as its class's requests
-    /// usually do.
-    fn fits(&self, holding: &Holding, Room { window, bound, max_blocked, .. }: Room) -> bool {
+    /// Returns whether the claimants' need is still met if the request stays as long as its class's requests usually
+    /// do, and at most `blockable` slots of the window may be blocked.
+    fn fits(&self, holding: &Holding, window: usize, blockable: f64) -> bool {
         let Holding { blocking, stay, slack, .. } = *holding;
         let need = &self.needs[window];
-        let blockable = bound.min(max_blocked.max(BLOCKABLE * need.uncontended));
         let work = need.slots * stay + DEVIATIONS * (need.variance.max(0.0) * stay).sqrt();
         need.blocked + blocking * (work / (stay + slack).max(1e-6) + 1.0) <= blockable
+    }
+
+    /// Returns the same for a request that no guarantee covers.
+    fn fits_surplus(&self, holding: &Holding, Room { window, bound, max_blocked, .. }: Room) -> bool {
+        let needed = max_blocked.max(BLOCKABLE * self.needs[window].uncontended);
+        self.fits(holding, window, bound.min(needed))
     }
 
     /// Continues the round through the active classes when it is due. `bounds` returns B and whether contention has
