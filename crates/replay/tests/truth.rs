@@ -108,7 +108,7 @@ fn requests_that_become_expensive_are_replayed() {
 }
 
 /// In the demo about a twentieth of the requests of a class is late, so that a 95th percentile may lie on either side
-/// of the gap: in single recordings it is off by up to 75 %. The median of fifteen recordings counts, for each class.
+/// of the gap: in single recordings it is off by up to 94 %. The median of fifteen recordings counts, for each class.
 /// That of five is chance: it was 24 % where the median of twenty-five was 4 %.
 #[test]
 fn the_demo_is_replayed() {

@@ -56,7 +56,7 @@ struct Shown {
 #[derive(Clone, Copy, Debug)]
 struct Room {
     window: usize,
-    /// The window's size in a high half, and the number of its slots that may be blocked by the declared need.
+    /// The window's size in a high half, and the number of its slots that surplus may block by the declared need.
     bound: f64,
     max_blocked: f64,
     /// Whether contention has been seen.

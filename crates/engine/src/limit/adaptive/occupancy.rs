@@ -404,7 +404,7 @@ impl Occupancy {
         need.blocked + blocking * (work / (stay + slack).max(1e-6) + 1.0) <= blockable
     }
 
-    /// Returns the same for a request that no guarantee covers.
+    /// Returns whether a request that no guaranteed throughput covers fits. The need of the guarantees bounds it too.
     fn fits_surplus(&self, holding: &Holding, Room { window, bound, max_blocked, .. }: Room) -> bool {
         let needed = max_blocked.max(BLOCKABLE * self.needs[window].uncontended);
         self.fits(holding, window, bound.min(needed))
