@@ -17,8 +17,8 @@ fn rates(bench: &Bench, seconds: f64) -> Vec<f64> {
 }
 
 /// Table 3 of the paper at a fifth of its size: 2 nodes × 2 CPUs serve 370/s at 10.8 ms. The overloaded class
-/// gets the rest of the capacity, and the others compute as if alone, whatever the declared service time. The window
-/// wanders a little, so the median of three seeds counts.
+/// gets the rest of the capacity, and the others compute as if alone, whatever the declared service time. Where a time of
+/// twice the true one is declared, one run in five settles far above the knee, so the median of fifteen seeds counts.
 #[test]
 fn the_window_finds_the_knee_from_either_side() {
     for factor in [0.25, 0.5, 1.0, 2.0, 4.0] {
@@ -31,7 +31,7 @@ fn the_window_finds_the_knee_from_either_side() {
             class.service_time = Some(Duration::from_secs_f64(0.0108 * factor));
         }
         let mut means = [const { Vec::new() }; 3];
-        for seed in 1..=3 {
+        for seed in 1..=15 {
             let loads = vec![load(37.0, 0.0108), load(344.0, 0.0108), load(105.0, 0.0108)];
             let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes.clone()), 2.0, loads, seed);
             bench.measure(60.0, 120.0);
@@ -44,7 +44,7 @@ fn the_window_finds_the_knee_from_either_side() {
         }
         let [a, b, c] = means.map(|mut means| {
             means.sort_by(f64::total_cmp);
-            means[1]
+            means[7]
         });
         // The window is at least the need of the guarantees by the declared time, and a third more in its high half.
         let needed = 1.3 * (75.0 + 187.0 + 112.0) * 0.0108 * factor;

@@ -482,9 +482,9 @@ impl Adaptive {
         let of_group = (group.row()..self.probes.len()).step_by(view.nodes.groups.len());
         let (mut high, mut reach) = (0u32, 0u32);
         let needed = guaranteed(view.nodes, view.classes, group) * self.occupancy.common_slowdown();
-        let mut beyond = 0.0;
+        // With several windows the allowances of classes do not count beyond them.
+        let beyond = if self.sub_queues == 1 { self.occupancy.beyond(group.row()) } else { 0.0 };
         for window in of_group {
-            beyond += self.occupancy.beyond(window);
             high += self.probes[window].high();
             reach = reach.saturating_add(self.reaches[window].size());
         }

@@ -502,11 +502,14 @@ impl Occupancy {
                     let rate = classes.spec(class).guarantee.throughput.unwrap_or(0.0);
                     holding.raise.update(seconds, others, (rate * holding.mean - holding.allowance).max(0.0));
                     holding.allowance += holding.raise.slots();
-                    self.sums[state.partition][4] += match others {
-                        Some(_) => holding.raise.slots(),
+                    let beyond = match others {
                         // A class alone can harm only itself, and its answers already bound it.
-                        None => (holding.allowance - holding.part).max(0.0),
+                        None => holding.allowance,
+                        // Beside others, the allowance of a class that surges would grow with the times that it causes.
+                        Some(_) if holding.arrivals.per_s() > SURGES * rate => 0.0,
+                        Some(_) => holding.allowance.min(rate * holding.mean),
                     };
+                    self.sums[state.partition][4] += (beyond - holding.part).max(0.0);
                 } else {
                     holding.raise.ends();
                 }
