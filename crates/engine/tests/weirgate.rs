@@ -17,8 +17,8 @@ fn rates(bench: &Bench, seconds: f64) -> Vec<f64> {
 }
 
 /// Table 3 of the paper at a fifth of its size: 2 nodes × 2 CPUs serve 370/s at 10.8 ms. The overloaded class
-/// gets the rest of the capacity, and the others compute as if alone, whatever the declared service time. Where a time of
-/// twice the true one is declared, one run in five settles far above the knee, so the median of fifteen seeds counts.
+/// gets the rest of the capacity, and the others compute as if alone, whatever the declared service time. Where twice
+/// the true time is declared, one run in five settles far above the knee, so the median of fifteen seeds counts.
 #[test]
 fn the_window_finds_the_knee_from_either_side() {
     for factor in [0.25, 0.5, 1.0, 2.0, 4.0] {
