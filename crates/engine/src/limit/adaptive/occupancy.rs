@@ -130,6 +130,11 @@ impl Holding {
         let age = if self.in_flight > 0 { now - self.released / f64::from(self.in_flight) } else { 0.0 };
         known.max(age)
     }
+
+    /// Returns whether it sends so much more than its guaranteed `rate` that its own surplus slows it down.
+    fn surges(&self, rate: f64) -> bool {
+        self.arrivals.per_s() > SURGES * rate
+    }
 }
 
 /// The claimants' need of a window, and the blocked slots.
@@ -471,8 +476,7 @@ impl Occupancy {
                 self.round.slowest.add(visible, class);
                 if self.holdings[class].claims {
                     let rate = classes.spec(class).guarantee.throughput.unwrap_or(0.0);
-                    // A class that surges slows itself down.
-                    let surges = self.holdings[class].arrivals.per_s() > SURGES * rate;
+                    let surges = self.holdings[class].surges(rate);
                     self.round.suffering.add(if surges { 1.0 } else { visible }, class);
                 }
             }
@@ -500,14 +504,16 @@ impl Occupancy {
                 if contended && holding.claims && holding.allowance.is_finite() {
                     let others = self.round.suffering.of_others(class);
                     let rate = classes.spec(class).guarantee.throughput.unwrap_or(0.0);
-                    holding.raise.update(seconds, others, (rate * holding.mean - holding.allowance).max(0.0));
+                    // What the guarantee needs at present times.
+                    let needed = rate * holding.mean;
+                    holding.raise.update(seconds, others, (needed - holding.allowance).max(0.0));
                     holding.allowance += holding.raise.slots();
                     let beyond = match others {
                         // A class alone can harm only itself, and its answers already bound it.
                         None => holding.allowance,
                         // Beside others, the allowance of a class that surges would grow with the times that it causes.
-                        Some(_) if holding.arrivals.per_s() > SURGES * rate => 0.0,
-                        Some(_) => holding.allowance.min(rate * holding.mean),
+                        Some(_) if holding.surges(rate) => 0.0,
+                        Some(_) => holding.allowance.min(needed),
                     };
                     self.sums[state.partition][4] += (beyond - holding.part).max(0.0);
                 } else {
