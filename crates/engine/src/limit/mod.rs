@@ -248,7 +248,7 @@ impl Limit {
             Method::Resources(method) if slot.node != NodeId::NONE => method.take(nodes, slot.node, slot.demand, true),
             Method::Adaptive(method) => {
                 self.windows[slot.window as usize].surplus += u32::from(slot.standing == Standing::Surplus);
-                method.enters(slot.released, slot);
+                method.enters(slot.released, slot, false);
             }
             _ => {}
         }
@@ -351,7 +351,7 @@ impl Limit {
         })
     }
 
-    /// Returns the standing to find room with. Requests that a guarantee needs find room beyond full windows.
+    /// Returns the standing to find room with. Requests that may exceed full windows find room beyond them.
     #[inline]
     pub(crate) fn standing(
         &self,
@@ -360,21 +360,29 @@ impl Limit {
         class: ClassId,
         standing: Standing,
     ) -> Standing {
-        let beyond = standing == Standing::Owed
-            && self.needs(classes, nodes, class)
+        let beyond = self.may_exceed(classes, nodes, class, standing)
             && !self.room(nodes, (partition, sub_queue), standing, None);
         if beyond { Standing::Needed } else { standing }
     }
 
-    /// Returns whether the class has fewer requests in flight than its guarantee needs or its allowance permits. Its
-    /// owed requests then find room whatever the window.
+    /// Returns whether the next request of the class finds room whatever the window. An owed one does if the class has
+    /// fewer requests in flight than its guarantee needs or its allowance permits. Best effort does if it has earned a
+    /// request, and either has a token, or owed requests alone fill the window and surplus has less than its rest.
     #[inline]
-    pub(crate) fn needs(&self, classes: &Classes, nodes: &Nodes, class: ClassId) -> bool {
+    pub(crate) fn may_exceed(&self, classes: &Classes, nodes: &Nodes, class: ClassId, standing: Standing) -> bool {
         // With windows per resource, it is unknown how the need divides among them.
         let Method::Adaptive(method) = &self.method else { return false };
-        self.windows.len() == self.groups
-            && (classes[class].lacks_need()
-                || nodes.groups_of(classes[class].partition).any(|group| method.allows(class, group.row())))
+        if self.windows.len() != self.groups {
+            return false;
+        }
+        let mut groups = nodes.groups_of(classes[class].partition).map(Id::row);
+        match (standing, classes.spec(class).guarantee.throughput) {
+            (Standing::Surplus, Some(_)) => false,
+            (Standing::Surplus, None) => {
+                groups.any(|group| self.windows[group].keeps_rest_out() && method.allows(class, group))
+            }
+            _ => classes[class].lacks_need() || groups.any(|group| method.allows(class, group)),
+        }
     }
 
     /// Returns the counters of the nodes' resources, if they bound the number in flight.
@@ -422,9 +430,10 @@ impl Limit {
         if let Method::Resources(method) = &mut self.method {
             method.take(nodes, slot.node, slot.demand, true);
         }
+        let full = !self.windows[slot.window as usize].has_room(Standing::Surplus);
         self.count(now, slot, true);
         if let Method::Adaptive(method) = &mut self.method {
-            method.enters(now, slot);
+            method.enters(now, slot, full);
         }
     }
 

@@ -16,8 +16,8 @@ use crate::time::Time;
 pub(crate) enum Standing {
     /// Within the guarantee, or the method does not distinguish.
     Owed,
-    /// Within the guarantee, and its class has less in flight than the guarantee needs. Only load control
-    /// and dispatch distinguish it.
+    /// It may exceed the window, because the guarantee of its class needs it, or best effort has earned it. Only load
+    /// control and dispatch distinguish it.
     Needed,
     /// Beyond the guarantee.
     Surplus,
@@ -40,9 +40,9 @@ impl SchedulerView<'_> {
         self.limit.room(self.nodes, (partition, sub_queue), standing, None)
     }
 
-    /// Whether the class needs its next request for its guarantee, and a node of the partition has room for it.
-    pub(crate) fn needs(&self, class: ClassId, sub_queue: usize) -> bool {
-        self.limit.needs(self.classes, self.nodes, class)
+    /// Whether the class's next request finds room whatever the window, and a node of the partition has room for it.
+    pub(crate) fn may_exceed(&self, class: ClassId, sub_queue: usize, standing: Standing) -> bool {
+        self.limit.may_exceed(self.classes, self.nodes, class, standing)
             && self.room(self.classes[class].partition, sub_queue, Standing::Needed)
     }
 

@@ -66,31 +66,23 @@ impl<K: Copy + PartialOrd> Waiting<K> {
             if best.is_some_and(|best| best <= top) {
                 continue;
             }
-            if !view.room(PartitionId::of(heap / self.sub_queues), heap % self.sub_queues, standing) {
-                if standing == Standing::Owed {
-                    // The first class with a guarantee has the smallest share of its need. No other class
-                    // with a guarantee overtakes it.
-                    let in_turn = |item: u32| {
-                        let (class, sub_queue) = self.split(item);
-                        view.has_guarantee(class) || view.needs(class, sub_queue)
-                    };
-                    let found = self.heaps.first_where(heap, in_turn).filter(|(_, item)| {
-                        let (class, sub_queue) = self.split(*item);
-                        view.needs(class, sub_queue)
-                    });
-                    if let Some(found) = found
-                        && best.is_none_or(|best| found < best)
-                    {
-                        best = Some(found);
-                    }
-                }
-                continue;
-            }
-            let admits = |item: u32| {
-                let (class, sub_queue) = self.split(item);
-                view.admits(class, sub_queue, standing)
+            let found = if view.room(PartitionId::of(heap / self.sub_queues), heap % self.sub_queues, standing) {
+                let admits = |item: u32| {
+                    let (class, sub_queue) = self.split(item);
+                    view.admits(class, sub_queue, standing)
+                };
+                if admits(top.1) { Some(top) } else { self.heaps.first_where(heap, admits) }
+            } else {
+                let exceeds = |item: u32| {
+                    let (class, sub_queue) = self.split(item);
+                    view.may_exceed(class, sub_queue, standing)
+                };
+                // The first class has the smallest share of its need. No other class overtakes it, but claims without
+                // a guarantee hold up nobody.
+                let in_turn = |item: u32| standing == Standing::Surplus || view.has_guarantee(self.split(item).0);
+                let first = self.heaps.first_where(heap, |item| in_turn(item) || exceeds(item));
+                first.filter(|(_, item)| exceeds(*item))
             };
-            let found = if admits(top.1) { Some(top) } else { self.heaps.first_where(heap, admits) };
             if let Some(found) = found
                 && best.is_none_or(|best| found < best)
             {

@@ -289,8 +289,9 @@ impl Model {
     /// Checks that a release had a usable node with room, and a free slot or a class that needs it for its guarantee.
     fn may_enter(&self, before: &Snapshot, ticket: Ticket, class: ClassId, node: NodeId) {
         let owed = self.engine.is_surplus(ticket) == Some(false);
-        let needed = || owed && self.classes().iter().any(|state| state.class == class && needed_the_last(state));
-        let room = |group: &MachineGroupSnapshot| has_room(group, owed, 0) || (group.surplus.is_some() && needed());
+        let exceeds = || self.classes().iter().any(|state| state.class == class && exceeded(state, owed));
+        let room =
+            |group: &MachineGroupSnapshot| has_room(group, owed, 0) || (may_be_exceeded(group, owed) && exceeds());
         assert!(windows(before, node.0).any(room), "no window had room");
         let state = &before.nodes[node.0 as usize];
         assert_eq!(state.state, NodeState::Up, "released to an unusable node");
@@ -422,9 +423,9 @@ impl Model {
                         let was = classes.iter().find(|was| was.class == now.class);
                         now.outstanding > was.map_or(0, |was| was.outstanding)
                     };
-                    let needed = || owed && self.classes().iter().any(|class| grew(class) && needed_the_last(class));
+                    let exceeds = || self.classes().iter().any(|class| grew(class) && exceeded(class, owed));
                     let within = |group: &MachineGroupSnapshot| {
-                        has_room(group, owed, 1) || (group.surplus.is_some() && needed())
+                        has_room(group, owed, 1) || (may_be_exceeded(group, owed) && exceeds())
                     };
                     assert!(windows(&after, node.0).any(within), "released beyond the window");
                     assert!(before.outstanding + 1 == after.outstanding);
@@ -548,11 +549,22 @@ fn has_room(group: &MachineGroupSnapshot, owed: bool, released: u32) -> bool {
     counted < window + released || (owed && of_owed < window.max(surplus.reach.unwrap_or(0)) + released)
 }
 
-/// Returns whether a class needed its last request in flight for its guarantee, by Little's law, or was within its
-/// allowance. Returns true if its service time is unknown, because the model cannot tell.
-fn needed_the_last(class: &ClassSnapshot) -> bool {
-    // A class without a guarantee has a claim every second, earned or not, which the model does not know.
+/// Returns whether some requests, owed or surplus, may exceed a window. Surplus may only where owed requests alone fill
+/// it.
+fn may_be_exceeded(group: &MachineGroupSnapshot, owed: bool) -> bool {
+    let (Some(window), Some(surplus)) = (group.window, group.surplus) else { return false };
+    owed || group.outstanding.saturating_sub(surplus.stuck).saturating_sub(surplus.outstanding) >= window
+}
+
+/// Returns whether the last request in flight of a class, owed or surplus, may have exceeded the window. An owed one may
+/// if the class needed it for its guarantee, by Little's law, or was within its allowance. Returns true if the service
+/// time is unknown, because the model cannot tell.
+fn exceeded(class: &ClassSnapshot, owed: bool) -> bool {
+    // A class without a guarantee may have earned its requests, which the model does not know.
     let Some(throughput) = class.guarantee.throughput else { return true };
+    if !owed {
+        return false;
+    }
     let need = class.service_time.map_or(f64::INFINITY, |time| throughput * time.as_secs_f64());
     // The engine counts in billionths of a slot, and the smallest need is one of them.
     f64::from(class.outstanding) - 1.0 < need.max(class.allowance.unwrap_or(0.0)).max(1e-9)

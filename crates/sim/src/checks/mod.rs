@@ -10,8 +10,8 @@
 //! - `window`: after a release, the requests in flight at a group of nodes do not exceed its window, if it
 //!   has one window. Owed requests may go as far as their reach and are bounded by their own number,
 //!   because surplus that stays long must not keep them out. A class's allowance holds independently of the
-//!   window. Surplus gets the rest of the window. Requests beyond the bounds of their machines, which hang,
-//!   are not counted.
+//!   window. Surplus gets the rest of the window. Best effort may exceed a window that owed requests alone
+//!   fill. Requests beyond the bounds of their machines, which hang, are not counted.
 //! - `node`: no request goes to a node that is down, drained or ejected, or beyond the node's own bound.
 //! - `counts`: the engine counts as many waiting and in-flight requests as the driver, in total, per group
 //!   and per node.
@@ -115,8 +115,13 @@ impl Group {
     fn is_over(&self, owed: bool) -> bool {
         let Some(surplus) = self.surplus else { return self.in_flight > self.window };
         let counted = self.in_flight.saturating_sub(surplus.stuck);
-        let of_owed = counted.saturating_sub(surplus.outstanding);
-        counted > self.window && !(owed && of_owed <= self.window.max(surplus.reach.unwrap_or(0)))
+        counted > self.window && !(owed && self.owed() <= self.window.max(surplus.reach.unwrap_or(0)))
+    }
+
+    /// Returns the number of owed requests in flight.
+    fn owed(&self) -> u32 {
+        let surplus = self.surplus.map_or(0, |surplus| surplus.stuck + surplus.outstanding);
+        self.in_flight.saturating_sub(surplus)
     }
 
     /// Returns whether a waiting class may be kept out although there is room. An owed request may not,
@@ -354,14 +359,17 @@ impl Checks {
         classes: impl FnOnce() -> Vec<ClassSnapshot>,
     ) {
         self.look(snapshot);
-        let needed = |class: &ClassSnapshot| {
+        // A class without a guarantee may have earned the request, which the driver does not know.
+        let exceeds = |class: &ClassSnapshot| {
             let before = ClassSnapshot { outstanding: class.outstanding.saturating_sub(1), ..class.clone() };
-            self.place_of(class) == Some(spec) && needs(&before) != Some(false)
+            let may = owed || class.guarantee.throughput.is_none();
+            self.place_of(class) == Some(spec) && may && needs(&before) != Some(false)
         };
         let group_of = |id: NodeId| self.nodes.get(id.0 as usize).map(|node| node.group);
         let group = group_of(node).and_then(|group| self.groups.get(group)).copied().unwrap_or_default();
         let over = group.is_over(owed) && from.and_then(group_of) != group_of(node) && !self.observes;
-        if over && !(owed && group.surplus.is_some() && classes().iter().any(needed)) {
+        let may_exceed = group.surplus.is_some() && (owed || group.owed() >= group.window);
+        if over && !(may_exceed && classes().iter().any(exceeds)) {
             let Group { window, surplus, in_flight } = group;
             let what =
                 format!("a release (owed: {owed}) leaves {in_flight} in flight, the window is {window}, {surplus:?}");

@@ -21,6 +21,7 @@ use probe::{LimitAtRisk, Probe};
 use profile::{Evidence, Profile};
 use reach::Reach;
 
+use super::window::REST;
 use super::{Completion, LimitView, Slot, Window};
 use crate::classify::Classes;
 use crate::discipline::Adaptive as Figures;
@@ -180,9 +181,10 @@ impl Adaptive {
         self.next = self.next.min(self.occupancy.next);
     }
 
+    /// Counts a request in flight. `full` says that its window had no room for surplus.
     #[inline]
-    pub(super) fn enters(&mut self, now: Time, slot: &Slot) {
-        self.occupancy.enters(now, slot.window as usize, slot.class, slot.standing);
+    pub(super) fn enters(&mut self, now: Time, slot: &Slot, full: bool) {
+        self.occupancy.enters(now, slot.window as usize, slot.class, full || slot.standing != Standing::Surplus);
     }
 
     #[inline]

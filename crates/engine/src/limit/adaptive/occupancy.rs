@@ -26,15 +26,16 @@
 //! The same rule bounds a claimant's requests beyond its allowance ([`super::allowance`]) once contention has been
 //! seen, with the window as B. The need of the guarantees does not bound them. Where a dependency becomes slow, they
 //! need more than the service times say, and a window that never fills learns nothing. A class without a guarantee
-//! has no claim, but it gets a share of the rest: where its requests do not fit, it earns a twentieth of the window.
+//! has no claim, but it gets a share of the rest: where its requests do not fit, it earns a twentieth of the window. It
+//! spends this on its tokens, and where owed requests alone fill the window, on a twentieth of its slots.
 
 mod claim;
 
 use self::claim::claim;
-use super::Room;
 use super::allowance::{EXPENSIVE, Pace, Raise, Slowdown, allowance};
 use super::probe::BLOCKABLE;
 use super::round::{Pass, Round, VISITS};
+use super::{REST, Room};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
 use crate::index::{Id, MachineGroupId, PartitionId, Table};
@@ -63,8 +64,7 @@ const SURGES: f64 = 1.1;
 /// Standard deviations of the arriving work for which room is kept. One burst in forty is larger.
 const DEVIATIONS: f64 = 2.0;
 
-/// Part of the window that classes without a guarantee earn, and the seconds for which it can be saved.
-const REST: f64 = 0.05;
+/// Seconds for which classes without a guarantee can save the part of the window that they earn.
 const SAVED: f64 = 2.0;
 
 /// Slack in seconds of a claimant without a limit. Its guarantee is per second.
@@ -278,8 +278,9 @@ impl Occupancy {
         self.holdings[class].claims = claims;
     }
 
+    /// Counts a request in flight. `earned` says that a class without a guarantee pays for it with what it has earned.
     #[inline]
-    pub(super) fn enters(&mut self, now: Time, window: usize, class: ClassId, standing: Standing) {
+    pub(super) fn enters(&mut self, now: Time, window: usize, class: ClassId, earned: bool) {
         self.activate(now, class);
         let holding = &mut self.holdings[class];
         holding.in_flight += 1;
@@ -288,7 +289,7 @@ impl Occupancy {
         if holding.round == self.round.number {
             self.sums[holding.partition][2] += holding.blocking;
         }
-        if !holding.claims && standing != Standing::Surplus {
+        if !holding.claims && earned {
             // Unknown requests are assumed to take as long as those in flight have taken so far.
             let stay = if holding.count > 0.0 { holding.mean } else { holding.stay };
             self.needs[window].rest -= holding.blocking * stay;
