@@ -40,6 +40,7 @@ pub(super) fn sketch(family: Family, sketch: &mut Sketch, draw: &mut Draw) -> St
         Family::SlotHolders => slot_holders(sketch, draw),
         Family::WrongDeclarations => wrong_declarations(sketch, draw),
         Family::Leaks => leaks(sketch, draw),
+        Family::SharedDatabase => shared_database(sketch, draw),
         _ => String::new(),
     }
 }
@@ -90,6 +91,49 @@ fn slow_dependency(sketch: &mut Sketch, draw: &mut Draw) -> String {
     }
     let who: Vec<String> = asking.into_iter().map(class_name).collect();
     beside(format!("a dependency of {} waits ×{times:.0}", who.join(", ")), sketch, 0.3, draw)
+}
+
+fn shared_database(sketch: &mut Sketch, draw: &mut Draw) -> String {
+    let (count, cpus) = (draw.whole(1, 12), draw.whole(1, 4) as u32);
+    machines(sketch, count, cpus, None);
+    // Classes within their guarantees keep the processors 20 to 70 % busy.
+    sketch.tight = draw.between(0.3, 0.8);
+    // The database is slow in the second phase, for a minute.
+    sketch.phases.truncate(3);
+    for (phase, until_s) in sketch.phases.iter_mut().zip([40.0, 100.0, 130.0]) {
+        phase.until_s = until_s;
+    }
+    sketch.classes.truncate(4);
+    if draw.chance(0.7) {
+        let mut best_effort = plain_class(sketch.phases.len(), draw);
+        (best_effort.share, best_effort.limit) = (None, None);
+        best_effort.offers.fill(draw.decades(0.02, 0.5));
+        sketch.classes.push(best_effort);
+    }
+    let guaranteed = sketch.classes.iter().filter(|class| class.share.is_some()).count();
+    let times = draw.decades(4.0, 40.0);
+    let asking: Vec<usize> = if draw.chance(0.6) { (0..guaranteed).collect() } else { draw.some(1, guaranteed) };
+    for class in &mut sketch.classes {
+        class.declared = class.declared.filter(|_| draw.chance(0.8));
+        for per_phase in [&mut class.offers, &mut class.cost_ratio, &mut class.slower] {
+            per_phase.truncate(3);
+        }
+        // Over the p95 of the slow phase, which is some three times the mean.
+        class.limit = class.limit.map(|(statistic, _)| (statistic, draw.between(0.8, 5.0)));
+    }
+    for &class in &asking {
+        let class = &mut sketch.classes[class];
+        class.io = Some((draw.decades(0.5, 10.0), draw.pick(&[Shape::Exponential, Shape::Exponential, Shape::Hyper])));
+        class.slower[1] = times;
+    }
+    let who: Vec<String> = asking.into_iter().map(class_name).collect();
+    let about = format!("a database of {} takes ×{times:.0}", who.join(", "));
+    if draw.chance(0.5) {
+        return about;
+    }
+    let surging = draw.whole(1, guaranteed) - 1;
+    sketch.classes[surging].offers[1] = draw.between(2.0, 5.0);
+    format!("{about}, {} surges", class_name(surging))
 }
 
 fn long_batch(sketch: &mut Sketch, draw: &mut Draw) -> String {
