@@ -88,3 +88,15 @@ fn best_effort_is_served_while_owed_requests_wait_for_a_database() {
         assert!(other.part.served_per_s >= 95.0, "seed {seed}: {:?}", other.part);
     }
 }
+
+/// All classes wait for a database, and the tight limit of one of them is in danger. The window that shrank after each
+/// half of a cycle fell to its lower bound before any cycle told that this does not help. It stayed there, and up to
+/// three quarters of the floors were lost beside idle processors.
+#[test]
+fn a_limit_in_danger_does_not_shrink_the_window_before_a_cycle_tells() {
+    for seed in [26, 28] {
+        let outcome = play(Family::SharedDatabase, seed, &[]).expect("the scenario");
+        let missed: Vec<_> = outcome.lapses().collect();
+        assert!(missed.is_empty() && !outcome.is_unsafe(), "seed {seed}: {missed:?}");
+    }
+}

@@ -387,15 +387,18 @@ impl Adaptive {
             probe.proven(view.now, half);
         }
         probe.slowdown = slowdown.unwrap_or(probe.slowdown);
-        let why = match (at_risk, half) {
-            (Some(LimitAtRisk { class, compute, limit }), _)
-                if !reach.is_open() && probe.helps() && probe.can_shrink() =>
+        let lesson = match half {
+            HalfCycle::Cycle(cycle) if probe.has_swung(cycle) => Some(probe.learn(work, cycle)),
+            _ => None,
+        };
+        let why = match at_risk {
+            Some(LimitAtRisk { class, compute, limit })
+                if !reach.is_open() && probe.helps(half) && probe.can_shrink() =>
             {
                 probe.back_off(in_flight);
                 Some(Why::Endangered { class, compute, limit })
             }
-            (_, HalfCycle::Cycle(cycle)) if probe.has_swung(cycle) => Some(probe.step(work, cycle)),
-            _ => None,
+            _ => lesson.map(|lesson| probe.step(lesson)),
         };
         if let HalfCycle::Cycle(_) = half {
             let (elasticity, error) = probe.elasticity();

@@ -25,7 +25,7 @@
 //! A limit at risk has priority. A class's limit is at risk if its service time uses more than `compute_share` of the
 //! part that the limit leaves beyond the unloaded service time. B then shrinks by a tenth, unless the last elasticity
 //! was low. In that case requests in flight do not wait for one another, and a smaller window would cost throughput
-//! and help no class.
+//! and help no class. While no elasticity is known, B shrinks once a cycle, so that the cycle can tell.
 //!
 //! While the window holds nothing back it stays at B·(1 + swing) and learns nothing, so a quiet period does not open
 //! it for the surge that follows.
@@ -395,8 +395,8 @@ impl Probe {
         halves.count.map(|n| Work { sum: f64::from(n) * each, squares: f64::from(n) * each * each })
     }
 
-    /// Moves the base after a whole cycle, in which `work` was completed in the two halves.
-    pub(in crate::limit) fn step(&mut self, work: [Work; 2], cycle: Cycle) -> Why {
+    /// Learns from a whole cycle, in which `work` was completed in the two halves.
+    pub(in crate::limit) fn learn(&mut self, work: [Work; 2], cycle: Cycle) -> Lesson {
         let per_s = |sums: [f64; 2]| (sums[1] / cycle.seconds[1]) / (sums[0] / cycle.seconds[0]);
         let own = (cycle.in_flight[1] / cycle.in_flight[0]).ln();
         // With other engines on the machines, the sums of all of them count. A larger window of one engine takes
@@ -417,14 +417,19 @@ impl Probe {
         self.settled = self.settled.saturating_add(1);
         self.precision = KEPT * self.precision + precision;
         self.evidence = KEPT * self.evidence + precision * elasticity.clamp(-0.5, 1.5);
+        let trust = (done[0].min(done[1]) / self.figures.trusted).min(1.0);
+        let max = self.figures.believed * full;
+        let pull = (gained - (1.0 - self.figures.target) * swung) * divisor.signum();
+        Lesson { elasticity, pull: self.figures.gain * trust * pull.clamp(-max, max) }
+    }
+
+    /// Moves the base after a whole cycle.
+    pub(in crate::limit) fn step(&mut self, lesson: Lesson) -> Why {
         if !self.searches() {
-            let trust = (done[0].min(done[1]) / self.figures.trusted).min(1.0);
-            let max = self.figures.believed * full;
-            let pull = (gained - (1.0 - self.figures.target) * swung) * divisor.signum();
-            self.base *= (self.figures.gain * trust * pull.clamp(-max, max)).exp();
+            self.base *= lesson.pull.exp();
         }
         self.base = self.base.max(self.min);
-        Why::Elasticity { elasticity, searching: self.search != Search::Over }
+        Why::Elasticity { elasticity: lesson.elasticity, searching: self.search != Search::Over }
     }
 
     /// Takes a step of the search. Returns false if there is none, and then the base follows the elasticity.
@@ -450,9 +455,13 @@ impl Probe {
         true
     }
 
-    /// Returns whether a smaller window would shorten service times, as far as is known.
-    pub(in crate::limit) fn helps(&self) -> bool {
-        self.precision <= 0.0 || self.evidence / self.precision >= self.figures.found
+    /// Returns whether a smaller window would shorten service times, as far as is known at the end of `half`. While nothing
+    /// is known, it is tried at the end of a cycle. If the base moved after each half, no cycle would ever tell.
+    pub(in crate::limit) fn helps(&self, half: HalfCycle) -> bool {
+        if self.precision > 0.0 {
+            return self.evidence / self.precision >= self.figures.found;
+        }
+        matches!(half, HalfCycle::Free | HalfCycle::Cycle(_))
     }
 
     /// Returns the mean service time of a class over the cycle, minus the part that may be chance, in seconds.
@@ -572,6 +581,14 @@ impl Probe {
         let base = value * (unloaded / mean.max(1e-9)).min(1.0);
         value > base + self.figures.compute_share * (limit - base).max(0.0)
     }
+}
+
+/// What a cycle has shown.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::limit) struct Lesson {
+    elasticity: f64,
+    /// Change of the logarithm of the base, unless it searches.
+    pull: f64,
 }
 
 /// State of the search for the knee.

@@ -15,7 +15,8 @@ fn probe(base: f64) -> Probe {
 fn cycle(probe: &mut Probe, [low, high]: [f64; 2]) {
     let work = [low, high].map(|count| Work { sum: count, squares: count });
     let in_flight = [probe.base, probe.bound()];
-    probe.step(work, Cycle { in_flight, all: None, seconds: [1.0, 1.0] });
+    let lesson = probe.learn(work, Cycle { in_flight, all: None, seconds: [1.0, 1.0] });
+    probe.step(lesson);
 }
 
 #[test]
@@ -109,7 +110,8 @@ fn answers_that_other_engines_lose_are_no_gain() {
         let work = [100.0, 130.0].map(|count| Work { sum: count, squares: count });
         let all = [40.0, 43.0].map(|area| All { area, work: 400.0, answers: 400.0 });
         let cycle = Cycle { in_flight: [beside.base, beside.bound()], all: Some(all), seconds: [1.0, 1.0] };
-        beside.step(work, cycle);
+        let lesson = beside.learn(work, cycle);
+        beside.step(lesson);
     }
     let ((alone, _), (beside, _)) = (alone.elasticity(), beside.elasticity());
     assert!(alone < 0.1 && beside > 0.9, "{alone} {beside}");
