@@ -6,8 +6,8 @@ use crate::scheduler::Standing;
 use crate::time::Time;
 
 /// Part of a window that is left to classes without a guarantee, however many owed requests are in flight. It makes the
-/// requests of the others a twentieth longer at most. Windows of fewer than twenty leave nothing: with one slot at least,
-/// 9 of 60 runs with small pools of workers miss something instead of 6.
+/// requests of the others a twentieth longer at most. Windows of fewer than twenty leave nothing: with one slot at
+/// least, 9 of 60 runs with small pools of workers miss something instead of 6.
 pub(super) const REST: f64 = 0.05;
 
 /// The window.

@@ -290,8 +290,7 @@ impl Model {
     fn may_enter(&self, before: &Snapshot, ticket: Ticket, class: ClassId, node: NodeId) {
         let owed = self.engine.is_surplus(ticket) == Some(false);
         let exceeds = || self.classes().iter().any(|state| state.class == class && exceeded(state, owed));
-        let room =
-            |group: &MachineGroupSnapshot| has_room(group, owed, 0) || (may_be_exceeded(group, owed) && exceeds());
+        let room = |group: &MachineGroupSnapshot| has_room(group, owed, 0) || (yields(group, owed) && exceeds());
         assert!(windows(before, node.0).any(room), "no window had room");
         let state = &before.nodes[node.0 as usize];
         assert_eq!(state.state, NodeState::Up, "released to an unusable node");
@@ -424,9 +423,8 @@ impl Model {
                         now.outstanding > was.map_or(0, |was| was.outstanding)
                     };
                     let exceeds = || self.classes().iter().any(|class| grew(class) && exceeded(class, owed));
-                    let within = |group: &MachineGroupSnapshot| {
-                        has_room(group, owed, 1) || (may_be_exceeded(group, owed) && exceeds())
-                    };
+                    let within =
+                        |group: &MachineGroupSnapshot| has_room(group, owed, 1) || (yields(group, owed) && exceeds());
                     assert!(windows(&after, node.0).any(within), "released beyond the window");
                     assert!(before.outstanding + 1 == after.outstanding);
                     let request = self.requests.get_mut(&ticket).expect("an unknown request was released");
@@ -549,25 +547,21 @@ fn has_room(group: &MachineGroupSnapshot, owed: bool, released: u32) -> bool {
     counted < window + released || (owed && of_owed < window.max(surplus.reach.unwrap_or(0)) + released)
 }
 
-/// Returns whether some requests, owed or surplus, may exceed a window. Surplus may only where owed requests alone fill
-/// it.
-fn may_be_exceeded(group: &MachineGroupSnapshot, owed: bool) -> bool {
+/// Returns whether a window may yield to a request, owed or surplus. To surplus only if owed requests alone fill it.
+fn yields(group: &MachineGroupSnapshot, owed: bool) -> bool {
     let (Some(window), Some(surplus)) = (group.window, group.surplus) else { return false };
     owed || group.outstanding.saturating_sub(surplus.stuck).saturating_sub(surplus.outstanding) >= window
 }
 
-/// Returns whether the last request in flight of a class, owed or surplus, may have exceeded the window. An owed one may
-/// if the class needed it for its guarantee, by Little's law, or was within its allowance. Returns true if the service
-/// time is unknown, because the model cannot tell.
+/// Returns whether the last request in flight of a class, owed or surplus, may have exceeded the window. An owed one
+/// may if the class needed it for its guarantee, by Little's law, or was within its allowance. Returns true if the
+/// service time is unknown, because the model cannot tell.
 fn exceeded(class: &ClassSnapshot, owed: bool) -> bool {
     // A class without a guarantee may have earned its requests, which the model does not know.
     let Some(throughput) = class.guarantee.throughput else { return true };
-    if !owed {
-        return false;
-    }
     let need = class.service_time.map_or(f64::INFINITY, |time| throughput * time.as_secs_f64());
     // The engine counts in billionths of a slot, and the smallest need is one of them.
-    f64::from(class.outstanding) - 1.0 < need.max(class.allowance.unwrap_or(0.0)).max(1e-9)
+    owed && f64::from(class.outstanding) - 1.0 < need.max(class.allowance.unwrap_or(0.0)).max(1e-9)
 }
 
 /// Returns whether a waiting class is kept out of a window without reason. There is a reason for surplus while slots

@@ -38,6 +38,14 @@ pub(super) struct Cycle {
     pub(super) seconds: [f64; 2],
 }
 
+/// What a cycle has shown.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::limit) struct Lesson {
+    pub(super) elasticity: f64,
+    /// Change of the logarithm of the base, unless it searches.
+    pub(super) pull: f64,
+}
+
 /// Completed work: the sum of service times, each the mean of its class, and the sum of their squares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Work {

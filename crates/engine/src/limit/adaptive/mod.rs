@@ -17,7 +17,7 @@ use core::time::Duration;
 
 use cycle::{HalfCycle, Halves, Work};
 use occupancy::Occupancy;
-use probe::{LimitAtRisk, Probe};
+use probe::Probe;
 use profile::{Evidence, Profile};
 use reach::Reach;
 
@@ -51,6 +51,14 @@ struct Shown {
     profile: Profile,
     /// Era of the window that the profile belongs to.
     era: u64,
+}
+
+/// The class with the limit at the highest risk.
+#[derive(Clone, Copy, Debug)]
+struct LimitAtRisk {
+    class: ClassId,
+    compute: Duration,
+    limit: Duration,
 }
 
 /// The room of one window.

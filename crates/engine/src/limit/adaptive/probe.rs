@@ -32,7 +32,7 @@
 
 use core::time::Duration;
 
-use super::cycle::{All, Cycle, HalfCycle, Halves, Others, Work};
+use super::cycle::{All, Cycle, HalfCycle, Halves, Lesson, Others, Work};
 use crate::discipline::Adaptive;
 use crate::others::LARGEST;
 use crate::request::{ClassId, Why};
@@ -455,8 +455,8 @@ impl Probe {
         true
     }
 
-    /// Returns whether a smaller window would shorten service times, as far as is known at the end of `half`. While nothing
-    /// is known, it is tried at the end of a cycle. If the base moved after each half, no cycle would ever tell.
+    /// Returns whether a smaller window would shorten service times, as far as is known at the end of `half`. While
+    /// nothing is known, it is tried at the end of a cycle. If the base moved after each half, no cycle would tell.
     pub(in crate::limit) fn helps(&self, half: HalfCycle) -> bool {
         if self.precision > 0.0 {
             return self.evidence / self.precision >= self.figures.found;
@@ -583,14 +583,6 @@ impl Probe {
     }
 }
 
-/// What a cycle has shown.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::limit) struct Lesson {
-    elasticity: f64,
-    /// Change of the logarithm of the base, unless it searches.
-    pull: f64,
-}
-
 /// State of the search for the knee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
@@ -600,14 +592,6 @@ enum Search {
     Down,
     /// The knee has been found, and the base follows the elasticity.
     Over,
-}
-
-/// The class with the limit at the highest risk.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::limit) struct LimitAtRisk {
-    pub(in crate::limit) class: ClassId,
-    pub(in crate::limit) compute: Duration,
-    pub(in crate::limit) limit: Duration,
 }
 
 #[cfg(test)]
