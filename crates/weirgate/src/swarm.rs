@@ -24,8 +24,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SEED", conflicts_with_all = ["files", "swarm"])]
     swarm_file: Option<u64>,
     /// Play every seed as a scenario of FAMILY, or let seeds take turns through the families of a group:
-    /// `classic` or `everyday`. Only this option plays `resources`, the family for `mqos`, `mqos-drfq` and
-    /// `sqos`.
+    /// `classic` or `everyday`. Only this option plays `shared-database`, and `resources`, the family for `mqos`,
+    /// `mqos-drfq` and `sqos`.
     #[arg(long, value_name = "FAMILY", value_parser = rotation)]
     family: Option<Rotation>,
     /// With `--swarm`: a missed guarantee is a failure as well, not only a violated invariant.
