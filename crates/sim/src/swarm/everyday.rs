@@ -96,7 +96,7 @@ fn slow_dependency(sketch: &mut Sketch, draw: &mut Draw) -> String {
 fn shared_database(sketch: &mut Sketch, draw: &mut Draw) -> String {
     let (count, cpus) = (draw.whole(1, 12), draw.whole(1, 4) as u32);
     machines(sketch, count, cpus, None);
-    // Classes within their guarantees keep the processors 20 to 70 % busy.
+    // Of the processors' time, 28 to 74 % is guaranteed.
     sketch.tight = draw.between(0.3, 0.8);
     // The database is slow in the second phase, for a minute.
     sketch.phases.truncate(3);
