@@ -45,8 +45,8 @@ const ANSWERED: f64 = 0.2;
 /// before the nodes reach it. With 1.5 it moved the window of Table 3.
 const UNHARMED: f64 = 1.25;
 
-/// Growth of a raise with an answer that finds the allowance in use. So the allowance doubles within a time in flight,
-/// as a reach does. With a quarter, a class with a slow dependency lost most of its floor for ten seconds of a surge.
+/// Growth of a raise with an answer that finds the allowance in use. So the allowance doubles within a time in flight.
+/// With a quarter, a class with a slow dependency lost most of its floor for ten seconds of a surge.
 const GROWTH: f64 = 1.0;
 
 /// Part of a raise that is left after each update that finds another class slowed down. With updates every 20 ms it is
@@ -128,7 +128,7 @@ impl Slowdown {
 
 /// Slots of a class beyond its allowance, while the requests of no other class with a guarantee suffer.
 ///
-/// They grow with the answers that find them used up, as a reach does, and are halved at every update that finds
+/// They grow with the answers that find them used up, as a reach does but faster, and are halved at every update that finds
 /// another class slowed down. Then they do not grow for a pause, which is longer each time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raise {

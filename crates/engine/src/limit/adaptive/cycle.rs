@@ -3,6 +3,10 @@
 //! Source: our own. Completions are counted as work, each with its class's mean time over the whole cycle, so that a
 //! change in the mix of classes between the halves does not matter.
 
+/// Maximum log ratio of the number in flight to the window in a half cycle that counts. A larger ratio is due to
+/// arrivals or to long requests, and not to the window.
+pub(super) const SWUNG: f64 = 0.15;
+
 /// Service times of one class in the two halves of a cycle in one group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Halves {
@@ -36,6 +40,21 @@ pub(super) struct Cycle {
     /// Sums of all engines with these machines, if there are others.
     pub(super) all: Option<[All; 2]>,
     pub(super) seconds: [f64; 2],
+}
+
+impl Cycle {
+    /// Returns whether the number in flight has followed a window of these sizes through the cycle. With other engines
+    /// the number of all counts, which may move against the window of this one.
+    pub(super) fn has_followed(self, sizes: [f64; 2]) -> bool {
+        let near = |half: usize| (self.in_flight[half] / sizes[half]).ln().abs() < SWUNG;
+        self.all.is_some() || near(0) && near(1)
+    }
+
+    /// Returns the number in flight if it stayed beyond a window of these sizes: the window has bounded nothing.
+    pub(super) fn beyond(self, sizes: [f64; 2]) -> Option<f64> {
+        let beyond = |half: usize| (self.in_flight[half] / sizes[half]).ln() >= SWUNG;
+        (self.all.is_none() && beyond(0) && beyond(1)).then(|| self.in_flight[0].min(self.in_flight[1]))
+    }
 }
 
 /// What a cycle has shown.

@@ -396,7 +396,11 @@ impl Adaptive {
         }
         probe.slowdown = slowdown.unwrap_or(probe.slowdown);
         let lesson = match half {
-            HalfCycle::Cycle(cycle) if probe.has_swung(cycle) => Some(probe.learn(work, cycle)),
+            HalfCycle::Cycle(cycle) if cycle.has_followed(probe.sizes()) => Some(probe.learn(work, cycle)),
+            HalfCycle::Cycle(cycle) if at_risk.is_none() && !reach.is_open() => {
+                probe.rises(cycle);
+                None
+            }
             _ => None,
         };
         let why = match at_risk {
@@ -471,13 +475,20 @@ impl Adaptive {
                 continue;
             }
             let part = value / limit.as_secs_f64();
-            if part > worst && probe.endangered(value, certain.min(mean), unloaded, limit.as_secs_f64()) {
+            if part > worst && self.is_at_risk(value, certain.min(mean), unloaded, limit.as_secs_f64()) {
                 worst = part;
                 let compute = Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX);
                 at_risk = Some(LimitAtRisk { class: *class, compute, limit });
             }
         }
         (at_risk, (compared > 1).then_some(slowdown.max(1.0)))
+    }
+
+    /// Returns whether a class's service time puts its limit at risk. `value` is the guaranteed statistic, `mean` and
+    /// `unloaded` are means, all in seconds.
+    fn is_at_risk(&self, value: f64, mean: f64, unloaded: f64, limit: f64) -> bool {
+        let base = value * (unloaded / mean.max(1e-9)).min(1.0);
+        value > base + self.figures.compute_share * (limit - base).max(0.0)
     }
 
     /// Returns the factor by which requests of a partition take longer in flight than alone, at least 1.

@@ -24,15 +24,14 @@
 //!
 //! A limit at risk has priority. A class's limit is at risk if its service time uses more than `compute_share` of the
 //! part that the limit leaves beyond the unloaded service time. B then shrinks by a tenth, unless the last elasticity
-//! was low. In that case requests in flight do not wait for one another, and a smaller window would cost throughput
-//! and help no class. While no elasticity is known, B shrinks once a cycle, so that the cycle can tell.
+//! was low: a smaller window would cost throughput and help no class. While no elasticity is known, B shrinks once a
+//! cycle, so that the cycle can tell.
 //!
-//! While the window holds nothing back it stays at B·(1 + swing) and learns nothing, so a quiet period does not open
-//! it for the surge that follows.
+//! While the window holds nothing back it stays as it is, so a quiet period does not open it for a surge.
 
 use core::time::Duration;
 
-use super::cycle::{All, Cycle, HalfCycle, Halves, Lesson, Others, Work};
+use super::cycle::{All, Cycle, HalfCycle, Halves, Lesson, Others, SWUNG, Work};
 use crate::discipline::Adaptive;
 use crate::others::LARGEST;
 use crate::request::{ClassId, Why};
@@ -52,8 +51,7 @@ const STEADY: [f64; 2] = [2.0, 30.0];
 /// percentile of Fig. 9 leaves its band.
 const FLAT: f64 = 0.7;
 
-/// Standard error of the elasticity below which a search ends if it moves in neither direction: half of the
-/// difference between below and above the knee.
+/// Standard error of the elasticity below which a search ends if it moves in neither direction: half of the difference.
 const CLEAR: f64 = 0.25;
 
 /// Number of short cycles after contention has been seen, because the knee that it shows is rough.
@@ -62,14 +60,14 @@ const SETTLED: u32 = 40;
 /// Factor by which the evidence of earlier cycles fades per cycle: a memory of two and a half cycles.
 const KEPT: f64 = 0.6;
 
-/// Maximum log ratio of the number in flight to the window in a half cycle that counts. A larger ratio is due to
-/// arrivals or to long requests, and not to the window.
-const SWUNG: f64 = 0.15;
-
 /// Maximum number of slots that surplus may block, relative to the slots that the guarantees need. This assumes a
 /// cluster of about twice the needed size. Short requests cannot tell whether nodes have room for more long requests
 /// than that.
 pub(super) const BLOCKABLE: f64 = 2.0;
+
+/// Seconds for which the number in flight has to stay beyond the window before the window follows it. A burst of all
+/// buckets is a second's worth of requests, and is gone by then. With one second Fig. 9's p95 leaves its band.
+const LASTING: f64 = 3.0;
 
 /// A moment, in seconds, and at most this part of the tightest limit: nobody sees the time that requests stay longer
 /// because so many of them are in flight. A fast node reads and answers several requests at once, and wakes up less
@@ -103,6 +101,8 @@ pub(in crate::limit) struct Probe {
     counts_from: Time,
     /// Time at which the half may end.
     pub(in crate::limit) next: Time,
+    /// Length in seconds of the latest cycles in which the number in flight was beyond the window.
+    beyond: f64,
     /// Weight of the usable machines that the base is for.
     pub(in crate::limit) weight: f64,
     /// Smallest ratio of service time to unloaded service time among the classes of the latest half, at least 1. It
@@ -158,6 +158,7 @@ impl Probe {
             high: true,
             counts_from: now,
             next: now + figures.shortest,
+            beyond: 0.0,
             weight: 0.0,
             slowdown: 1.0,
             evidence: 0.0,
@@ -414,7 +415,7 @@ impl Probe {
         let elasticity = 1.0 - gained / divisor;
         let [low, high] = done.map(|count| count.max(1.0));
         let precision = swung * swung / (1.0 / low + 1.0 / high);
-        self.settled = self.settled.saturating_add(1);
+        (self.beyond, self.settled) = (0.0, self.settled.saturating_add(1));
         self.precision = KEPT * self.precision + precision;
         self.evidence = KEPT * self.evidence + precision * elasticity.clamp(-0.5, 1.5);
         let trust = (done[0].min(done[1]) / self.figures.trusted).min(1.0);
@@ -474,14 +475,22 @@ impl Probe {
         halves.sum / count / (1.0 + 2.0 / count.sqrt())
     }
 
-    /// Returns whether the number in flight has followed the window through this cycle. With other engines the number
-    /// of all counts, which may move against the window of this one.
-    pub(in crate::limit) fn has_swung(&self, cycle: Cycle) -> bool {
-        if cycle.all.is_some() {
-            return true;
+    /// Returns the window in the low and in the high half.
+    pub(in crate::limit) fn sizes(&self) -> [f64; 2] {
+        [self.low(), self.high().into()]
+    }
+
+    /// Raises the base to the number in flight if that stays beyond the window. Allowances can keep it there, and a
+    /// window that bounds nothing never learns. A search that goes down or is over knows the knee.
+    pub(in crate::limit) fn rises(&mut self, cycle: Cycle) {
+        let (Search::Begun | Search::Up, Some(in_flight)) = (self.search, cycle.beyond(self.sizes())) else {
+            self.beyond = 0.0;
+            return;
+        };
+        self.beyond += cycle.seconds.iter().sum::<f64>();
+        if self.beyond >= LASTING {
+            self.base = self.base.max(in_flight);
         }
-        let near = |in_flight: f64, size: f64| (in_flight / size).ln().abs() < SWUNG;
-        near(cycle.in_flight[0], self.low()) && near(cycle.in_flight[1], f64::from(self.high()))
     }
 
     /// Returns the elasticity of the latest cycles and its standard error.
@@ -573,13 +582,6 @@ impl Probe {
         self.held = 0.0;
         self.completions = 0;
         self.sum = 0.0;
-    }
-
-    /// Returns whether a class's service time puts its limit at risk. `value` is the guaranteed statistic, `mean` and
-    /// `unloaded` are means, all in seconds.
-    pub(in crate::limit) fn endangered(&self, value: f64, mean: f64, unloaded: f64, limit: f64) -> bool {
-        let base = value * (unloaded / mean.max(1e-9)).min(1.0);
-        value > base + self.figures.compute_share * (limit - base).max(0.0)
     }
 }
 

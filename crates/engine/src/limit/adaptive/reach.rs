@@ -1,10 +1,10 @@
 //! Reach: the number of owed requests that may be in flight beyond the window.
 //!
 //! Source: our own. Owed requests are held back only after contention has been *seen*, because a queue in
-//! front of nodes with room serves no class. While a group is open, its reach grows by one for each
-//! completion that finds it used, as the congestion window of TCP does in slow start (Jacobson 1988). It
-//! therefore doubles within one mean time in flight, and nodes that hang cannot fill it because they complete
-//! nothing. Once requests are seen to wait for one another ([`super::profile`], or the elasticity of a cycle)
+//! front of nodes with room serves no class. While a group is open, its reach grows by a third for each
+//! completion that finds it used, as the congestion window of TCP grows in slow start (Jacobson 1988), but more
+//! slowly. It therefore doubles in about two mean times in flight, and nodes that hang cannot fill it because they
+//! complete nothing. Once requests are seen to wait for one another ([`super::profile`], or the elasticity of a cycle)
 //! the group is closed. The window, which seeks the knee, then bounds owed requests too.
 //!
 //! By Little's law a class that keeps to g needs g × (time in flight) slots. Half of a limit is for that
@@ -27,9 +27,16 @@ use crate::time::Time;
 /// Maximum growth of owed requests in a trial. A doubling shows contention and takes one mean time in flight.
 const TRIAL: f64 = 2.0;
 
-/// Initial number of requests in flight on each machine: a few for each processor. It doubles within one mean
-/// time in flight.
+/// Initial number of requests in flight on each machine: a few for each processor. It doubles in about two mean times in
+/// flight.
 const FIRST: f64 = 8.0;
+
+/// Growth of the reach with an answer that finds it used. An answer tells of the number one time in flight ago. With a
+/// whole slot for each answer this number has doubled by then: what was waiting enters as a crowd, all of it computes
+/// at the same moment, and its answers close the group although there is room once it has spread. With a half, more
+/// random slow databases cost floors than with a third. With a quarter or less a slow dependency does. A trial is
+/// bounded, so it grows by a whole slot.
+const GROWTH: f64 = 1.0 / 3.0;
 
 /// First and longest pause after a trial or a doubt that failed, and after a raise that another class suffered from. A
 /// trial costs about two mean times in flight.
@@ -122,9 +129,13 @@ impl Reach {
     /// Learns from a successful answer while `owed` requests are in flight.
     #[inline]
     pub(super) fn completed(&mut self, owed: u32) {
-        let max = if self.state == Contention::Trial { self.max.min(self.trial) } else { self.max };
-        if self.is_open() && f64::from(owed) + 1.0 >= self.size && self.size < max {
-            self.size += 1.0;
+        let (growth, max) = match self.state {
+            Contention::Trial => (1.0, self.max.min(self.trial)),
+            Contention::Unseen => (GROWTH, self.max),
+            Contention::Seen => return,
+        };
+        if f64::from(owed) + 1.0 >= self.size && self.size < max {
+            self.size += growth;
         }
     }
 
@@ -210,13 +221,13 @@ mod tests {
     const AT: fn(u64) -> Time = Time::from_millis;
 
     #[test]
-    fn it_doubles_within_a_time_in_flight_only_if_it_is_used() {
+    fn it_doubles_within_a_few_times_in_flight_only_if_it_is_used() {
         let mut reach = Reach::new(AT(0));
         reach.machines(2);
         assert_eq!(reach.size(), 16);
-        (0..16).for_each(|_| reach.completed(10));
+        (0..48).for_each(|_| reach.completed(10));
         assert_eq!(reach.size(), 16);
-        (0..16).for_each(|n| reach.completed(15 + n));
+        (0..49).for_each(|n| reach.completed(16 + n / 3));
         assert_eq!(reach.size(), 32);
         reach.bound(20.0);
         assert_eq!(reach.size(), 20, "more could not be answered within limits");

@@ -58,6 +58,27 @@ fn what_the_window_held_back_proves_nothing() {
     assert_eq!(probe.base, 10.0, "13 in flight are the window itself");
 }
 
+/// Allowances keep forty requests in flight, whatever a window of ten says. The window bounds nothing, so it would learn
+/// nothing. From forty on it swings.
+#[test]
+fn a_window_below_what_is_in_flight_anyway_rises_to_it() {
+    let risen = |in_flight: [f64; 2], search| {
+        let mut probe = probe(10.0);
+        probe.search = search;
+        assert_eq!(probe.sizes(), [10.0, 13.0]);
+        for _ in 0..2 {
+            assert_eq!(probe.base, 10.0, "a burst is gone after three seconds");
+            probe.rises(Cycle { in_flight, all: None, seconds: [0.6, 1.2] });
+        }
+        probe.base
+    };
+    assert_eq!(risen([40.0, 41.0], Search::Begun), 40.0);
+    assert_eq!(risen([40.0, 12.0], Search::Begun), 10.0, "the high half bounded it");
+    assert_eq!(risen([10.0, 13.0], Search::Begun), 10.0, "it has followed the window");
+    assert_eq!(risen([40.0, 41.0], Search::Down), 10.0, "requests are known to wait for one another");
+    assert_eq!(risen([40.0, 41.0], Search::Over), 10.0);
+}
+
 #[test]
 fn a_trial_that_fails_leaves_the_base_as_it_was() {
     let mut probe = probe(10.0);
