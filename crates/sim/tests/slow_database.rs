@@ -84,8 +84,8 @@ fn machines_have_room_for_allowances_that_exceed_the_window() {
 }
 
 /// Requests within allowances keep the number in flight far above the window. Best effort that had to wait for room in
-/// the window got less than half of its answers, beside processors that were 65 % idle. For a second after the change the
-/// owed requests that have waited come first.
+/// the window got less than half of its answers, beside processors that were 65 % idle. For a second after the change
+/// the owed requests that have waited come first.
 #[test]
 fn best_effort_is_served_while_owed_requests_wait_for_a_database() {
     let experiment = shared_database("2s");
@@ -104,8 +104,8 @@ fn a_limit_in_danger_does_not_shrink_the_window_before_a_cycle_tells() {
     scenarios_miss_nothing(Family::SharedDatabase, &[26]);
 }
 
-/// Allowances keep the number in flight above a window that closed too low. It bounded nothing, so no cycle told anything,
-/// and up to four fifths of the floors were lost for a minute, beside processors that were nine tenths idle.
+/// Allowances keep the number in flight above a window that closed too low. It bounded nothing, so no cycle told
+/// anything. In the second scenario a class lost nine tenths of its floor for a minute, beside idle processors.
 #[test]
 fn a_window_below_what_is_in_flight_anyway_finds_its_way_up() {
     scenarios_miss_nothing(Family::SharedDatabase, &[30, 58]);

@@ -128,8 +128,8 @@ impl Slowdown {
 
 /// Slots of a class beyond its allowance, while the requests of no other class with a guarantee suffer.
 ///
-/// They grow with the answers that find them used up, as a reach does but faster, and are halved at every update that finds
-/// another class slowed down. Then they do not grow for a pause, which is longer each time.
+/// They grow with the answers that find them used up, as a reach does but faster, and are halved at every update that
+/// finds another class slowed down. Then they do not grow for a pause, which is longer each time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raise {
     slots: f64,

@@ -27,8 +27,8 @@ use crate::time::Time;
 /// Maximum growth of owed requests in a trial. A doubling shows contention and takes one mean time in flight.
 const TRIAL: f64 = 2.0;
 
-/// Initial number of requests in flight on each machine: a few for each processor. It doubles in about two mean times in
-/// flight.
+/// Initial number of requests in flight on each machine: a few for each processor. It doubles in about two mean times
+/// in flight.
 const FIRST: f64 = 8.0;
 
 /// Growth of the reach with an answer that finds it used. An answer tells of the number one time in flight ago. With a

@@ -58,8 +58,8 @@ fn what_the_window_held_back_proves_nothing() {
     assert_eq!(probe.base, 10.0, "13 in flight are the window itself");
 }
 
-/// Allowances keep forty requests in flight, whatever a window of ten says. The window bounds nothing, so it would learn
-/// nothing. From forty on it swings.
+/// Allowances keep forty requests in flight, whatever a window of ten says. The window bounds nothing, so it would
+/// learn nothing. From forty on it swings.
 #[test]
 fn a_window_below_what_is_in_flight_anyway_rises_to_it() {
     let risen = |in_flight: [f64; 2], search| {
