@@ -27,6 +27,9 @@ const NODE_PORT: u16 = 18100;
 const NODE: &str = "127.0.0.1:18100";
 /// Number of nodes in the case with many.
 const MANY: usize = 1000;
+/// Number of nodes of the relay in that case. Each of the 64 clients has a connection of its own to every one of them,
+/// so that it uses a thousand connections in turn, as a proxy in front of a thousand nodes does.
+const RELAYED: usize = MANY / 64 + 1;
 /// The core of the proxies with one thread.
 const PROXY_CORE: &str = "0";
 /// The core of the node and the load.
@@ -269,13 +272,13 @@ impl<'a> Bench<'a> {
             commands.push(self.weirgate("weirgate-1000", Setting::many_nodes(18106))?);
             commands.push(self.haproxy("haproxy-1000", "haproxy.cfg", Setting::many_nodes(18107))?);
             commands.push(self.nginx("nginx-1000", Setting::many_nodes(18108))?);
+            commands.push(self.relay("relay-1000", 18109, RELAYED));
         } else {
             commands.push(self.haproxy(report::EQUAL, "haproxy-equal.cfg", few(18104))?);
         }
         // It has one thread.
-        if set == Set::One {
-            let relay = vec![self.bare.clone(), "relay".into(), "127.0.0.1:18105".into(), NODE.into()];
-            commands.push((report::RELAY, 18105, relay));
+        if set != Set::TwoThreads {
+            commands.push(self.relay(report::RELAY, 18105, 1));
         }
         let mut proxies =
             commands.into_iter().map(|command| self.proxy(command, set)).collect::<Result<Vec<_>, _>>()?;
@@ -299,6 +302,12 @@ impl<'a> Bench<'a> {
         let (folder, file) = (self.directory.into(), self.configured("nginx.conf", setting)?);
         let command = vec![program("nginx")?, "-p".into(), folder, "-e".into(), "stderr".into(), "-c".into(), file];
         Ok((name, setting.port, command))
+    }
+
+    fn relay(&self, name: &'static str, port: u16, nodes: usize) -> Commanded {
+        let mut command = vec![self.bare.clone(), "relay".into(), format!("127.0.0.1:{port}").into()];
+        command.extend(addresses(nodes).map(PathBuf::from));
+        (name, port, command)
     }
 
     fn proxy(&self, (name, port, command): Commanded, set: Set) -> Result<Proxy, String> {

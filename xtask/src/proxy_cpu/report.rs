@@ -16,8 +16,8 @@ pub(crate) const MANY_NODES: &str = "1 KB, 1 and 1,000 nodes";
 /// The name of the way without a proxy. It has response times and no CPU time.
 pub(crate) const DIRECT: &str = "none";
 /// Proxies in the order of the table. The last ones are in front of many nodes.
-const NAMES: [&str; 9] =
-    ["weirgate", "haproxy", EQUAL, "nginx", RELAY, DIRECT, "weirgate-1000", "haproxy-1000", "nginx-1000"];
+const NAMES: [&str; 10] =
+    ["weirgate", "haproxy", EQUAL, "nginx", RELAY, DIRECT, "weirgate-1000", "haproxy-1000", "nginx-1000", "relay-1000"];
 
 /// One measured run.
 pub(crate) struct Run {
@@ -156,11 +156,20 @@ fn summary(runs: &[Run]) -> String {
     }
     if runs.iter().any(|run| run.case == MANY_NODES) {
         text += "\nCPU time of a request in front of 1,000 nodes, compared with one:";
-        for proxy in ["weirgate", "haproxy", "nginx"] {
+        let proxies = ["weirgate", "haproxy", "nginx", RELAY].map(|proxy| {
             let of = |proxy: &str| of(proxy, MANY_NODES, runs);
-            let _ = write!(text, " {proxy} {}.", ratio(&of(&format!("{proxy}-1000")), &of(proxy)));
+            (proxy, of(&format!("{proxy}-1000")), of(proxy))
+        });
+        let played = || proxies.iter().filter(|(_, many, _)| !many.is_empty());
+        for (proxy, many, one) in played() {
+            let _ = write!(text, " {proxy} {}.", ratio(many, one));
         }
-        text.push('\n');
+        text += "\nWhat they add, in µs of CPU a request:";
+        for (proxy, many, one) in played() {
+            let added = many.iter().zip(one).map(|(many, one)| many.micros_per_request() - one.micros_per_request());
+            let _ = write!(text, " {proxy} {}.", Spread::of(added));
+        }
+        text += " That of the relay is the kernel's.\n";
     }
     text
 }
@@ -239,6 +248,15 @@ mod tests {
         let run = Run::new("1 KB", 1, "haproxy", 2.35092, REPORT).expect("a sound report");
         assert_eq!((run.requests, run.seconds, run.p50_ms, run.p99_ms), (117_546, 4.02, 1.39, 0.87));
         assert!((run.micros_per_request() - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_many_nodes_add_is_compared_within_a_round() {
+        let runs = [(1, "relay", 1.0), (1, "relay-1000", 1.2), (2, "relay", 2.0), (2, "relay-1000", 2.2)]
+            .map(|(round, proxy, cpu)| Run::new(MANY_NODES, round, proxy, cpu, REPORT).expect("a sound report"));
+        let text = summary(&runs);
+        assert!(text.contains("compared with one: relay 1.20 (1.10–1.20).\nWhat they add"), "{text}");
+        assert!(text.contains(" relay 1.70 (1.70–1.70). That of the relay"), "{text}");
     }
 
     #[test]

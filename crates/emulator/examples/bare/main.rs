@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bare node LISTEN...        answers each request with a page
-//! bare relay LISTEN NODE     passes bytes between clients and a node
+//! bare relay LISTEN NODE...  passes bytes between clients and nodes, each request to the next one
 //! ```
 
 mod node;
@@ -25,10 +25,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["node", ref listen @ ..] if !listen.is_empty() => {
             node::run(&listen.iter().map(|listen| listen.parse()).collect::<Result<Vec<_>, _>>()?)?
         }
-        ["relay", listen, node] => relay::run(listen.parse()?, node.parse()?)?,
+        ["relay", listen, ref nodes @ ..] if !nodes.is_empty() => {
+            relay::run(listen.parse()?, nodes.iter().map(|node| node.parse()).collect::<Result<Vec<_>, _>>()?)?
+        }
         _ => {
             return Err(
-                "write `bare node LISTEN...` or `bare relay LISTEN NODE`, each with addresses as 127.0.0.1:8080".into(),
+                "write `bare node LISTEN...` or `bare relay LISTEN NODE...`, each with addresses as 127.0.0.1:8080"
+                    .into(),
             );
         }
     };

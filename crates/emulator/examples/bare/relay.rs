@@ -1,8 +1,9 @@
-//! A relay that passes bytes between a client and a node, and reads none of them.
+//! A relay that passes bytes between clients and nodes, and reads none of them.
 //!
 //! It makes the system calls that a proxy cannot do without, an event for each message, one read and one write, and
-//! nothing else. So it shows what part of a proxy's CPU time is the kernel's. It is no proxy: every client has a
-//! connection to the node of its own, which ends with it.
+//! nothing else. So it shows what part of a proxy's CPU time is the kernel's. It is no proxy: every client has
+//! connections to the nodes of its own, one to each, which end with it. Its requests go over them in turn. What it
+//! sends first after an answer is taken for a request, and all that comes back before that for the answer.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -14,42 +15,52 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::{EVENTS, READ, accept, receive, send};
 
-/// The token of the listener. Each pair of connections has the two that follow its even number.
+/// The token of the listener. The connections of a client have a number of tokens in a row, beginning with its own.
 const LISTENER: Token = Token(usize::MAX);
 
-/// A client, its connection to the node, and the bytes that each of them has not taken.
-struct Pair {
-    sides: [TcpStream; 2],
+/// A client and its connections to the nodes.
+struct Client {
+    /// The client's own connection, and those to the nodes.
+    sides: Vec<TcpStream>,
+    /// What the client has not taken, and what the node of the present request has not taken.
     unsent: [Vec<u8>; 2],
+    /// The connection of the present request.
+    node: usize,
+    /// Whether bytes of its answer have come.
+    answered: bool,
 }
 
 struct Relay {
     poll: Poll,
     listener: TcpListener,
-    node: SocketAddr,
-    pairs: HashMap<usize, Pair>,
+    nodes: Vec<SocketAddr>,
+    clients: HashMap<usize, Client>,
     next: usize,
     buffer: Vec<u8>,
 }
 
-/// Passes bytes between the clients at `listen` and `node`.
-pub(crate) fn run(listen: SocketAddr, node: SocketAddr) -> io::Result<Infallible> {
+/// Passes bytes between the clients at `listen` and `nodes`, which must not be empty.
+pub(crate) fn run(listen: SocketAddr, nodes: Vec<SocketAddr>) -> io::Result<Infallible> {
     let mut relay = Relay {
         poll: Poll::new()?,
         listener: TcpListener::bind(listen)?,
-        node,
-        pairs: HashMap::new(),
+        nodes,
+        clients: HashMap::new(),
         next: 0,
         buffer: vec![0; READ],
     };
     relay.poll.registry().register(&mut relay.listener, LISTENER, Interest::READABLE)?;
     let mut events = Events::with_capacity(EVENTS);
+    let of_client = relay.nodes.len() + 1;
     loop {
         relay.poll.poll(&mut events, None)?;
         for event in &events {
             match event.token() {
                 LISTENER => relay.accept()?,
-                Token(token) => relay.pass(token / 2 * 2, token % 2, event.is_readable(), event.is_writable())?,
+                Token(token) => {
+                    let (client, side) = (token / of_client, token % of_client);
+                    relay.pass(client, side, event.is_readable(), event.is_writable())?;
+                }
             }
         }
     }
@@ -57,39 +68,52 @@ pub(crate) fn run(listen: SocketAddr, node: SocketAddr) -> io::Result<Infallible
 
 impl Relay {
     fn accept(&mut self) -> io::Result<()> {
-        while let Some(mut client) = accept(&self.listener)? {
-            let (both, token) = (Interest::READABLE | Interest::WRITABLE, self.next);
-            self.next += 2;
-            let mut node = TcpStream::connect(self.node)?;
-            node.set_nodelay(true)?;
-            self.poll.registry().register(&mut node, Token(token + 1), both)?;
-            self.poll.registry().register(&mut client, Token(token), both)?;
-            self.pairs.insert(token, Pair { sides: [client, node], unsent: [Vec::new(), Vec::new()] });
+        while let Some(client) = accept(&self.listener)? {
+            let mut sides = vec![client];
+            for node in &self.nodes {
+                let node = TcpStream::connect(*node)?;
+                node.set_nodelay(true)?;
+                sides.push(node);
+            }
+            let first = self.next * sides.len();
+            for (at, side) in sides.iter_mut().enumerate() {
+                self.poll.registry().register(side, Token(first + at), Interest::READABLE | Interest::WRITABLE)?;
+            }
+            let unsent = [Vec::new(), Vec::new()];
+            self.clients.insert(self.next, Client { sides, unsent, node: 1, answered: false });
+            self.next += 1;
         }
         Ok(())
     }
 
-    /// Passes on what side `from` of a pair has sent, and what it can take again.
-    fn pass(&mut self, pair: usize, from: usize, readable: bool, writable: bool) -> io::Result<()> {
-        let Some(Pair { sides, unsent }) = self.pairs.get_mut(&pair) else { return Ok(()) };
+    /// Passes on what a side of a client has sent, and what it can take again.
+    fn pass(&mut self, number: usize, from: usize, readable: bool, writable: bool) -> io::Result<()> {
+        let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
+        let of_node = usize::from(from != 0);
         let mut sources = [readable.then_some(from), None];
-        if writable && !unsent[from].is_empty() {
-            let sent = send(&mut sides[from], &unsent[from])?;
-            unsent[from].drain(..sent);
+        if writable && (from == 0 || from == client.node) && !client.unsent[of_node].is_empty() {
+            let sent = send(&mut client.sides[from], &client.unsent[of_node])?;
+            client.unsent[of_node].drain(..sent);
             // The other side may have more, which has waited for this.
-            sources[1] = unsent[from].is_empty().then_some(1 - from);
+            let other = if from == 0 { client.node } else { 0 };
+            sources[1] = client.unsent[of_node].is_empty().then_some(other);
         }
         for source in sources.into_iter().flatten() {
-            let target = 1 - source;
-            while unsent[target].is_empty() {
-                let Some(read) = receive(&mut sides[source], &mut self.buffer)? else { break };
+            let of_target = usize::from(source == 0);
+            while client.unsent[of_target].is_empty() {
+                let Some(read) = receive(&mut client.sides[source], &mut self.buffer)? else { break };
                 if read == 0 {
-                    // One side has ended, which ends the other.
-                    self.pairs.remove(&pair);
+                    // One side has ended, which ends the others.
+                    self.clients.remove(&number);
                     return Ok(());
                 }
-                let sent = send(&mut sides[target], &self.buffer[..read])?;
-                unsent[target].extend_from_slice(&self.buffer[sent..read]);
+                if source == 0 && std::mem::take(&mut client.answered) {
+                    client.node = client.node % self.nodes.len() + 1;
+                }
+                client.answered |= source != 0;
+                let target = if source == 0 { client.node } else { 0 };
+                let sent = send(&mut client.sides[target], &self.buffer[..read])?;
+                client.unsent[of_target].extend_from_slice(&self.buffer[sent..read]);
                 if read < READ {
                     break;
                 }
