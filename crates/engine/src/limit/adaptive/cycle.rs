@@ -46,14 +46,18 @@ impl Cycle {
     /// Returns whether the number in flight has followed a window of these sizes through the cycle. With other engines
     /// the number of all counts, which may move against the window of this one.
     pub(super) fn has_followed(self, sizes: [f64; 2]) -> bool {
-        let near = |half: usize| (self.in_flight[half] / sizes[half]).ln().abs() < SWUNG;
-        self.all.is_some() || near(0) && near(1)
+        self.all.is_some() || self.log_ratios(sizes).iter().all(|ratio| ratio.abs() < SWUNG)
     }
 
     /// Returns the number in flight if it stayed beyond a window of these sizes: the window has bounded nothing.
     pub(super) fn beyond(self, sizes: [f64; 2]) -> Option<f64> {
-        let beyond = |half: usize| (self.in_flight[half] / sizes[half]).ln() >= SWUNG;
-        (self.all.is_none() && beyond(0) && beyond(1)).then(|| self.in_flight[0].min(self.in_flight[1]))
+        let beyond = self.all.is_none() && self.log_ratios(sizes).iter().all(|ratio| *ratio >= SWUNG);
+        beyond.then(|| self.in_flight[0].min(self.in_flight[1]))
+    }
+
+    /// Returns the logarithms of the numbers in flight relative to a window of these sizes.
+    fn log_ratios(self, sizes: [f64; 2]) -> [f64; 2] {
+        [0, 1].map(|half| (self.in_flight[half] / sizes[half]).ln())
     }
 }
 
