@@ -10,6 +10,7 @@ mod relay;
 
 use std::error::Error;
 use std::io::{self, Read as _, Write as _};
+use std::net::{AddrParseError, SocketAddr};
 
 use mio::net::{TcpListener, TcpStream};
 
@@ -22,12 +23,8 @@ const EVENTS: usize = 1024;
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let never = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["node", ref listen @ ..] if !listen.is_empty() => {
-            node::run(&listen.iter().map(|listen| listen.parse()).collect::<Result<Vec<_>, _>>()?)?
-        }
-        ["relay", listen, ref nodes @ ..] if !nodes.is_empty() => {
-            relay::run(listen.parse()?, nodes.iter().map(|node| node.parse()).collect::<Result<Vec<_>, _>>()?)?
-        }
+        ["node", ref listen @ ..] if !listen.is_empty() => node::run(&addresses(listen)?)?,
+        ["relay", listen, ref nodes @ ..] if !nodes.is_empty() => relay::run(listen.parse()?, addresses(nodes)?)?,
         _ => {
             return Err(
                 "write `bare node LISTEN...` or `bare relay LISTEN NODE...`, each with addresses as 127.0.0.1:8080"
@@ -36,6 +33,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     };
     match never {}
+}
+
+/// Reads addresses as 127.0.0.1:8080.
+fn addresses(words: &[&str]) -> Result<Vec<SocketAddr>, AddrParseError> {
+    words.iter().map(|word| word.parse()).collect()
 }
 
 /// Accepts the next connection, if one waits.

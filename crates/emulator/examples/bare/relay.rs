@@ -22,7 +22,7 @@ const LISTENER: Token = Token(usize::MAX);
 struct Client {
     /// The client's own connection, and those to the nodes.
     sides: Vec<TcpStream>,
-    /// What the client has not taken, and what the node of the present request has not taken.
+    /// Bytes for the client, and for the node of the present request, that are still to be sent.
     unsent: [Vec<u8>; 2],
     /// The connection of the present request.
     node: usize,
