@@ -2,6 +2,11 @@
 //!
 //! Source: our own. Completions are counted as work, each with its class's mean time over the whole cycle, so that a
 //! change in the mix of classes between the halves does not matter.
+//!
+//! How much a half tells depends on how often its slots were given back. That is expected from what was in flight, and
+//! not counted from what has ended: a short half in which by chance no long request ended has many answers, but only
+//! of short requests. A larger window lets in more of these at the expense of the long ones, so such halves seem to
+//! show that it gains work. If they weighed more than the others, the window would grow without end.
 
 /// Maximum log ratio of the number in flight to the window in a half cycle that counts. A larger ratio is due to
 /// arrivals or to long requests, and not to the window.
@@ -40,9 +45,20 @@ pub(super) struct Cycle {
     /// Sums of all engines with these machines, if there are others.
     pub(super) all: Option<[All; 2]>,
     pub(super) seconds: [f64; 2],
+    /// Time in seconds in which the slots are given back once.
+    pub(super) turnover: f64,
 }
 
 impl Cycle {
+    /// Returns the number of answers that tell as much as each half: the number that slots which are given back once in
+    /// a turnover give, by Little's law. With other engines, the answers of all.
+    pub(super) fn answers(self) -> [f64; 2] {
+        match self.all {
+            Some(all) => all.map(|half| half.answers),
+            None => [0, 1].map(|half| self.in_flight[half] * self.seconds[half] / self.turnover),
+        }
+    }
+
     /// Returns whether the number in flight has followed a window of these sizes through the cycle. With other engines
     /// the number of all counts, which may move against the window of this one.
     pub(super) fn has_followed(self, sizes: [f64; 2]) -> bool {
@@ -67,29 +83,6 @@ pub(in crate::limit) struct Lesson {
     pub(super) elasticity: f64,
     /// Change of the logarithm of the base, unless it searches.
     pub(super) pull: f64,
-}
-
-/// Completed work: the sum of service times, each the mean of its class, and the sum of their squares.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Work {
-    pub(super) sum: f64,
-    pub(super) squares: f64,
-}
-
-impl Work {
-    /// Returns the number of equal completions with the same variance. A few expensive requests among many cheap ones
-    /// count as few.
-    pub(super) fn completions(self) -> f64 {
-        if self.squares > 0.0 { self.sum * self.sum / self.squares } else { 0.0 }
-    }
-}
-
-impl core::ops::Add for Work {
-    type Output = Work;
-
-    fn add(self, other: Work) -> Work {
-        Work { sum: self.sum + other.sum, squares: self.squares + other.squares }
-    }
 }
 
 /// Sums of all engines over a half cycle.

@@ -5,6 +5,7 @@
 
 mod allowance;
 mod cycle;
+mod elasticity;
 mod learned;
 mod occupancy;
 mod others;
@@ -15,7 +16,7 @@ mod round;
 
 use core::time::Duration;
 
-use cycle::{HalfCycle, Halves, Work};
+use cycle::{HalfCycle, Halves};
 use occupancy::Occupancy;
 use probe::Probe;
 use profile::{Evidence, Profile};
@@ -31,8 +32,8 @@ use crate::request::{ClassId, Contention, Moved, NodeId, Why};
 use crate::scheduler::Standing;
 use crate::time::Time;
 
-/// Number of standard errors by which the elasticity of cycles must be below `found` to open a window. There
-/// are thousands of cycles, and a window opened by chance makes all requests wait.
+/// Number of standard errors by which the elasticity of cycles must be below `found` to open a window, and for a step of
+/// its search upwards. There are thousands of cycles, and a window opened by chance makes all requests wait.
 const CERTAIN: f64 = 2.0;
 
 /// Maximum number in flight on a group's machines, as a multiple of the window: the window itself, and as
@@ -383,7 +384,8 @@ impl Adaptive {
     fn probe(&mut self, view: &mut LimitView<'_>, windows: &mut [Window], window: usize) {
         let (sub_queue, group) = place_of(view.nodes, window);
         let in_flight = windows[window].in_flight;
-        let half = self.probes[window].half(view.now, in_flight);
+        let turnover = self.occupancy.turnover(view.now, view.nodes, window);
+        let half = self.probes[window].half(view.now, in_flight, turnover);
         if half == HalfCycle::Unfinished {
             return;
         }
@@ -449,10 +451,10 @@ impl Adaptive {
     }
 
     /// Returns the work completed in the two halves of a cycle.
-    fn work(&self, view: &LimitView<'_>, window: usize) -> [Work; 2] {
+    fn work(&self, view: &LimitView<'_>, window: usize) -> [f64; 2] {
         let probe = &self.probes[window];
         let of = |class: &ClassId| self.halves(view, *class, window).map(|halves| probe.work(halves));
-        probe.seen.iter().filter_map(of).fold([Work::default(); 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
+        probe.seen.iter().filter_map(of).fold([0.0; 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
     }
 
     /// Returns the class of the cycle with the limit at the highest risk. Also returns the smallest slowdown

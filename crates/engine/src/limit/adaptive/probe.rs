@@ -8,14 +8,14 @@
 //! be known. (Nodes that thrash have e > 1.)
 //!
 //! While the window holds requests back it probes: half a cycle at its base B, half a cycle at B·(1 + swing). The
-//! completions in the two halves give e = 1 − ln(X high / X low) / ln(W high / W low). Completions are counted as
-//! work, each with its class's mean service time over the cycle, so that a change in the mix of classes between the
-//! halves does not matter. (By Little's law, response times of the two halves would say the same. But requests that
-//! do not end within their half are missing from them, and those are the slow ones.) B then moves by a factor
-//! exp(gain · (target − e) · ln(W high / W low)): up while more requests in flight still increase throughput, down
-//! while they only wait. The product is computed without the quotient, so an incomplete probe moves B a little
-//! instead of wildly. A cycle costs only a little response time. No request is shed to measure, and no minimum of
-//! response times is remembered, so nothing can drift.
+//! completions in the two halves give e = 1 − ln(X high / X low) / ln(W high / W low). Completions are counted as work,
+//! each with its class's mean service time over the cycle, so that a change in the mix of classes between the halves
+//! does not matter. (By Little's law, response times of the two halves would say the same. But requests that do not end
+//! within their half are missing from them, and those are the slow ones.) A half lasts until its slots have been given
+//! back often enough (see [`super::cycle`]). B then moves by a factor exp(gain · (target − e) · ln(W high / W low)): up
+//! while more requests in flight still increase throughput, down while they only wait. The product is computed without
+//! the quotient, so an incomplete probe moves B a little instead of wildly. A cycle costs only a little response time.
+//! No request is shed to measure, and no minimum of response times is remembered, so nothing can drift.
 //!
 //! Far above the knee e is 1 and far below it 0 at any distance, so this step alone would need a hundred cycles.
 //! Whenever the window starts anew it therefore searches first. B grows by half per cycle while e is certainly below
@@ -31,7 +31,9 @@
 
 use core::time::Duration;
 
-use super::cycle::{All, Cycle, HalfCycle, Halves, Lesson, Others, SWUNG, Work};
+use super::CERTAIN;
+use super::cycle::{All, Cycle, HalfCycle, Halves, Lesson, Others, SWUNG};
+use super::elasticity::{Elasticity, FLAT};
 use crate::discipline::Adaptive;
 use crate::others::LARGEST;
 use crate::request::{ClassId, Why};
@@ -45,20 +47,12 @@ const PATIENCE: f64 = 10.0;
 /// thousandth.
 const STEADY: [f64; 2] = [2.0, 30.0];
 
-/// Elasticity from which the window is certainly above the knee: about halfway between `found`, below which a search
-/// goes up, and `target`, below which the base drifts up. With 0.6 a search went further down than the base then stays,
-/// and half of Table 3's runs kept fewer than 99.5 % of their processors busy while it drifted back. With 0.75 a
-/// percentile of Fig. 9 leaves its band.
-const FLAT: f64 = 0.7;
-
-/// Standard error of the elasticity below which a search ends if it moves in neither direction: half of the difference.
+/// Standard error of the elasticity below which a search ends if it moves in neither direction: half of the difference
+/// between the elasticities of the two sides of the knee.
 const CLEAR: f64 = 0.25;
 
 /// Number of short cycles after contention has been seen, because the knee that it shows is rough.
 const SETTLED: u32 = 40;
-
-/// Factor by which the evidence of earlier cycles fades per cycle: a memory of two and a half cycles.
-const KEPT: f64 = 0.6;
 
 /// Maximum number of slots that surplus may block, relative to the slots that the guarantees need. This assumes a
 /// cluster of about twice the needed size. Short requests cannot tell whether nodes have room for more long requests
@@ -108,10 +102,8 @@ pub(in crate::limit) struct Probe {
     /// Smallest ratio of service time to unloaded service time among the classes of the latest half, at least 1. It
     /// is the slowdown that every request in flight has.
     pub(in crate::limit) slowdown: f64,
-    /// Sum of the elasticities of the latest cycles, weighted by their precision (1/variance), and the sum of the
-    /// precisions.
-    evidence: f64,
-    precision: f64,
+    /// What the latest cycles show.
+    elasticity: Elasticity,
     /// Integral of the number in flight since `counts_from`, in request-seconds, and the time of its last update.
     area: f64,
     at: Time,
@@ -161,8 +153,7 @@ impl Probe {
             beyond: 0.0,
             weight: 0.0,
             slowdown: 1.0,
-            evidence: 0.0,
-            precision: 0.0,
+            elasticity: Elasticity::default(),
             area: 0.0,
             at: now,
             part: 1.0,
@@ -352,12 +343,14 @@ impl Probe {
         self.sum += compute;
     }
 
-    /// Returns the result of the half that has ended, as far as it tells anything. `in_flight` is the present number.
-    pub(in crate::limit) fn half(&mut self, now: Time, in_flight: u32) -> HalfCycle {
+    /// Returns the result of the half that has ended, as far as it tells anything. `in_flight` is the present number,
+    /// and `turnover` the seconds in which these requests leave once, if there are any.
+    pub(in crate::limit) fn half(&mut self, now: Time, in_flight: u32, turnover: Option<f64>) -> HalfCycle {
         self.note(now, in_flight, self.holding);
         let seconds = now.since(self.counts_from).as_secs_f64();
-        let (enough, held) =
-            (f64::from(self.completions) >= self.figures.completions, self.held > self.figures.held_back * seconds);
+        let held = self.held > self.figures.held_back * seconds;
+        let turnover = turnover.unwrap_or(self.sum / f64::from(self.completions.max(1))).max(1e-9);
+        let enough = self.completions > 0 && self.area / turnover >= self.figures.completions;
         let mean = self.area / seconds.max(1e-9);
         let [area, work, answers] = self.of_others;
         let all = All { area: self.area + area, work: self.own[0] + work, answers: self.own[1] + answers };
@@ -376,6 +369,7 @@ impl Probe {
             (true, Some((low, all_low, seconds_low))) => HalfCycle::Cycle(Cycle {
                 in_flight: [low, mean],
                 seconds: [seconds_low, seconds],
+                turnover,
                 all: (self.others != Others::default()).then_some([all_low, all]),
             }),
             (true, None) => HalfCycle::High,
@@ -387,38 +381,34 @@ impl Probe {
     }
 
     /// Returns the work of one class completed in the low and in the high half of the cycle.
-    pub(in crate::limit) fn work(&self, halves: &Halves) -> [Work; 2] {
+    pub(in crate::limit) fn work(&self, halves: &Halves) -> [f64; 2] {
         let count = f64::from(halves.count[0] + halves.count[1]);
         if halves.cycle != self.cycle || count == 0.0 {
-            return [Work::default(); 2];
+            return [0.0; 2];
         }
-        let each = halves.sum / count;
-        halves.count.map(|n| Work { sum: f64::from(n) * each, squares: f64::from(n) * each * each })
+        halves.count.map(|n| f64::from(n) * halves.sum / count)
     }
 
     /// Learns from a whole cycle, in which `work` was completed in the two halves.
-    pub(in crate::limit) fn learn(&mut self, work: [Work; 2], cycle: Cycle) -> Lesson {
+    pub(in crate::limit) fn learn(&mut self, work: [f64; 2], cycle: Cycle) -> Lesson {
         let per_s = |sums: [f64; 2]| (sums[1] / cycle.seconds[1]) / (sums[0] / cycle.seconds[0]);
         let own = (cycle.in_flight[1] / cycle.in_flight[0]).ln();
         // With other engines on the machines, the sums of all of them count. A larger window of one engine takes
         // answers from the others, and its own sums would show them as gained.
-        let (gained, swung, done) = match cycle.all {
-            None => (per_s(work.map(|half| half.sum)), own, work.map(Work::completions)),
-            Some(all) => {
-                (per_s(all.map(|half| half.work)), per_s(all.map(|half| half.area)).ln(), all.map(|half| half.answers))
-            }
+        let (gained, swung) = match cycle.all {
+            None => (per_s(work), own),
+            Some(all) => (per_s(all.map(|half| half.work)), per_s(all.map(|half| half.area)).ln()),
         };
         let gained = if gained.is_finite() && gained > 0.0 { gained.ln() } else { 0.0 };
         let full = (1.0 + self.figures.swing).ln();
         // The others may have swung the other way, and further.
         let divisor = if cycle.all.is_some() && swung < 0.0 { swung.min(-0.1 * full) } else { swung.max(0.1 * full) };
         let elasticity = 1.0 - gained / divisor;
-        let [low, high] = done.map(|count| count.max(1.0));
+        let [low, high] = cycle.answers().map(|count| count.max(1.0));
         let precision = swung * swung / (1.0 / low + 1.0 / high);
         (self.beyond, self.settled) = (0.0, self.settled.saturating_add(1));
-        self.precision = KEPT * self.precision + precision;
-        self.evidence = KEPT * self.evidence + precision * elasticity.clamp(-0.5, 1.5);
-        let trust = (done[0].min(done[1]) / self.figures.trusted).min(1.0);
+        self.elasticity.learn(elasticity, precision);
+        let trust = (low.min(high) / self.figures.trusted).min(1.0);
         let max = self.figures.believed * full;
         let pull = (gained - (1.0 - self.figures.target) * swung) * divisor.signum();
         Lesson { elasticity, pull: self.figures.gain * trust * pull.clamp(-max, max) }
@@ -437,7 +427,7 @@ impl Probe {
     fn searches(&mut self) -> bool {
         let (elasticity, error) = self.elasticity();
         self.search = match self.search {
-            Search::Begun | Search::Up if elasticity + error < self.figures.found => {
+            Search::Begun | Search::Up if elasticity + CERTAIN * error < self.figures.found => {
                 self.base *= self.figures.search;
                 Search::Up
             }
@@ -452,17 +442,15 @@ impl Probe {
             }
             _ => return false,
         };
-        (self.precision, self.evidence) = (0.0, 0.0);
+        self.elasticity = Elasticity::default();
         true
     }
 
     /// Returns whether a smaller window would shorten service times, as far as is known at the end of `half`. While
     /// nothing is known, it is tried at the end of a cycle. If the base moved after each half, no cycle would tell.
     pub(in crate::limit) fn helps(&self, half: HalfCycle) -> bool {
-        if self.precision > 0.0 {
-            return self.evidence / self.precision >= self.figures.found;
-        }
-        matches!(half, HalfCycle::Free | HalfCycle::Cycle(_))
+        let unknown = matches!(half, HalfCycle::Free | HalfCycle::Cycle(_));
+        self.elasticity.known().map_or(unknown, |mean| mean >= self.figures.found)
     }
 
     /// Returns the mean service time of a class over the cycle, minus the part that may be chance, in seconds.
@@ -495,8 +483,7 @@ impl Probe {
 
     /// Returns the elasticity of the latest cycles and its standard error.
     pub(in crate::limit) fn elasticity(&self) -> (f64, f64) {
-        let precision = self.precision.max(1e-9);
-        (self.evidence / precision, precision.sqrt().recip())
+        self.elasticity.estimate()
     }
 
     /// Discards the evidence after conditions have changed, and begins a new era.
@@ -508,7 +495,7 @@ impl Probe {
 
     /// Restarts the search, because the knee may be anywhere.
     pub(in crate::limit) fn begin(&mut self) {
-        (self.precision, self.evidence) = (0.0, 0.0);
+        self.elasticity = Elasticity::default();
         self.search = Search::Begun;
     }
 

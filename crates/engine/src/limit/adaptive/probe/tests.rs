@@ -11,11 +11,15 @@ fn probe(base: f64) -> Probe {
     probe
 }
 
+/// A cycle of seconds with these numbers in flight, whose slots are given back in a turnover.
+fn swung(in_flight: [f64; 2], turnover: f64) -> Cycle {
+    Cycle { in_flight, all: None, seconds: [1.0, 1.0], turnover }
+}
+
 /// Runs a cycle between the base and the window above it, with these completions of equal work in each half.
-fn cycle(probe: &mut Probe, [low, high]: [f64; 2]) {
-    let work = [low, high].map(|count| Work { sum: count, squares: count });
+fn cycle(probe: &mut Probe, work: [f64; 2]) {
     let in_flight = [probe.base, probe.bound()];
-    let lesson = probe.learn(work, Cycle { in_flight, all: None, seconds: [1.0, 1.0] });
+    let lesson = probe.learn(work, swung(in_flight, in_flight[0] / work[0]));
     probe.step(lesson);
 }
 
@@ -68,7 +72,7 @@ fn a_window_below_what_is_in_flight_anyway_rises_to_it() {
         assert_eq!(probe.sizes(), [10.0, 13.0]);
         for _ in 0..2 {
             assert_eq!(probe.base, 10.0, "a burst is gone after three seconds");
-            probe.rises(Cycle { in_flight, all: None, seconds: [0.6, 1.2] });
+            probe.rises(Cycle { seconds: [0.6, 1.2], ..swung(in_flight, 1.0) });
         }
         probe.base
     };
@@ -128,12 +132,47 @@ fn answers_that_other_engines_lose_are_no_gain() {
     let mut beside = probe(10.0);
     for _ in 0..4 {
         cycle(&mut alone, [100.0, 130.0]);
-        let work = [100.0, 130.0].map(|count| Work { sum: count, squares: count });
         let all = [40.0, 43.0].map(|area| All { area, work: 400.0, answers: 400.0 });
-        let cycle = Cycle { in_flight: [beside.base, beside.bound()], all: Some(all), seconds: [1.0, 1.0] };
-        let lesson = beside.learn(work, cycle);
+        let cycle = Cycle { all: Some(all), ..swung([beside.base, beside.bound()], 1.0) };
+        let lesson = beside.learn([100.0, 130.0], cycle);
         beside.step(lesson);
     }
     let ((alone, _), (beside, _)) = (alone.elasticity(), beside.elasticity());
     assert!(alone < 0.1 && beside > 0.9, "{alone} {beside}");
+}
+
+/// Half of the slots are held by requests of a second, and none of them ends in halves of a tenth of a second. All
+/// others are short. A larger window lets in more of the short ones, and it seems to gain work.
+#[test]
+fn halves_in_which_no_long_request_ended_tell_little() {
+    let base = |turnover: f64| {
+        let mut probe = probe(20.0);
+        probe.search = Search::Over;
+        let short = |in_flight: f64| 100.0 * (in_flight - 10.0) / in_flight;
+        for _ in 0..50 {
+            let in_flight = [probe.base, probe.bound()];
+            let cycle = Cycle { seconds: [0.1, 0.1], ..swung(in_flight, turnover) };
+            let lesson = probe.learn(in_flight.map(short), cycle);
+            probe.step(lesson);
+        }
+        probe.base
+    };
+    let (by_answers, by_slots) = (base(0.01), base(0.5));
+    assert!(by_answers > 40.0 && by_slots < 22.0, "{by_answers} {by_slots}");
+}
+
+#[test]
+fn a_half_lasts_until_its_slots_have_been_given_back_often_enough() {
+    let ended = |turnover: Option<f64>, answers: u64, seconds: u64| {
+        let mut probe = probe(10.0);
+        let mut halves = Halves::default();
+        probe.note(AT(0), 10, true);
+        (0..answers).for_each(|n| probe.completed(AT(1 + n), ClassId(0), &mut halves, 0.01));
+        probe.half(AT(1000 * seconds), 10, turnover) != HalfCycle::Unfinished
+    };
+    assert!(ended(Some(0.5), 100, 1), "ten slots, twice");
+    assert!(!ended(Some(0.6), 100, 1), "a hundred answers of the short requests among them");
+    assert!(ended(Some(0.6), 100, 2));
+    assert!(!ended(Some(0.5), 0, 1), "nothing has ended");
+    assert!(ended(None, 100, 1), "all have left");
 }
