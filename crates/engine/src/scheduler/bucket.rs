@@ -3,7 +3,8 @@
 //! A class's bucket fills at its guaranteed rate and holds a burst of one second. A release takes a token. A
 //! class with a whole token has a claim and goes before every class without one, whatever the others send. A
 //! class without a claim shares the surplus. Releases beyond the guarantee take tokens too, down to a
-//! bounded debt, so that recent surplus counts against a claim now.
+//! bounded debt, so that recent surplus counts against a claim now. The debt is at most a second of the rate as well:
+//! what is owed in each second does not depend on what was released long before.
 //!
 //! Source: our own design. Quorum's Sec. 2 states its promise in the same order, rates first and slots
 //! second. Tokens are requests, as declared. If a class's requests become more expensive, the class keeps
@@ -17,7 +18,7 @@ use core::time::Duration;
 
 use crate::time::Time;
 
-/// Depth of a bucket in seconds of its rate: the burst for which a floor is guaranteed.
+/// Depth of a bucket in seconds of its rate: the burst for which a floor is guaranteed. It is the maximum debt, too.
 const BURST: f64 = 1.0;
 
 /// The bucket of one class.
@@ -60,10 +61,10 @@ impl Bucket {
         self.level(now, to);
     }
 
-    /// Takes `tokens`, down to a debt of at most `debt` seconds of the rate.
+    /// Takes `tokens`, down to a debt of at most `debt` seconds of the rate, and of one second.
     pub(crate) fn take(&mut self, now: Time, rate: f64, tokens: f64, debt: f64) {
         let level = self.level(now, rate);
-        self.tokens = (level - tokens).max(-debt * rate);
+        self.tokens = (level - tokens).max(-debt.min(BURST) * rate);
     }
 
     /// The time at which the bucket will hold a whole token. `level` is its content at `now`.
@@ -90,6 +91,10 @@ mod tests {
         assert_eq!(bucket.level(AT(0), 100.0), -20.0);
         assert_eq!(bucket.level(AT(210), 100.0), 1.0);
         assert_eq!(bucket.level(AT(9000), 100.0), 100.0);
+        for _ in 0..500 {
+            bucket.take(AT(9000), 100.0, 1.0, 10.0);
+        }
+        assert_eq!(bucket.level(AT(9000), 100.0), -100.0, "one second, however long the limit");
     }
 
     #[test]
