@@ -1,8 +1,9 @@
 //! The elasticity that the latest cycles of a window show, for [`super::probe`].
 //!
-//! Source: our own. Each cycle counts by its precision, 1/variance. Earlier cycles fade, because the base has moved since
-//! then and conditions change. If each cycle has few answers, the average stays imprecise, and the window does not step.
-//! A memory that lasts until a step is certain was tried. It moved a window by the evidence of other conditions.
+//! Source: our own. Each cycle counts by its precision, 1/variance. Earlier cycles fade, because the base has moved
+//! since then and conditions change. If each cycle has few answers, the average stays imprecise, and the window takes
+//! no step. A memory that lasts until a step is certain was tried. It moved a window by the evidence of other
+//! conditions.
 
 /// Elasticity from which the window is certainly above the knee: about halfway between `found`, below which a search
 /// goes up, and `target`, below which the base drifts up. With 0.6 a search went further down than the base then stays,

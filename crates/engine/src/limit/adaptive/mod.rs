@@ -32,8 +32,8 @@ use crate::request::{ClassId, Contention, Moved, NodeId, Why};
 use crate::scheduler::Standing;
 use crate::time::Time;
 
-/// Number of standard errors by which the elasticity of cycles must be below `found` to open a window, and for a step of
-/// its search upwards. There are thousands of cycles, and a window opened by chance makes all requests wait.
+/// Number of standard errors by which the elasticity of cycles must be below `found` to open a window, and for a step
+/// of its search upwards. There are thousands of cycles, and a window opened by chance makes all requests wait.
 const CERTAIN: f64 = 2.0;
 
 /// Maximum number in flight on a group's machines, as a multiple of the window: the window itself, and as
