@@ -313,7 +313,8 @@ pub enum Precedence {
 /// Figures of [`Precedence::Tokens`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tokens {
-    /// Maximum overdraft of a bucket by releases beyond the guarantee, measured in response-time limits.
+    /// Maximum overdraft of a bucket by releases beyond the guarantee, measured in response-time limits. It is at most
+    /// one second of the rate as well.
     pub debt: f64,
     /// Weight of each class without a guaranteed throughput, as a share of the sum of the other classes' weights.
     pub best_effort_share: f64,

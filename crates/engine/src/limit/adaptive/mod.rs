@@ -384,7 +384,7 @@ impl Adaptive {
     fn probe(&mut self, view: &mut LimitView<'_>, windows: &mut [Window], window: usize) {
         let (sub_queue, group) = place_of(view.nodes, window);
         let in_flight = windows[window].in_flight;
-        let turnover = self.occupancy.turnover(view.now, view.nodes, window);
+        let turnover = self.occupancy.turnover(view.now, view.nodes, group);
         let half = self.probes[window].half(view.now, in_flight, turnover);
         if half == HalfCycle::Unfinished {
             return;

@@ -188,18 +188,19 @@ impl Occupancy {
         }
     }
 
-    /// Returns the time in seconds in which the slots of a window are given back once: the mean time in flight of the
-    /// classes, each weighted by its requests in flight. Of a class without answers the requests' age counts. `None` if
-    /// nothing is in flight.
-    pub(super) fn turnover(&self, now: Time, nodes: &Nodes, window: usize) -> Option<f64> {
-        let group = MachineGroupId::of(window % nodes.groups.len());
+    /// Returns the time in seconds in which the slots of a group of machines are given back once: the mean time in flight
+    /// of the classes, each weighted by its requests in flight. Of a class without answers the requests' age counts.
+    /// `None` if nothing is in flight.
+    pub(super) fn turnover(&self, now: Time, nodes: &Nodes, group: MachineGroupId) -> Option<f64> {
         let now = now.as_nanos() as f64 / 1e9;
         let (mut slots, mut seconds) = (0.0, 0.0);
-        for holding in self.active.iter().map(|class| &self.holdings[*class]) {
-            let shares = nodes.shares(group).filter(|(of, _)| *of == holding.partition);
-            let own = f64::from(holding.in_flight) * shares.map(|(_, share)| share).sum::<f64>();
-            slots += own;
-            seconds += own * if holding.mean > 0.0 { holding.mean } else { holding.residual(now) };
+        for (partition, share) in nodes.shares(group) {
+            let active = self.active.iter().map(|class| &self.holdings[*class]);
+            for holding in active.filter(|holding| holding.partition == partition) {
+                let own = f64::from(holding.in_flight) * share;
+                slots += own;
+                seconds += own * if holding.mean > 0.0 { holding.mean } else { holding.residual(now) };
+            }
         }
         (slots > 0.0).then(|| seconds / slots)
     }

@@ -102,7 +102,7 @@ pub(in crate::limit) struct Probe {
     /// Smallest ratio of service time to unloaded service time among the classes of the latest half, at least 1. It
     /// is the slowdown that every request in flight has.
     pub(in crate::limit) slowdown: f64,
-    /// What the latest cycles show.
+    /// The elasticity that the latest cycles show.
     elasticity: Elasticity,
     /// Integral of the number in flight since `counts_from`, in request-seconds, and the time of its last update.
     area: f64,
@@ -349,7 +349,8 @@ impl Probe {
         self.note(now, in_flight, self.holding);
         let seconds = now.since(self.counts_from).as_secs_f64();
         let held = self.held > self.figures.held_back * seconds;
-        let turnover = turnover.unwrap_or(self.sum / f64::from(self.completions.max(1))).max(1e-9);
+        let each = self.sum / f64::from(self.completions.max(1));
+        let turnover = turnover.unwrap_or(each).max(1e-9);
         let enough = self.completions > 0 && self.area / turnover >= self.figures.completions;
         let mean = self.area / seconds.max(1e-9);
         let [area, work, answers] = self.of_others;
@@ -360,7 +361,7 @@ impl Probe {
             return HalfCycle::Unfinished;
         }
         if self.completions > 0 {
-            self.compute = self.sum / f64::from(self.completions);
+            self.compute = each;
         }
         if !(held && enough) {
             return HalfCycle::Free;

@@ -11,7 +11,7 @@ fn probe(base: f64) -> Probe {
     probe
 }
 
-/// A cycle of seconds with these numbers in flight, whose slots are given back in a turnover.
+/// A cycle whose halves last a second, with these numbers in flight. The slots are given back once in a turnover.
 fn swung(in_flight: [f64; 2], turnover: f64) -> Cycle {
     Cycle { in_flight, all: None, seconds: [1.0, 1.0], turnover }
 }
