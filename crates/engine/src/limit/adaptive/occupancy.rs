@@ -188,9 +188,9 @@ impl Occupancy {
         }
     }
 
-    /// Returns the time in seconds in which the slots of a group of machines are given back once: the mean time in flight
-    /// of the classes, each weighted by its requests in flight. Of a class without answers the requests' age counts.
-    /// `None` if nothing is in flight.
+    /// Returns the time in seconds in which the slots of a group of machines are given back once: the mean time in
+    /// flight of the classes, each weighted by its requests in flight. Of a class without answers the requests' age
+    /// counts. `None` if nothing is in flight.
     pub(super) fn turnover(&self, now: Time, nodes: &Nodes, group: MachineGroupId) -> Option<f64> {
         let now = now.as_nanos() as f64 / 1e9;
         let (mut slots, mut seconds) = (0.0, 0.0);
