@@ -125,7 +125,8 @@ record! {
         /// Number of threads that serve requests. One per core by default.
         threads: Optional<Count>,
         /// Costs of requests per route, as shares of the nodes' resources: the path of a file that `weirgate probe`
-        /// wrote, `learned`, or a map. Required by `mqos` and `sqos`. With it, `weirgate` keeps more guarantees.
+        /// wrote, `learned`, or a map. Required by `mqos` and `sqos`. Under `weirgate` it costs throughput at present,
+        /// so leave it out there.
         page_table: Optional<PageTable>,
         /// Cluster Reserves: the shares of the nodes' CPUs that classes have, for `weirgate coordinator` and the
         /// agents on the nodes. A policy with only this field needs no `listen`, `upstreams` and `classes`.
