@@ -278,7 +278,12 @@ impl Adaptive {
                         probe.tries();
                     }
                 }
-                Evidence::Contention { per_machine } if reach.shows(true) == Some(true) => {
+                Evidence::Contention { per_machine }
+                    if reach.shows(true) == Some(true)
+                        && reach.persists(view.now, [window.in_flight, window.owed(), window.size], || {
+                            self.occupancy.renewal(view.now, view.nodes, view.nodes.group_of(node), class)
+                        }) =>
+                {
                     let from = probe.high();
                     let before = reach.contended(view.now);
                     match before {

@@ -205,6 +205,12 @@ impl Occupancy {
         (slots > 0.0).then(|| seconds / slots)
     }
 
+    /// Returns the time in seconds in which the requests of a class make way for others: their mean time in flight, or
+    /// the turnover of the group's slots if that is shorter.
+    pub(super) fn renewal(&self, now: Time, nodes: &Nodes, group: MachineGroupId, class: ClassId) -> f64 {
+        self.turnover(now, nodes, group).unwrap_or(f64::INFINITY).min(self.holdings[class].mean)
+    }
+
     /// Returns the maximum number of owed requests in a window that could be answered within their limits.
     pub(super) fn owed_at_most(&self, window: usize) -> f64 {
         self.needs[window].max
