@@ -78,16 +78,25 @@ fn a_calm_does_not_open_the_window() {
     assert!(percentile(&b.served, 0.95) < 0.100, "from then on: {}", percentile(&b.served, 0.95));
 }
 
-/// Guaranteed rates come first. A class with a small guarantee that asks for everything gets the rest.
+/// Guaranteed rates come first. A class with a small guarantee that asks for everything gets the rest. In single runs
+/// the small class may have a tenth more, so the median of nine counts.
 #[test]
 fn rates_come_before_surplus_and_surplus_goes_by_weight() {
     // 4 CPUs serve 400/s at 10 ms. 200/s are guaranteed, and the surplus of 200/s is divided 3 to 1.
     let classes = vec![class("A", Some(150.0), avg(500), Some(10)), class("B", Some(50.0), avg(500), Some(10))];
     let loads = vec![load(900.0, 0.010), load(900.0, 0.010)];
-    let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 3);
-    bench.measure(20.0, 80.0);
-    let served = rates(&bench, 60.0);
-    assert!((served[0] / 300.0 - 1.0).abs() < 0.05 && (served[1] / 100.0 - 1.0).abs() < 0.08, "{served:?}");
+    let runs = (1..=9).map(|seed| {
+        let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes.clone()), 2.0, loads.clone(), seed);
+        bench.measure(20.0, 80.0);
+        rates(&bench, 60.0)
+    });
+    let runs: Vec<_> = runs.collect();
+    let medians = [0, 1].map(|class| {
+        let mut served: Vec<f64> = runs.iter().map(|run| run[class]).collect();
+        served.sort_by(f64::total_cmp);
+        served[4]
+    });
+    assert!((medians[0] / 300.0 - 1.0).abs() < 0.025 && (medians[1] / 100.0 - 1.0).abs() < 0.04, "{runs:?}");
 }
 
 /// If the guarantees exceed the capacity, the order of the claims decides which class gives way.

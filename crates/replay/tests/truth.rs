@@ -181,23 +181,38 @@ fn a_machine_that_was_out_is_out() {
     close("outage", &found.log, &found.replay, 2.0);
 }
 
+/// Every fourth served request, and all others. A sample adds chance of its own, so that one seed in sixteen is far
+/// off: the median of nine recordings counts, for each class.
 #[test]
 fn a_sample_stands_for_all() {
     let folder = tempfile::tempdir().expect("a directory");
     let experiment = unknown(UNKNOWN);
-    let path = logged(&experiment, 1, &folder);
-    let truth = replayed(&path, &experiment, 1.0).log;
-    // Every fourth served request, and all others.
-    let text = std::fs::read_to_string(&path).expect("a sound log");
-    let mut seen = 0;
-    let kept = text.lines().filter(|line| {
-        let served = line.contains("\"ending\":\"served\"");
-        seen += u32::from(served);
-        !served || seen % 4 == 0
-    });
-    let kept: String = kept.map(|line| format!("{line}\n")).collect();
-    std::fs::write(&path, kept).expect("it is written");
-    close("sample", &truth, &replayed(&path, &experiment, 0.25).replay, 2.0);
+    let mut all = std::collections::BTreeMap::<String, [Vec<f64>; 2]>::new();
+    for seed in 1..=9 {
+        let path = logged(&experiment, seed, &folder);
+        let truth = replayed(&path, &experiment, 1.0).log;
+        let text = std::fs::read_to_string(&path).expect("a sound log");
+        let mut seen = 0;
+        let kept = text.lines().filter(|line| {
+            let served = line.contains("\"ending\":\"served\"");
+            seen += u32::from(served);
+            !served || seen % 4 == 0
+        });
+        let kept: String = kept.map(|line| format!("{line}\n")).collect();
+        std::fs::write(&path, kept).expect("it is written");
+        for (class, found) in errors(&truth, &replayed(&path, &experiment, 0.25).replay) {
+            println!("seed {seed}, {class}: served {:.3}, p95 {:.3}", found[0], found[1]);
+            assert!(found[0] <= 2.0 * ALLOWED[0], "seed {seed}, {class}: {found:?}");
+            let errors = all.entry(class).or_default();
+            errors.iter_mut().zip(found).for_each(|(errors, error)| errors.push(error));
+        }
+    }
+    for (class, errors) in all {
+        for (mut errors, allowed) in errors.into_iter().zip(ALLOWED) {
+            errors.sort_by(f64::total_cmp);
+            assert!(errors.len() == 9 && errors[4] <= allowed, "{class}: {errors:?}");
+        }
+    }
 }
 
 #[test]

@@ -222,10 +222,12 @@ impl Occupancy {
         self.missed.take()
     }
 
-    /// Returns the factor by which the least affected class takes longer in flight than alone, at least 1.
-    pub(super) fn slowdown(&self, classes: &Classes) -> f64 {
-        let of = |class: &ClassId| self.slowdown_of(classes, *class);
-        bounded(self.active.iter().filter_map(of).fold(f64::INFINITY, f64::min))
+    /// Returns the factor by which the least affected class takes longer in flight than alone, at least 1, and whether
+    /// no class is slowed down so much more that it may be the cause.
+    pub(super) fn slowdown(&self, classes: &Classes) -> (f64, bool) {
+        let all = || self.active.iter().filter_map(|class| self.slowdown_of(classes, *class));
+        let least = bounded(all().fold(f64::INFINITY, f64::min));
+        (least, all().all(|slowdown| slowdown <= EXPENSIVE * least))
     }
 
     /// Returns whether another class is slowed down so much more than this one that it may be the cause of a change of

@@ -47,6 +47,10 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// twenty have been replaced then. With two of them 29 of 600 random scenarios missed instead of 22, and with five 25.
 const LASTING: f64 = 3.0;
 
+/// Time for which a change that nothing explains is a recent one. With ten seconds `api-gunicorn` loses more
+/// guarantees.
+const LATELY: Duration = Duration::from_secs(60);
+
 /// Weight of the latest answer in the vote of the classes, and the majority that decides, from -1 to 1. It
 /// takes three of four answers, and at least fourteen in a row.
 const VOTE: f64 = 0.05;
@@ -71,6 +75,8 @@ pub(super) struct Reach {
     next_doubt: Time,
     /// When the vote last was a sign of contention, or had been one for long enough, and the number in flight then.
     sign: Option<(Time, u32)>,
+    /// Time of the latest change of times in flight that nothing explains.
+    changed: Option<Time>,
 }
 
 impl Reach {
@@ -86,6 +92,7 @@ impl Reach {
             next_trial: now,
             next_doubt: now,
             sign: None,
+            changed: None,
         }
     }
 
@@ -158,6 +165,9 @@ impl Reach {
     pub(super) fn changed(&mut self, now: Time, explained: bool, used: [u32; 2]) -> bool {
         let used = f64::from(used[0].max(used[1]));
         self.shown = 0.0;
+        if !explained {
+            self.changed = Some(now);
+        }
         if self.is_open() {
             self.size = self.size.min(used);
             return false;
@@ -168,6 +178,11 @@ impl Reach {
             (self.size, self.trial) = (used, TRIAL * used);
         }
         begins
+    }
+
+    /// Returns whether times in flight have changed lately, and nothing explains it.
+    pub(super) fn has_changed(&self, now: Time) -> bool {
+        self.changed.is_some_and(|at| now.since(at) < LATELY)
     }
 
     /// Adds evidence of a class that its requests wait for one another, or do not. Classes may contradict one
@@ -283,6 +298,15 @@ mod tests {
             assert!(!reach.changed(before, false, [40, 3]), "after {seconds} s");
             now = now + Duration::from_secs(seconds);
         }
+    }
+
+    #[test]
+    fn a_change_that_nothing_explains_is_recent_for_a_minute() {
+        let mut reach = Reach::new(AT(0));
+        reach.changed(AT(10), true, [40, 3]);
+        assert!(!reach.has_changed(AT(10)), "another class explains it");
+        reach.changed(AT(20), false, [40, 3]);
+        assert!(reach.has_changed(AT(20)) && reach.has_changed(AT(60_019)) && !reach.has_changed(AT(60_020)));
     }
 
     #[test]
