@@ -88,7 +88,7 @@ pub(crate) enum Answer {
 
 impl Transfer {
     pub(crate) fn new(mut link: Box<Link>, exchange: &Exchange, stream: &mut impl RequestStream) -> Transfer {
-        link.begin(exchange.request.method().map_or("", http::Method::as_str));
+        link.begin(exchange.request.method().map_or("", http::Method::as_str), exchange.conn.now());
         stream.body().rewind();
         Transfer {
             conn: Rc::clone(&exchange.conn),
@@ -258,6 +258,7 @@ impl Transfer {
                         &Stamp { date: date.as_bytes(), via, reception: exchange.reception(), edits },
                     );
                     drop(date);
+                    link.answered(self.conn.now(), status);
                     stream.begin_message(out.len());
                     inbox.take(bytes);
                     (self.status, self.frame, self.kept) = (status, Some(frame), connection.kept);

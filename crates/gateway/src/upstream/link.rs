@@ -5,9 +5,11 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weirgate_engine::Time;
 use weirgate_http1::{Event, Head, Length, Limits, Responses, write};
 
 use super::http2::NodeStream;
@@ -56,6 +58,9 @@ pub(crate) struct Link {
     received: u64,
     /// Whether it has already served a request.
     used: bool,
+    /// When its latest request was sent, and how long the node took to answer it.
+    sent: Time,
+    answer_time: Duration,
 }
 
 /// What carries the bytes of a connection.
@@ -145,6 +150,8 @@ impl Link {
             reads: 0,
             received: 0,
             used,
+            sent: Time::ZERO,
+            answer_time: Duration::ZERO,
         })
     }
 
@@ -156,6 +163,16 @@ impl Link {
     /// Returns the number of bytes received so far.
     pub(crate) fn received(&self) -> u64 {
         self.received
+    }
+
+    /// Records the answer's head. A failed request counts as one that took for ever.
+    pub(crate) fn answered(&mut self, now: Time, status: u16) {
+        self.answer_time = if status < 500 { now.since(self.sent) } else { Duration::MAX };
+    }
+
+    /// Returns the time from the latest request to the head of its answer.
+    pub(super) fn answer_time(&self) -> Duration {
+        self.answer_time
     }
 
     /// Whether it can take another request, as far as is known without a look at the socket.
@@ -172,8 +189,9 @@ impl Link {
         self.is_done() && silent.is_pending()
     }
 
-    /// Begins a request with this method. [`Link::send`] sends it.
-    pub(crate) fn begin(&mut self, method: &str) {
+    /// Begins a request with this method at `now`. [`Link::send`] sends it.
+    pub(crate) fn begin(&mut self, method: &str, now: Time) {
+        self.sent = now;
         self.responses.expect(method);
         (self.begun, self.staged, self.ended, self.used) = (false, false, false, true);
     }

@@ -26,6 +26,7 @@ mod pki;
 mod proxy_protocol;
 mod queueing;
 mod retries;
+mod reuse;
 mod sources;
 mod stage;
 mod threats;
