@@ -289,12 +289,8 @@ impl Adaptive {
                     match before {
                         Contention::Unseen => {
                             let in_flight = f64::from(window.in_flight);
-                            // After a change that nothing explains, what a request takes alone is unknown. If all
-                            // classes are slowed down alike, the slowdown may be that of a dependency.
-                            let shared = match self.occupancy.slowdown(view.classes) {
-                                (_, true) if reach.has_changed(view.now) => in_flight,
-                                (slowdown, _) => in_flight / slowdown,
-                            };
+                            let changed = reach.has_changed(view.now);
+                            let shared = in_flight / self.occupancy.slowdown(view.classes, changed);
                             // It begins no lower than what claimants held when nothing waited for anything else:
                             // a service time alone may be obsolete. Windows of several sub-queues share that.
                             let held = self.occupancy.held_freely(at) / self.sub_queues as f64;
@@ -359,7 +355,7 @@ impl Adaptive {
             let why = doubted(view.classes, class);
             for ((window, probe), reach) in windows.iter_mut().zip(probes).zip(reaches) {
                 if reach.doubts(view.now) {
-                    let (slowdown, _) = occupancy.slowdown(view.classes);
+                    let slowdown = occupancy.slowdown(view.classes, reach.has_changed(view.now));
                     let from = probe.high();
                     probe.begin_at(f64::from(window.in_flight) / slowdown.max(2.0));
                     (window.size, window.reach) = (probe.size(), reach.size());

@@ -222,12 +222,14 @@ impl Occupancy {
         self.missed.take()
     }
 
-    /// Returns the factor by which the least affected class takes longer in flight than alone, at least 1, and whether
-    /// no class is slowed down so much more that it may be the cause.
-    pub(super) fn slowdown(&self, classes: &Classes) -> (f64, bool) {
+    /// Returns the factor by which the least affected class takes longer in flight than alone, at least 1. After a
+    /// change that nothing explains, what a request takes alone is unknown (`changed`). If all classes are slowed down
+    /// alike, the slowdown may then be that of a dependency, and does not count.
+    pub(super) fn slowdown(&self, classes: &Classes, changed: bool) -> f64 {
         let all = || self.active.iter().filter_map(|class| self.slowdown_of(classes, *class));
         let least = bounded(all().fold(f64::INFINITY, f64::min));
-        (least, all().all(|slowdown| slowdown <= EXPENSIVE * least))
+        let is_shared = changed && all().all(|slowdown| slowdown <= EXPENSIVE * least);
+        if is_shared { 1.0 } else { least }
     }
 
     /// Returns whether another class is slowed down so much more than this one that it may be the cause of a change of
