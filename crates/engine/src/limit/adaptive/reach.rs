@@ -56,6 +56,16 @@ const LATELY: Duration = Duration::from_secs(60);
 const VOTE: f64 = 0.05;
 const MAJORITY: f64 = 0.5;
 
+/// A vote that was a sign of contention.
+#[derive(Clone, Copy, Debug)]
+struct Sign {
+    /// Number in flight at that time.
+    in_flight: u32,
+    /// When the number must still rise, and when later signs are of another crowd.
+    due: Time,
+    until: Time,
+}
+
 /// The reach of one window.
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
@@ -73,8 +83,8 @@ pub(super) struct Reach {
     pause: Duration,
     next_trial: Time,
     next_doubt: Time,
-    /// When the vote last was a sign of contention, or had been one for long enough, and the number in flight then.
-    sign: Option<(Time, u32)>,
+    /// The latest sign of contention.
+    sign: Option<Sign>,
     /// Time of the latest change of times in flight that nothing explains.
     changed: Option<Time>,
 }
@@ -209,15 +219,14 @@ impl Reach {
         if self.state != Contention::Unseen {
             return true;
         }
-        let wait = LASTING * renewal();
-        let passed = self.sign.map_or(f64::INFINITY, |(at, _)| now.since(at).as_secs_f64());
-        if passed < wait {
+        if self.sign.is_some_and(|sign| now < sign.due) {
             return false;
         }
-        let (_, before) = self.sign.replace((now, in_flight)).unwrap_or((now, u32::MAX));
+        let wait = Duration::from_secs_f64((LASTING * renewal()).min(LONGEST_PAUSE.as_secs_f64()));
+        let sign = Sign { in_flight, due: now + wait, until: now + 2 * wait };
+        let Some(before) = self.sign.replace(sign) else { return false };
         let is_held = in_flight == size || f64::from(owed) + 1.0 >= self.max;
-        // An older sign was of another crowd.
-        passed < 2.0 * wait && (in_flight > before || is_held)
+        now < before.until && (in_flight > before.in_flight || is_held)
     }
 
     /// Records contention and returns the previous state. If that was unseen, the window begins at the knee
@@ -317,11 +326,11 @@ mod tests {
             reach.bound(200.0);
             (0..200).find(|n| reach.persists(AT(u64::from(*n) * 10), [in_flight(*n), owed, 9], || 0.1))
         };
-        assert_eq!(closes(|n| 10 + n, 0), Some(31));
-        assert_eq!(closes(|n| 10 + n.min(20), 0), Some(31), "it has risen in the 300 ms since the first sign");
+        assert_eq!(closes(|n| 10 + n, 0), Some(30));
+        assert_eq!(closes(|n| 10 + n.min(20), 0), Some(30), "it has risen in the 300 ms since the first sign");
         assert_eq!(closes(|_| 10, 0), None);
-        assert_eq!(closes(|_| 9, 0), Some(31), "the window holds it");
-        assert_eq!(closes(|_| 300, 300), Some(31), "no more owed requests may be in flight");
+        assert_eq!(closes(|_| 9, 0), Some(30), "the window holds it");
+        assert_eq!(closes(|_| 300, 300), Some(30), "no more owed requests may be in flight");
         let mut reach = Reach::new(AT(0));
         assert!(!reach.persists(AT(0), [10, 0, 9], || 0.1));
         assert!(!reach.persists(AT(700), [20, 0, 9], || 0.1), "the sign is of another crowd");
