@@ -1,9 +1,9 @@
 //! Connections to the nodes: one pool per thread and node. Connections that serve one client belong to its
 //! connection.
 //!
-//! Several processes or servers may share an address, and a connection stays with the one that accepted it. So a request
-//! takes the idle connection whose last answer came soonest: its process has room. A failure counts as the slowest
-//! answer, since fast failures must not attract requests.
+//! Several processes or servers may share an address, and a connection stays with the one that accepted it. So a
+//! request takes the idle connection whose last answer came soonest: its process has room. A failure counts as the
+//! slowest answer, since fast failures must not attract requests.
 //!
 //! Source: our own. Departure: gateways mostly take the connection that was used last. Under load that is the one whose
 //! answer has just come, so the same few connections carry all requests, however unevenly the processes share them.
