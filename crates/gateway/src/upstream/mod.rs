@@ -26,7 +26,6 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio_rustls::{TlsConnector, rustls};
@@ -57,8 +56,6 @@ pub(crate) struct Pools {
 struct Idle {
     link: Box<Link>,
     since: Time,
-    /// Time that its last answer took.
-    answer_time: Duration,
 }
 
 impl Pools {
@@ -96,9 +93,8 @@ impl Pools {
         if let Some((_, idle)) = idle.get_mut(at)
             && idle.len() < endpoint.settings.idle_connections
         {
-            let answer_time = link.answer_time();
-            let at = idle.partition_point(|slower| slower.answer_time >= answer_time);
-            idle.insert(at, Idle { link, since: now, answer_time });
+            let at = idle.partition_point(|slower| slower.link.answer_time() >= link.answer_time());
+            idle.insert(at, Idle { link, since: now });
         }
     }
 
