@@ -222,6 +222,7 @@ impl Reach {
         if self.sign.is_some_and(|sign| now < sign.due) {
             return false;
         }
+        // Bounded as pauses are, so that requests which hang do not keep the group open for longer.
         let wait = Duration::from_secs_f64((LASTING * renewal()).min(LONGEST_PAUSE.as_secs_f64()));
         let sign = Sign { in_flight, due: now + wait, until: now + 2 * wait };
         let Some(before) = self.sign.replace(sign) else { return false };
